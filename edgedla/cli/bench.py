@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import memory_option, shape_options
 from edgedla.cli.output import deliver, destinations, echo, require_apart
@@ -27,61 +28,59 @@ def _says_so(context: click.Context, option: click.Parameter, value: Any) -> Non
 
 def _trtexec_options(command: Callable) -> Callable:
     for name in WITHOUT_EFFECT:
-        command = click.option(name, hidden=True, expose_value=False, callback=_says_so)(command)
+        command = option(name, hidden=True, expose_value=False, callback=_says_so)(command)
     for name in FLAGS_WITHOUT_EFFECT:
-        command = click.option(name, is_flag=True, hidden=True, expose_value=False, callback=_says_so)(command)
+        command = option(name, is_flag=True, hidden=True, expose_value=False, callback=_says_so)(command)
     return command
 
 
 @click.command(cls=BoardCommand)
 @click.argument("artifact", required=False)
-@click.option(
+@option(
     "--device",
     "devices",
     multiple=True,
     metavar="DEVICE",
     help="GPU, DLA0 or DLA1, or DEVICE=ARTIFACT; may be given several times.",
 )
-@click.option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
-@click.option("--duration", type=float, default=3.0, show_default=True, help="Shortest measurement in seconds.")
-@click.option("--iterations", type=int, default=10, show_default=True, help="Fewest inferences.")
-@click.option("--percentile", default="50,90,95,99", show_default=True, help="Percentiles to report.")
-@click.option(
+@option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
+@option("--duration", type=float, default=3.0, show_default=True, help="Shortest measurement in seconds.")
+@option("--iterations", type=int, default=10, show_default=True, help="Fewest inferences.")
+@option("--percentile", joins=True, default="50,90,95,99", show_default=True, help="Percentiles to report.")
+@option(
     "--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once."
 )
-@click.option(
-    "--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON)."
-)
-@click.option(
+@option("--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON).")
+@option(
     "--exportProfile",
     "--export-profile",
     "export_profile",
     metavar="FILE",
     help="Then run again with TensorRT's profiler and write every layer's time to FILE (JSON).",
 )
-@click.option(
+@option(
     "--exportLayerInfo",
     "--export-layer-info",
     "export_layer_info",
     metavar="FILE",
     help="Write the engine inspector's layers of the artifact to FILE (JSON).",
 )
-@click.option(
+@option(
     "--onnx",
     metavar="MODEL",
     help="The model that was built: the profile is written by signature of its layers, for --profile of `edgedla place` "
     "with this and with other models.",
 )
 @shape_options()
-@click.option(
+@option(
     "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, where the board does not say it."
 )
 @memory_option()
 @_trtexec_options
-@click.option("--loadEngine", "trtexec_engine", hidden=True)
-@click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
-@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the output.  [default: text]")
-@click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write to FILE.")
+@option("--loadEngine", "trtexec_engine", hidden=True)
+@option("--useDLACore", "trtexec_core", hidden=True, type=int)
+@option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the output.  [default: text]")
+@option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write to FILE.")
 def bench(
     artifact: Optional[str],
     devices: Tuple[str, ...],
@@ -114,8 +113,8 @@ def bench(
     """
     targets = destinations(output_format, output, FORMATS)
     exports = {"--exportTimes": export_times, "--exportProfile": export_profile, "--exportLayerInfo": export_layer_info}
-    for option, file in exports.items():
-        require_apart(option, *([file] if file else []))
+    for name, file in exports.items():
+        require_apart(name, *([file] if file else []))
     folder = artifact or trtexec_engine
     if not folder or (artifact and trtexec_engine):
         raise UsageError("one artifact or engine is needed", allowed="ARTIFACT, or trtexec's --loadEngine=FILE")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import Option
 from edgedla.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ class BoardCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.append(
-            click.Option(
+            Option(
                 ["--board"],
                 metavar="NAME|[USER@]HOST[:PORT]",
                 help="Run on this board over SSH. Files go over and results come back; board:PATH names a file of the board.",
             )
         )
         self.params.append(
-            click.Option(
+            Option(
                 ["--wait"],
                 type=click.FloatRange(min=0),
                 is_flag=False,

@@ -11,6 +11,7 @@ import click
 from edgedla.cli.arguments.build_platform import fill_platform
 from edgedla.cli.arguments.build_request import build_request
 from edgedla.cli.arguments.build_trtexec import take_over
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import (
     memory_option,
@@ -37,22 +38,22 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 
 @click.command(cls=BoardCommand, epilog=EPILOG)
 @click.argument("models", nargs=-1, metavar="MODEL")
-@click.option(
+@option(
     "-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: of the scripts, or NAME.sh)."
 )
 @platform_flags()
 @shape_options()
-@click.option(
+@option(
     "--precision",
     type=click.Choice(PRECISIONS, case_sensitive=False),
     help="int8 is INT8 with FP16 allowed.  [default: fp16, or the placement's]",
 )
-@click.option(
+@option(
     "--mode",
     type=click.Choice(["hybrid", "standalone"]),
     help="hybrid: a TensorRT engine, the rest on the GPU; standalone: one DLA loadable.  [default: hybrid]",
 )
-@click.option(
+@option(
     "--backend",
     type=click.Choice(["auto", "tensorrt", "host", "trtexec"]),
     default="auto",
@@ -60,75 +61,83 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     help="tensorrt: build here, on a Jetson; host: ONNX Runtime with the DLA's precision simulated; trtexec: write a "
     "script for it; auto: tensorrt on a Jetson, host elsewhere.",
 )
-@click.option("--placement", metavar="FILE", help="Devices from `edgedla place -o FILE`, in place of the prediction.")
-@click.option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
-@click.option(
+@option("--placement", metavar="FILE", help="Devices from `edgedla place -o FILE`, in place of the prediction.")
+@option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
+@option(
     "--calib", metavar="FILE", help="INT8 scales: a TensorRT calibration cache, or the folder of `edgedla quantize`."
 )
-@click.option(
+@option(
     "--calib-data",
     metavar="PATH",
     help="INT8 scales from samples: a folder of pictures or a video, preprocessed as `run` does; or a .npz or .npy, or a "
     "folder of them, preprocessed already. With --calib the scales are the "
     "cache's, and the samples show the host backend's error.",
 )
-@click.option(
+@option(
     "--calib-method",
     default="auto",
     show_default=True,
     metavar="METHOD",
     help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )
-@click.option(
+@option(
     "--calib-search", is_flag=True,
     help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's own histogram. Takes "
     "about ten times as long as measuring them.",
 )  # fmt: skip
 @preprocess_options()
-@click.option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
-@click.option(
-    "--input-formats", "--inputIOFormats", "input_formats", metavar="LIST", help="As int8:dla_hwc4,fp16:chw16."
+@option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
+@option(
+    "--input-formats",
+    "--inputIOFormats",
+    "input_formats",
+    joins=True,
+    metavar="LIST",
+    help="As int8:dla_hwc4,fp16:chw16.",
 )
-@click.option("--output-formats", "--outputIOFormats", "output_formats", metavar="LIST", help="As fp16:dla_linear.")
-@click.option("--reformat-free", is_flag=True, help="Choose border formats that need no reformat, in hybrid mode too.")
-@click.option("--pools", "--memPoolSize", "pools", metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB).")
-@click.option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
-@click.option("--layer-devices", "--layerDeviceTypes", "layer_devices", metavar="LIST", help="As name:GPU,part*:DLA.")
-@click.option("--layer-precisions", "--layerPrecisions", "layer_precisions", metavar="LIST", help="As name:fp16.")
-@click.option("--obey-precision", is_flag=True, help="Layer precisions must be obeyed, not preferred.")
-@click.option(
-    "--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity."
+@option(
+    "--output-formats", "--outputIOFormats", "output_formats", joins=True, metavar="LIST", help="As fp16:dla_linear."
 )
-@click.option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")
-@click.option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
-@click.option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
-@click.option(
+@option("--reformat-free", is_flag=True, help="Choose border formats that need no reformat, in hybrid mode too.")
+@option(
+    "--pools", "--memPoolSize", "pools", joins=True, metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB)."
+)
+@option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
+@option(
+    "--layer-devices", "--layerDeviceTypes", "layer_devices", joins=True, metavar="LIST", help="As name:GPU,part*:DLA."
+)
+@option("--layer-precisions", "--layerPrecisions", "layer_precisions", joins=True, metavar="LIST", help="As name:fp16.")
+@option("--obey-precision", is_flag=True, help="Layer precisions must be obeyed, not preferred.")
+@option("--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity.")
+@option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")
+@option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
+@option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
+@option(
     "--numerics",
+    joins=True,
     metavar="NAME=VARIANT,...",
     help="Host backend: how it computes where nobody knows the silicon's way, as int8-rounding=half-even; "
     "rules/numerics.yaml lists all.",
 )
-@click.option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
+@option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
 @memory_option()
-@click.option("--force", is_flag=True, help="Build again although the folder holds this very build.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
+@option("--force", is_flag=True, help="Build again although the folder holds this very build.")
+@option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option(
     "--fail-on",
     type=click.Choice(["accuracy", "never"]),
     default="never",
     show_default=True,
     help="Exit with 1 where the simulated result is outside the stated tolerance.",
 )
-@click.option("--onnx", "trtexec_onnx", hidden=True)
-@click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
-@click.option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True)
-@click.option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True)
-@click.option("--fp16", "trtexec_fp16", hidden=True, is_flag=True)
-@click.option("--int8", "trtexec_int8", hidden=True, is_flag=True)
-@click.option("--best", "trtexec_best", hidden=True, is_flag=True)
-@click.option(
-    "--precisionConstraints", "trtexec_constraints", hidden=True, type=click.Choice(["none", "prefer", "obey"])
-)
+@option("--onnx", "trtexec_onnx", hidden=True)
+@option("--useDLACore", "trtexec_core", hidden=True, type=int)
+@option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True)
+@option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True)
+@option("--fp16", "trtexec_fp16", hidden=True, is_flag=True)
+@option("--int8", "trtexec_int8", hidden=True, is_flag=True)
+@option("--best", "trtexec_best", hidden=True, is_flag=True)
+@option("--precisionConstraints", "trtexec_constraints", hidden=True, type=click.Choice(["none", "prefer", "obey"]))
 def build(models: Tuple[str, ...], **given: Any) -> int:
     """Build a model for the DLA: a TensorRT engine or DLA loadable on a Jetson, a simulated artifact elsewhere.
 

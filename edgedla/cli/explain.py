@@ -10,6 +10,7 @@ from typing import List, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import output_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import DocumentError, UsageError
@@ -21,7 +22,7 @@ _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 @click.command()
 @click.argument("line", required=False)
-@click.option("--list", "list_all", is_flag=True, help="List every message of the catalogue.")
+@option("--list", "list_all", is_flag=True, help="List every message of the catalogue.")
 @output_options(*FORMATS)
 def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import preprocess_options
 from edgedla.cli.output import echo
 
@@ -14,18 +15,14 @@ from edgedla.cli.output import echo
 @click.command()
 @click.argument("runtime", metavar="deepstream|triton|onnxruntime|savant")
 @click.argument("source", metavar="ARTIFACT|PLACEMENT")
-@click.option("-o", "--output", "folder", required=True, metavar="DIR", help="Write the files to DIR.")
-@click.option("--onnx", type=click.Path(path_type=Path), metavar="MODEL", help="The model, to copy beside them.")
-@click.option("--core", type=click.IntRange(0, 1), help="DLA core.  [default: the placement's, or 0]")
-@click.option(
-    "--decode", metavar="NAME", default="none", help="What the outputs are, as `run` names it.  [default: none]"
-)
-@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
-@click.option(
-    "--score", type=click.FloatRange(0, 1), default=0.25, help="Detections below it are dropped.  [default: 0.25]"
-)
-@click.option("--parser", default="", metavar="FUNCTION", help="DeepStream's function that parses a detector's boxes.")
-@click.option("--parser-library", default="", metavar="FILE", help="The library on the board that has it.")
+@option("-o", "--output", "folder", required=True, metavar="DIR", help="Write the files to DIR.")
+@option("--onnx", type=click.Path(path_type=Path), metavar="MODEL", help="The model, to copy beside them.")
+@option("--core", type=click.IntRange(0, 1), help="DLA core.  [default: the placement's, or 0]")
+@option("--decode", metavar="NAME", default="none", help="What the outputs are, as `run` names it.  [default: none]")
+@option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
+@option("--score", type=click.FloatRange(0, 1), default=0.25, help="Detections below it are dropped.  [default: 0.25]")
+@option("--parser", default="", metavar="FUNCTION", help="DeepStream's function that parses a detector's boxes.")
+@option("--parser-library", default="", metavar="FILE", help="The library on the board that has it.")
 @preprocess_options(file=False)
 def export(
     runtime: str,

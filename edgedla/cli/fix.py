@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     memory_option,
@@ -25,19 +26,19 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 
 @click.command(epilog=TRTEXEC_NOTE)
 @click.argument("models", nargs=-1, metavar="MODEL")
-@click.option("-o", "--output", metavar="OUT", help="Write the rewritten model here; external weights beside it.")
-@click.option("--dry-run", is_flag=True, help="Only report; write no model.")
+@option("-o", "--output", metavar="OUT", help="Write the rewritten model here; external weights beside it.")
+@option("--dry-run", is_flag=True, help="Only report; write no model.")
 @platform_options()
 @network_options()
 @shape_options()
-@click.option(
+@option(
     "--for",
     "purpose",
     type=click.Choice(["hybrid", "strict", "standalone"]),
     help="hybrid: what the DLA refuses runs on the GPU; strict: a build without GPU fallback; standalone: one DLA "
     "loadable.  [default: hybrid]",
 )
-@click.option(
+@option(
     "--objective",
     type=click.Choice(["latency", "throughput", "energy", "loadables"]),
     default="latency",
@@ -45,50 +46,48 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     help="What a rewrite must lower, as predicted: latency, the busiest device's time per frame, energy, or the "
     "number of DLA loadables.",
 )
-@click.option(
+@option(
     "--change-outputs/--keep-interface",
     "change_outputs",
     default=None,
     help="Whether an output may become 4-D or move in front of a decoder.  [default: only for strict and standalone]",
 )
-@click.option(
+@option(
     "--approximate",
     type=float,
     default=0.0,
     metavar="MAX_ERROR",
     help="Allow approximations up to this relative L2 error.",
 )
-@click.option("--only", multiple=True, metavar="IDS", help="Only these rewrites or remedies (`edgedla fix --list`).")
-@click.option("--skip", multiple=True, metavar="IDS", help="Not these rewrites or remedies.")
-@click.option(
-    "--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder. Default: seeded random ones."
-)
+@option("--only", multiple=True, metavar="IDS", help="Only these rewrites or remedies (`edgedla fix --list`).")
+@option("--skip", multiple=True, metavar="IDS", help="Not these rewrites or remedies.")
+@option("--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder. Default: seeded random ones.")
 @memory_option()
-@click.option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
-@click.option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
-@click.option(
+@option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
+@option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
+@option(
     "--opset",
     type=click.IntRange(11, 25),
     show_default="the model's; 13 for one before 11",
     help="Convert to this operator set first, where the parser needs an older one.",
 )
-@click.option(
+@option(
     "--embed-preprocess",
     "embedded",
     metavar="SPEC",
     help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (the "
     "order it was trained with, the order it takes then, 8-bit input; int8: pixel value - 128, a scale of 1).",
 )
-@click.option(
+@option(
     "--power-mode",
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
-@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
-@click.option(
+@option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
+@option(
     "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE; its ending decides the form."
 )
-@click.option(
+@option(
     "--list", "listed", is_flag=True, help="List the rewrites and stop (--format markdown: with helps and sources)."
 )
 def fix(

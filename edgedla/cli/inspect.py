@@ -6,6 +6,7 @@ from typing import Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import output_options, platform_options
 from edgedla.cli.output import deliver, destinations
@@ -18,15 +19,15 @@ FORMATS = ("text", "json")
 @click.command(cls=BoardCommand)
 @click.argument("file", metavar="FILE")
 @click.argument("other", metavar="[FILE2]", required=False)
-@click.option(
+@option(
     "--against",
     metavar="MODEL.onnx|check.json",
     help="Compare the real placement with a prediction: of a model (for --target and --precision), or one saved by "
     "`edgedla check --format json`.",
 )
 @platform_options(tolerant=True)
-@click.option("--precision", type=click.Choice(PRECISIONS, case_sensitive=False), default="fp16", show_default=True)
-@click.option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
+@option("--precision", type=click.Choice(PRECISIONS, case_sensitive=False), default="fp16", show_default=True)
+@option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
 @output_options(*FORMATS)
 def inspect(
     file: str,

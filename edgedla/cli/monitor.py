@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.output import echo
 
@@ -15,13 +16,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=BoardCommand)
-@click.option(
-    "--interval", type=click.FloatRange(min=0.05), default=1.0, show_default=True, help="Seconds between samples."
-)
-@click.option(
-    "--count", type=click.IntRange(min=0), default=0, help="Stop after this many samples.  [default: at Ctrl-C]"
-)
-@click.option(
+@option("--interval", type=click.FloatRange(min=0.05), default=1.0, show_default=True, help="Seconds between samples.")
+@option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many samples.  [default: at Ctrl-C]")
+@option(
     "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="json: one object per line."
 )
 def monitor(interval: float, count: int, output_format: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.errors import DocumentError, UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
@@ -47,7 +48,12 @@ def parse_shapes(text: str) -> Dict[str, List[int]]:
         if 0 in dims or max(dims) >= 2**31:
             raise UsageError(f"a dimension of {part!r} is out of range", where="--shapes", allowed="1 to 2147483647")
         if name in shapes:
-            raise UsageError(f"the input {name!r} is named twice", where="--shapes")
+            what = (
+                f"the input {name!r} is named twice"
+                if name
+                else "two shapes without a name, which is for the only input"
+            )
+            raise UsageError(what, where="--shapes", allowed="name:1x3x640x640, several separated by commas")
         shapes[name] = dims
     return shapes
 
@@ -63,8 +69,8 @@ class ShapesType(click.ParamType):
 
 def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for add_option in reversed(options):
+            command = add_option(command)
         return command
 
     return add
@@ -73,13 +79,13 @@ def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
 def platform_flags() -> Callable[[Command], Command]:
     """--target, --jetpack, --trt as they were given; None where they were not."""
     return _stack(
-        click.option(
+        option(
             "--target",
             metavar="MODULE",
             help="Jetson module (`edgedla targets` lists them).  [default: this Jetson; elsewhere agx-orin-64gb]",
         ),
-        click.option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2."),
-        click.option(
+        option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2."),
+        option(
             "--trt",
             metavar="VERSION",
             help="TensorRT release, for example 10.3.  [default: this Jetson's; elsewhere the module's newest with DLA]",
@@ -110,34 +116,38 @@ def platform_options(tolerant: bool = False) -> Callable[[Command], Command]:
 def shape_options() -> Callable[[Command], Command]:
     """--shapes, --batch."""
     return _stack(
-        click.option(
-            "--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x640x640,other:1x8."
+        option(
+            "--shapes",
+            type=ShapesType(),
+            joins=True,
+            metavar="NAME:DIMS",
+            help="Fix input shapes: name:1x3x640x640,other:1x8.",
         ),
-        click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input."),
+        option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input."),
     )
 
 
 def network_options() -> Callable[[Command], Command]:
     """--precision, --mode, and trtexec's spellings of the same; `resolve_network` turns them into values."""
     return _stack(
-        click.option(
+        option(
             "--precision",
             type=click.Choice(PRECISIONS, case_sensitive=False),
             help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16]",
         ),
-        click.option(
+        option(
             "--mode",
             type=click.Choice(CHECK_MODES, case_sensitive=False),
             help="fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one "
             "DLA loadable.  [default: fallback]",
         ),
-        click.option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),
-        click.option("--useDLACore", "trtexec_core", hidden=True, type=int),
-        click.option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True),
-        click.option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True),
-        click.option("--fp16", "trtexec_fp16", hidden=True, is_flag=True),
-        click.option("--int8", "trtexec_int8", hidden=True, is_flag=True),
-        click.option("--best", "trtexec_best", hidden=True, is_flag=True),
+        option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),
+        option("--useDLACore", "trtexec_core", hidden=True, type=int),
+        option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True),
+        option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True),
+        option("--fp16", "trtexec_fp16", hidden=True, is_flag=True),
+        option("--int8", "trtexec_int8", hidden=True, is_flag=True),
+        option("--best", "trtexec_best", hidden=True, is_flag=True),
     )
 
 
@@ -158,7 +168,7 @@ def _limit_memory(context: click.Context, parameter: click.Parameter, value: Opt
 
 def memory_option() -> Callable[[Command], Command]:
     """--max-memory, of every verb that runs a model on the host; it holds while the command runs."""
-    return click.option(
+    return option(
         "--max-memory",
         callback=_limit_memory,
         expose_value=False,
@@ -171,10 +181,8 @@ def memory_option() -> Callable[[Command], Command]:
 def output_options(*formats: str) -> Callable[[Command], Command]:
     """--format, -o."""
     return _stack(
-        click.option(
-            "--format", "output_format", type=click.Choice(formats), help="Form of the output.  [default: text]"
-        ),
-        click.option(
+        option("--format", "output_format", type=click.Choice(formats), help="Form of the output.  [default: text]"),
+        option(
             "-o",
             "--output",
             "output",
@@ -267,28 +275,28 @@ def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Op
 def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
     """--mean, --std, --fit, --colour, and with `file` --preprocess FILE."""
     options = [
-        click.option(
+        option(
             "--mean",
             callback=_three,
             metavar="A,B,C",
             help="Subtracted, in pixel values 0 to 255, in the order of --colour.  [default: 0]",
         ),
-        click.option(
+        option(
             "--std",
             callback=_three,
             metavar="A,B,C",
             help="Divided by, in the order of --colour; 255 makes 0..1.  [default: 255]",
         ),
-        click.option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),
-        click.option("--colour", "--color", "colour", type=click.Choice(["rgb", "bgr"]), help="[default: rgb]"),
+        option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),
+        option("--colour", "--color", "colour", type=click.Choice(["rgb", "bgr"]), help="[default: rgb]"),
     ]
     if file:
         what = "How pictures become inputs: a pipeline file, of which `preprocess:` is read."
-        options.insert(0, click.option("--preprocess", metavar="FILE", help=what))
+        options.insert(0, option("--preprocess", metavar="FILE", help=what))
 
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for add_option in reversed(options):
+            command = add_option(command)
         return command
 
     return add

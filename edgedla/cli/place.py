@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 import click
 
 from edgedla.cli.arguments.began import spent_s
+from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.place_modes import names_placement, require_made_for, require_meaning
 from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, numbers
 from edgedla.cli.options import (
@@ -35,7 +36,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @platform_flags()
 @network_options()
 @shape_options()
-@click.option(
+@option(
     "--objective",
     type=click.Choice(OBJECTIVES, case_sensitive=False),
     default="latency",
@@ -43,17 +44,18 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="latency per frame; throughput of a stream with frames in flight on all engines; energy per frame; makespan: one "
     "frame of every model, side by side.",
 )
-@click.option(
+@option(
     "--max-latency",
     metavar="US,...",
     help="Longest latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
 )
-@click.option(
+@option(
     "--devices",
+    joins=True,
     metavar="A,B",
     help="Of GPU, DLA0, DLA1. Default: GPU,DLA0 for latency and energy, all of the module's otherwise.",
 )
-@click.option(
+@option(
     "--layer-device-types",
     "--layerDeviceTypes",
     "pins",
@@ -61,14 +63,14 @@ FORMATS = ("text", "json", "html", "trtexec")
     metavar="LAYER:DEVICE,...",
     help="Pin layers to GPU, DLA, DLA0 or DLA1; * in a name matches any text.",
 )
-@click.option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
-@click.option(
+@option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
+@option(
     "--fps",
     metavar="A,B",
     help="For energy: frames per second of each model. The power of these frames is minimised, and every device must get "
     "them done.",
 )
-@click.option(
+@option(
     "--in-flight",
     type=click.Choice(IN_FLIGHT),
     default="many",
@@ -76,22 +78,22 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="For throughput: many frames of each model, as in a pipeline, or one of each, which waits for the GPU at each of "
     "its visits.",
 )
-@click.option("--max-regions", type=click.IntRange(min=0), help="Most loadables in all.")
-@click.option("--min-region", type=click.IntRange(min=1), default=1, help="Fewest layers of a loadable.")
-@click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
-@click.option(
+@option("--max-regions", type=click.IntRange(min=0), help="Most loadables in all.")
+@option("--min-region", type=click.IntRange(min=1), default=1, help="Fewest layers of a loadable.")
+@option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
+@option(
     "--power-mode",
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
-@click.option(
+@option(
     "--profile", metavar="FILE", help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile."
 )
-@click.option(
+@option(
     "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
 )
-@click.option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
-@click.option(
+@option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
+@option(
     "--time-limit",
     type=click.FloatRange(min=0.01),
     default=10.0,
@@ -99,9 +101,9 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Seconds for the whole command. Reading and writing 1,000 layers takes about 1.5 of them: with less, the best "
     "placement to begin with is the answer.",
 )
-@click.option("--solver", type=click.Choice(["auto", "highs", "python"]), default="auto", show_default=True)
-@click.option("--verify", "verified", metavar="FILE", help="Check a placement document against the models instead.")
-@click.option(
+@option("--solver", type=click.Choice(["auto", "highs", "python"]), default="auto", show_default=True)
+@option("--verify", "verified", metavar="FILE", help="Check a placement document against the models instead.")
+@option(
     "--evaluate",
     "evaluated",
     multiple=True,
@@ -109,29 +111,30 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Predict an assignment without solving: GPU, DLA0, DLA1, tensorrt (its default), a placement file, or pins as "
     "--layerDeviceTypes; once for all models, or once per model in their order.",
 )
-@click.option(
+@option(
     "--pareto",
+    joins=True,
     metavar="A,B",
     help="The front of two objectives: latency,energy or latency,throughput; as text, JSON, or HTML with a picture.",
 )
-@click.option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="dla=, gpu= or emc=, over the power mode's.")
-@click.option(
+@option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="dla=, gpu= or emc=, over the power mode's.")
+@option(
     "--borders",
     metavar="FORMAT",
     help="With --evaluate: format of inputs and outputs: linear, dla, or one of TensorRT's.",
 )
-@click.option(
+@option(
     "--concurrent/--in-turn",
     default=None,
     help="With --evaluate: models side by side, or one after the other.  [default: side by side]",
 )
-@click.option(
+@option(
     "--one-process",
     is_flag=True,
     help="With --evaluate or --in-flight one: the models run side by side in one process, as `edgedla run` runs them, and "
     "take turns on the GPU by kernels; else in processes of their own, as several trtexec, by frames.",
 )
-@click.option(
+@option(
     "--fail-on",
     type=click.Choice(["infeasible", "gpu-only"]),
     default="infeasible",
@@ -139,7 +142,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Exit with 1 if no placement keeps the limits, or also if nothing ends on the DLA.",
 )
 @output_options(*FORMATS)
-@click.option("--all", "everything", is_flag=True, help="Text with every layer and its reason.")
+@option("--all", "everything", is_flag=True, help="Text with every layer and its reason.")
 def place(
     models: Tuple[str, ...],
     target: Optional[str],

@@ -6,6 +6,7 @@ from typing import Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import output_options
 from edgedla.cli.output import deliver, destinations, echo
 
@@ -18,7 +19,7 @@ def rules() -> None:
 
 
 @rules.command("list")
-@click.option("--kind", metavar="TYPE", help="Only rules on this TensorRT layer type, for example CONVOLUTION.")
+@option("--kind", metavar="TYPE", help="Only rules on this TensorRT layer type, for example CONVOLUTION.")
 @output_options(*FORMATS)
 def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[str, ...]) -> None:
     """List every rule: what must hold, for which layers, and how sure it is."""
@@ -42,7 +43,7 @@ def explain_rule(rule: str) -> None:
 
 
 @rules.command("docs")
-@click.option("-o", "--output", default="-", metavar="FILE", help="Write to FILE.")
+@option("-o", "--output", default="-", metavar="FILE", help="Write to FILE.")
 def write_docs(output: str) -> None:
     """Print all rules as one Markdown document: the file rules/RULES.md."""
     from edgedla.rules import rules_markdown

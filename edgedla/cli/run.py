@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import memory_option, preprocess_options
 from edgedla.cli.output import deliver, destinations, echo
@@ -29,7 +30,7 @@ FORMATS = ("text", "json")
 @click.command(cls=BoardCommand)
 @click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT|ENGINE")
 @source_options()
-@click.option(
+@option(
     "--device",
     "devices",
     multiple=True,
@@ -37,35 +38,31 @@ FORMATS = ("text", "json")
     help="GPU, DLA0 or DLA1; several share the frames. GPU=ARTIFACT takes another artifact for that device. A chain "
     "brings its own.",
 )
-@click.option(
+@option(
     "--placement", metavar="FILE", help="Run on the core, or the chain of cores, that `edgedla place -o FILE` chose."
 )
-@click.option(
-    "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]"
-)
+@option("--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]")
 @preprocess_options(file=False)
-@click.option(
+@option(
     "--decode",
     metavar="NAME",
     help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after "
     "NMS), none, or module:function of your own.",
 )
-@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
-@click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
-@click.option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")
-@click.option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")
-@click.option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after this many seconds.")
-@click.option("--jsonl", metavar="FILE", help="Results as JSON lines.")
-@click.option("--images", metavar="FOLDER", help="Annotated frames.")
-@click.option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
-@click.option("--metrics", metavar="FILE", help="Pipeline numbers as JSON lines.")
-@click.option(
-    "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus."
-)
-@click.option("--view", metavar="[HOST:]PORT", help="Serve a live page with pictures and numbers.  [host: 127.0.0.1]")
+@option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
+@option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
+@option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")
+@option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")
+@option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after this many seconds.")
+@option("--jsonl", metavar="FILE", help="Results as JSON lines.")
+@option("--images", metavar="FOLDER", help="Annotated frames.")
+@option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
+@option("--metrics", metavar="FILE", help="Pipeline numbers as JSON lines.")
+@option("--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus.")
+@option("--view", metavar="[HOST:]PORT", help="Serve a live page with pictures and numbers.  [host: 127.0.0.1]")
 @memory_option()
-@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
-@click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
+@option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
+@option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
 def run(
     pipeline: str,
     sources: Tuple[str, ...],

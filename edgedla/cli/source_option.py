@@ -12,8 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
-import click
-
+from edgedla.cli.arguments.option import option
 from edgedla.errors import DocumentError, UsageError
 
 VARIABLE = "EDGEDLA_SOURCE"
@@ -30,13 +29,13 @@ def source_options() -> Callable[[Command], Command]:
     """--source and --source-file; `sources_of` turns them into texts."""
 
     def add(command: Command) -> Command:
-        command = click.option(
+        command = option(
             "--source-file",
             metavar="FILE",
             help=f"Sources, one per line, of a file that only you can read; {STANDARD_INPUT} is standard input. "
             f"Or set {VARIABLE}. For addresses with a password.",
         )(command)
-        return click.option(
+        return option(
             "--source",
             "sources",
             multiple=True,

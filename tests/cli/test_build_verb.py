@@ -140,7 +140,7 @@ def test_a_placement_on_both_cores_makes_a_chain(tmp_path: Path, capsys: pytest.
     assert exit_code_of([*place, "-o", str(placement)]) == 0
     assert exit_code_of([*place, "--format", "trtexec"]) == 2
     assert "edgedla build --placement FILE" in capsys.readouterr().err
-    build = ["build", SHAPES, "--target", "agx-orin-64gb", "--backend", "host", "--placement", str(placement)]
+    build = ["build", SHAPES, "--target", "agx-orin-64gb", "--placement", str(placement)]
     document = plan_of([SHAPES, "--target", "agx-orin-64gb", "--placement", str(placement)], capsys)
     assert [plan["dla_core"] for plan in document["stages"]] == [0, 1]
     assert exit_code_of([*build, "-o", str(out), "--fail-on", "accuracy"]) == 0

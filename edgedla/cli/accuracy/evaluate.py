@@ -10,6 +10,7 @@ import click
 
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import ShapesType, memory_option, preprocess_options, preprocess_settings
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
@@ -17,23 +18,21 @@ from edgedla.errors import UsageError
 
 @click.command()
 @click.argument("network", metavar="ARTIFACT|MODEL")
-@click.option(
+@option(
     "--data",
     required=True,
     metavar="PATH",
     help="Samples: a .npz (with `labels`) or .npy, a folder of them, a folder of pictures (in one folder per class), or a video.",
 )
 @metric_options("top1")
-@click.option("--against", metavar="MODEL", help="Another model or artifact: the difference, with its interval.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first samples.")
-@click.option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
-@click.option(
-    "--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's."
-)
+@option("--against", metavar="MODEL", help="Another model or artifact: the difference, with its interval.")
+@option("--limit", type=click.IntRange(min=1), help="Only the first samples.")
+@option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
+@option("--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's.")
 @memory_option()
 @classes_option()
 @preprocess_options()
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> int:
     """Accuracy of a model (FP32) or a built artifact on your samples, with a 95 % confidence interval.
 

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.errors import UsageError
 from edgedla.vocabulary import METRICS
 
@@ -17,22 +18,22 @@ def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Cal
     """--metric, and for mAP --decode, --reg-max and --iou."""
     shown = f"{NAMES}  [default: {default}]" if default else NAMES
     options = [
-        click.option("--metric", default=default, metavar="NAME", help=shown),
-        click.option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd."),
-        click.option(
+        option("--metric", default=default, metavar="NAME", help=shown),
+        option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd."),
+        option(
             "--reg-max",
             type=click.IntRange(1, 256),
             default=16,
             help="Bins of a YOLOv8 box distribution.  [default: 16]",
         ),
-        click.option(
+        option(
             "--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]"
         ),
     ]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
+        for add_option in reversed(options):
+            command = add_option(command)
         return command
 
     return decorate
@@ -46,7 +47,7 @@ def classes_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         return read_labels(text or "")
 
-    return click.option(
+    return option(
         "--classes", callback=read, metavar="FILE|A,B,C",
         help="Classes in the order of the network's outputs, one per line: which one each folder of pictures is.  "
         "[default: the folders of --data in order]",

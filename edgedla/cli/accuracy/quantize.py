@@ -9,6 +9,7 @@ import click
 
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
@@ -17,13 +18,13 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 
 @click.command()
 @click.argument("model", metavar="MODEL")
-@click.option("-o", "--output", "out", metavar="FOLDER", help="Folder of the cache, layer precisions and report.")
-@click.option(
+@option("-o", "--output", "out", metavar="FOLDER", help="Folder of the cache, layer precisions and report.")
+@option(
     "--data",
     metavar="PATH",
     help="Calibration samples, 64 or more: a folder of pictures, a video, a .npz or .npy, or a folder of them.",
 )
-@click.option(
+@option(
     "--holdout",
     metavar="PATH",
     help="Samples that errors are measured on.  [default: the last fifth of --data, which calibration leaves out]",
@@ -32,32 +33,26 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 @preprocess_options()
 @platform_options()
 @shape_options()
-@click.option(
+@option(
     "--method", default="auto", show_default=True, metavar="METHOD",
     help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )  # fmt: skip
-@click.option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
+@option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
 @metric_options(None)
-@click.option(
-    "--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples."
-)
-@click.option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
-@click.option("--bias-correction", is_flag=True, help="Correct biases for the mean error of rounding.")
-@click.option(
-    "--equalize", is_flag=True, help="Bring channels to like ranges (cross-layer equalisation), where it helps."
-)
-@click.option(
+@option("--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples.")
+@option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
+@option("--bias-correction", is_flag=True, help="Correct biases for the mean error of rounding.")
+@option("--equalize", is_flag=True, help="Bring channels to like ranges (cross-layer equalisation), where it helps.")
+@option(
     "--repair-fp16",
     is_flag=True,
     help="Rescale tensors that FP16 cannot hold by powers of two; where no weights can take that, keep them on the GPU.",
 )
-@click.option(
-    "--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it."
-)
+@option("--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it.")
 @memory_option()
-@click.option("--report", "report", is_flag=True, help="Write the report as a page too: OUT/report.html.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
+@option("--report", "report", is_flag=True, help="Write the report as a page too: OUT/report.html.")
+@option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option(
     "--fail-on", type=click.Choice(["goal", "never"]), default="goal", show_default=True,
     help="Exit with 1 where --min-sqnr or --max-drop is not met.",
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import AbstractSet, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import UsageError
 
@@ -45,6 +45,7 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
     words = list(args[1:] if begins_with_trtexec(args) else args)
     kept: List[str] = []
     notes: List[str] = []
+    became: Set[str] = set()
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -56,11 +57,14 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
             value = words.pop(0)
         if answer.does == "refused":
             raise UsageError(f"{name} is nothing that edgedla does", where=name, hint=answer.text)
-        if answer.does == "translated" and answer.to in known_options and _given(answer.to, [*kept, *words]):
+        # Given twice it is for the command to join, or to refuse.
+        given = name not in became and _given(answer.to, [*kept, *words])
+        if answer.does == "translated" and answer.to in known_options and given:
             notes.append(f"{name} is ignored: {answer.to} is given, or nothing is built")
         elif answer.does == "translated" and answer.to in known_options:
             value = _stem(value) if answer.to == "-o" else value
             kept += [answer.to, value]
+            became.add(name)
             notes.append(f"{name} became {answer.to} {value}: {answer.text}")
         else:
             notes.append(f"{name} is ignored: {answer.text}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
 
 
@@ -28,7 +29,7 @@ def show(file: Path) -> None:
 
 @acceptance.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--into", type=click.Path(path_type=Path), default=Path("rules/evidence/boards"), show_default=True,
     help="Folder of the evidence; the report gets one of its own in it.",
 )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Optional
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
@@ -18,19 +19,13 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
 
 @click.command(cls=BoardCommand)
-@click.option(
-    "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output."
-)
-@click.option(
-    "--deep", is_flag=True, help="Try everything, step by step, in at most 15 minutes, and write a truth report."
-)
-@click.option("--quick", is_flag=True, help="With --deep: in at most 3 minutes.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With --deep: the report, FILE.tar.gz."
-)
-@click.option("--container", default="", metavar="IMAGE", help="With --deep: try edgedla's image too.")
-@click.option("--steps", default="", metavar="P1,P2,...", help="With --deep: these steps only.")
-@click.option(
+@option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output.")
+@option("--deep", is_flag=True, help="Try everything, step by step, in at most 15 minutes, and write a truth report.")
+@option("--quick", is_flag=True, help="With --deep: in at most 3 minutes.")
+@option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With --deep: the report, FILE.tar.gz.")
+@option("--container", default="", metavar="IMAGE", help="With --deep: try edgedla's image too.")
+@option("--steps", joins=True, default="", metavar="P1,P2,...", help="With --deep: these steps only.")
+@option(
     "--lock-clocks",
     is_flag=True,
     help="With --deep: measure under jetson_clocks too (root, or sudo without a password).",

@@ -8,6 +8,7 @@ import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.models import model_sources
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
@@ -34,33 +35,32 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 @platform_options()
 @network_options()
 @shape_options()
-@click.option(
+@option(
     "--compare",
+    joins=True,
     metavar="A,B,C",
     help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), both (xavier-nx-8gb@jp5.1.4), with a "
     "precision where it differs (orin-nx-16gb@int8). With several models it is a table.",
 )
 @output_options(*FORMATS)
-@click.option("--all", "everything", is_flag=True, help="Text with every finding and every layer.")
-@click.option("-q", "--quiet", is_flag=True, help="Text with one line per model.")
-@click.option(
+@option("--all", "everything", is_flag=True, help="Text with every finding and every layer.")
+@option("-q", "--quiet", is_flag=True, help="Text with one line per model.")
+@option(
     "--cost/--no-cost",
     default=None,
     help="Predict time and energy per frame.  [default: in forms for people, up to 500 layers]",
 )
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets MODULE`).")
-@click.option(
+@option("--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets MODULE`).")
+@option(
     "--profile",
     metavar="FILE",
     help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile.",
 )
-@click.option(
+@option(
     "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
 )
-@click.option(
-    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
-)
-@click.option(
+@option("--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix]).")
+@option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="unsupported",

@@ -7,16 +7,15 @@ from typing import Optional
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
 
 
 @click.command()
 @click.argument("artifact", required=False, metavar="[ARTIFACT]")
-@click.option("--pipeline", metavar="FILE", help="Pipeline file: its sources, artifacts, decoders and outputs.")
-@click.option(
-    "-o", "--output", "out", required=True, metavar="OUT", help="A folder, or a file: .tar, .tar.gz, .tgz or .pyz."
-)
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option("--pipeline", metavar="FILE", help="Pipeline file: its sources, artifacts, decoders and outputs.")
+@option("-o", "--output", "out", required=True, metavar="OUT", help="A folder, or a file: .tar, .tar.gz, .tgz or .pyz.")
+@option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def bundle(artifact: Optional[str], pipeline: Optional[str], out: str, output_format: str) -> None:
     """The artifact, and only those modules of edgedla that this pipeline uses: `python3 OUT` runs it.
 

@@ -7,24 +7,25 @@ from typing import Any
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import ShapesType, platform_options
 from edgedla.cli.output import echo, require_apart
 
 
 @click.command()
 @click.argument("source", metavar="SOURCE")
-@click.option("-o", "--output", "out", required=True, metavar="FILE", help="The ONNX file.")
+@option("-o", "--output", "out", required=True, metavar="FILE", help="The ONNX file.")
 @platform_options()
-@click.option("--opset", type=click.IntRange(11, 25), help="Operator set.  [default: the newest that the target reads]")
-@click.option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Sizes of inputs, where SOURCE says none.")
-@click.option("--trust", is_flag=True, help="Load a file whose loading runs code that stands in it (pickles, .h5).")
-@click.option(
+@option("--opset", type=click.IntRange(11, 25), help="Operator set.  [default: the newest that the target reads]")
+@option("--shapes", type=ShapesType(), joins=True, metavar="NAME:DIMS", help="Sizes of inputs, where SOURCE says none.")
+@option("--trust", is_flag=True, help="Load a file whose loading runs code that stands in it (pickles, .h5).")
+@option(
     "--exporter", type=click.Choice(["auto", "torchscript", "dynamo"]), default="auto", show_default=True,
     help="Of PyTorch. dynamo writes operator set 18 or newer, which TensorRT 8 reads wrongly in part.",
 )  # fmt: skip
-@click.option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
+@option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
+@option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@option(
     "--fail-on", type=click.Choice(["difference", "never"]), default="difference", show_default=True,
     help="Exit with 1 where the outputs differ by more than rounding.",
 )  # fmt: skip

@@ -11,6 +11,7 @@ import click
 
 from edgedla.cli.accuracy.metric_options import NAMES
 from edgedla.cli.accuracy.progress import progress_bar
+from edgedla.cli.arguments.option import option
 from edgedla.cli.deploy.sizes import SizesType
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings
 from edgedla.cli.output import echo
@@ -53,63 +54,57 @@ def parse_budget(text: str) -> float:
 
 @click.command(epilog=EPILOG)
 @click.argument("model", metavar="MODEL")
-@click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Artifact, model, and reports; a new or "
+@option("-o", "--output", "out", required=True, metavar="FOLDER", help="Artifact, model, and reports; a new or "
               "empty folder, or this model's earlier one: a second call goes on from the steps that are finished.")  # fmt: skip
 @platform_options()
-@click.option(
-    "--level", type=click.IntRange(0, 3), help="What may be changed; see below.  [default: 2 with --data, else 1]"
-)
-@click.option(
+@option("--level", type=click.IntRange(0, 3), help="What may be changed; see below.  [default: 2 with --data, else 1]")
+@option(
     "--objective", type=click.Choice(["latency", "throughput", "energy", "loadables"]), default="latency",
     show_default=True, help="What every step has to lower, as predicted.",
 )  # fmt: skip
-@click.option(
+@option(
     "--place", type=click.Choice(["best", "dla"]), default="best", show_default=True,
     help="best: the placement of least cost, which may leave the DLA empty; dla: whatever the DLA takes runs on one core, "
     "as TensorRT places it, and the GPU is free for other work.",
 )  # fmt: skip
-@click.option("--devices", metavar="LIST", help="Devices that the best placement may use: GPU,DLA0,DLA1.")
-@click.option(
+@option("--devices", joins=True, metavar="LIST", help="Devices that the best placement may use: GPU,DLA0,DLA1.")
+@option(
     "--max-latency", type=float, metavar="US",
     help="Longest latency of a frame, in microseconds: as measured on a Jetson, elsewhere as predicted.",
 )  # fmt: skip
-@click.option(
+@option(
     "--data", metavar="PATH",
     help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, or a folder of them; `random` tries the "
     "flow. Three fifths calibrate, one judges steps, the last is looked at once, at the end.",
 )  # fmt: skip
-@click.option("--holdout", metavar="PATH", help="Samples for the end in place of the last fifth of --data.")
-@click.option(
+@option("--holdout", metavar="PATH", help="Samples for the end in place of the last fifth of --data.")
+@option(
     "--metric", metavar="NAME", help=f"{NAMES}  [default: l2, which needs no labels]",
 )  # fmt: skip
-@click.option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
-@click.option(
-    "--reg-max", type=click.IntRange(1, 256), default=16, help="Bins of a YOLOv8 box distribution.  [default: 16]"
-)
-@click.option("--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]")
-@click.option(
-    "--max-drop", default="0.5%", show_default=True, metavar="X", help="Largest fall of the metric: 0.5%, 0.005."
-)
-@click.option(
+@option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
+@option("--reg-max", type=click.IntRange(1, 256), default=16, help="Bins of a YOLOv8 box distribution.  [default: 16]")
+@option("--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]")
+@option("--max-drop", default="0.5%", show_default=True, metavar="X", help="Largest fall of the metric: 0.5%, 0.005.")
+@option(
     "--approximate", type=float, default=0.03, show_default=True, metavar="MAX_ERROR",
     help="Level 3: largest relative L2 error of one rewritten site.",
 )  # fmt: skip
-@click.option("--budget", metavar="TIME", help="Time for the whole: 10m, 90s. The best so far stands.")
+@option("--budget", metavar="TIME", help="Time for the whole: 10m, 90s. The best so far stands.")
 @preprocess_options()
-@click.option(
+@option(
     "--shapes", type=SizesType(), multiple=True, metavar="NAME:DIMS",
     help="Fix input shapes: name:1x3x224x224. Several times, or with a range (1x3x224..416/64x224; equal ranges vary "
     "together): an engine per size.",
 )  # fmt: skip
-@click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
-@click.option(
+@option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
+@option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
+@option(
     "--backend", type=click.Choice(["auto", "tensorrt", "host"]), default="auto", show_default=True,
     help="Of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
 )  # fmt: skip
 @memory_option()
-@click.option("--fresh", is_flag=True, help="Forget the steps that an earlier call has finished.")
-@click.option("--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True)
+@option("--fresh", is_flag=True, help="Forget the steps that an earlier call has finished.")
+@option("--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True)
 def deploy(model: str, out: str, **given: Any) -> int:
     """One call from a model to an accepted artifact: fix, quantise, place, build and measure, each kept where it helps.
 

@@ -10,11 +10,12 @@ from typing import Any, Dict, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
 from edgedla.documents import header
 from edgedla.errors import UsageError
 
-FORMAT = click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
+FORMAT = option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
 
 
 @click.group()
@@ -29,11 +30,11 @@ def board() -> None:
 @board.command()
 @click.argument("name")
 @click.argument("address", metavar="[USER@]HOST[:PORT]")
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="For --board-group; may be given several times.")
-@click.option("--python", default="python3", show_default=True, help="The board's Python, 3.8 or newer.")
-@click.option("--edgedla", help="The board's edgedla.  [default: where setup puts it, else on PATH]")
-@click.option("--note", default="", help="For people.")
-@click.option("--replace", "again", is_flag=True, help="Overwrite a board of this name.")
+@option("--group", "groups", multiple=True, metavar="NAME", help="For --board-group; may be given several times.")
+@option("--python", default="python3", show_default=True, help="The board's Python, 3.8 or newer.")
+@option("--edgedla", help="The board's edgedla.  [default: where setup puts it, else on PATH]")
+@option("--note", default="", help="For people.")
+@option("--replace", "again", is_flag=True, help="Overwrite a board of this name.")
 def add(
     name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool
 ) -> None:
@@ -50,7 +51,7 @@ def add(
 
 
 @board.command("list")
-@click.option("--probe", is_flag=True, help="Ask each board what it is and who has it.")
+@option("--probe", is_flag=True, help="Ask each board what it is and who has it.")
 @FORMAT
 def list_boards(probe: bool, output_format: str) -> None:
     """List the inventory."""
@@ -88,13 +89,11 @@ def _probed(row: Dict[str, Any]) -> str:
 
 @board.command()
 @click.argument("name", metavar="BOARD")
-@click.option("--offline", is_flag=True, help="The board has no network: wheels are downloaded here and sent.")
-@click.option("--service", is_flag=True, help="For pipelines as services: in /opt/edgedla, with a user of their own.")
-@click.option(
-    "--packages/--no-packages", default=True, help="Install system packages too (needs sudo without password)."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done.")
-@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@option("--offline", is_flag=True, help="The board has no network: wheels are downloaded here and sent.")
+@option("--service", is_flag=True, help="For pipelines as services: in /opt/edgedla, with a user of their own.")
+@option("--packages/--no-packages", default=True, help="Install system packages too (needs sudo without password).")
+@option("--dry-run", is_flag=True, help="Show what would be done.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
 def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool, wait_s: float) -> int:
     """Install this very version of edgedla on a JetPack board."""
     from edgedla.cli.board_option import terminal
@@ -133,10 +132,10 @@ def doctor(name: str, output_format: str) -> int:
 
 @board.command()
 @click.argument("name", metavar="BOARD")
-@click.option("--for", "minutes", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Minutes.")
-@click.option("--note", default="", help="Shown to whoever waits.")
-@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
-@click.option("--release", is_flag=True, help="Give the board back.")
+@option("--for", "minutes", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Minutes.")
+@option("--note", default="", help="Shown to whoever waits.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@option("--release", is_flag=True, help="Give the board back.")
 def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> None:
     """Reserve a board for yourself; your own builds and runs go on meanwhile."""
     from edgedla.remote import boards
@@ -172,7 +171,7 @@ def jobs(name: str, output_format: str) -> None:
 @board.command()
 @click.argument("name", metavar="BOARD")
 @click.argument("job")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
+@option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
 def attach(name: str, job: str, output: Optional[Path]) -> int:
     """Follow a job from its first line, and take its results home.
 
@@ -197,7 +196,7 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
 @board.command()
 @click.argument("name", metavar="BOARD")
 @click.argument("job")
-@click.option("--kill", is_flag=True, help="End it at once, as SIGKILL.")
+@option("--kill", is_flag=True, help="End it at once, as SIGKILL.")
 def cancel(name: str, job: str, kill: bool) -> None:
     """Interrupt a job as Ctrl-C would; what it had finished stays."""
     from edgedla.remote import boards
@@ -210,17 +209,19 @@ def cancel(name: str, job: str, kill: bool) -> None:
 @board.command()
 @click.argument("name", metavar="BOARD")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
-@click.option("--precision", "precisions", default="fp16,int8", show_default=True, metavar="A,B", help="Each is built.")
-@click.option(
-    "--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds of measuring each."
+@option(
+    "--precision",
+    "precisions",
+    joins=True,
+    default="fp16,int8",
+    show_default=True,
+    metavar="A,B",
+    help="Each is built.",
 )
-@click.option(
-    "--hash-names", is_flag=True, help="Name models and layers by a hash; without it they have no names at all."
-)
-@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON)."
-)
+@option("--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds of measuring each.")
+@option("--hash-names", is_flag=True, help="Name models and layers by a hash; without it they have no names at all.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON).")
 def report(
     name: str,
     models: Tuple[Path, ...],
@@ -244,7 +245,8 @@ def report(
     from edgedla.vocabulary import PRECISIONS, one_of
 
     entry, progress = board_named(name), terminal()
-    wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
+    distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
+    wanted = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
     entries = []
     for model in models:
         for precision in wanted:

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.options import shape_options
 from edgedla.cli.output import echo, require_apart
 from edgedla.errors import UsageError
@@ -19,7 +20,7 @@ def costs() -> None:
 
 @costs.command()
 @click.argument("models", nargs=-1, metavar="MODEL...")
-@click.option(
+@option(
     "--evidence",
     multiple=True,
     metavar="FILE",
@@ -27,8 +28,8 @@ def costs() -> None:
     "--board. May be given several times.",
 )
 @shape_options()
-@click.option("-o", "--output", metavar="FILE", help="The fitted profile, for --profile of check, place and sweep.")
-@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
+@option("-o", "--output", metavar="FILE", help="The fitted profile, for --profile of check, place and sweep.")
+@option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
 def fit(
     models: Tuple[str, ...],
     evidence: Tuple[str, ...],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import click
 
+from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
 from edgedla.cli.terminal.screen import is_screen
 from edgedla.errors import ModelError, UsageError
@@ -24,60 +25,57 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="MODEL|FOLDER...")
-@click.option(
+@option(
     "--target",
     "targets",
+    joins=True,
     metavar="A,B",
     help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).  "
     "[default: this Jetson; elsewhere agx-orin-64gb]",
 )
-@click.option("--precision", "precisions", default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
-@click.option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
-@click.option(
+@option("--precision", "precisions", joins=True, default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
+@option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
+@option(
     "--objective",
     type=click.Choice(["latency", "throughput", "energy"]),
     help="Place each model too, for this objective; with --fix: what rewrites are judged by.",
 )
-@click.option("--fix", "with_fix", is_flag=True, help="Say what `edgedla fix` would gain (predicted, not proven).")
-@click.option(
-    "--board-group", metavar="GROUP", help="Build and measure on the boards of this group, each on its module."
-)
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
-@click.option("--profile", metavar="FILE", help="Measured times replace predictions.")
-@click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
-@click.option(
+@option("--fix", "with_fix", is_flag=True, help="Say what `edgedla fix` would gain (predicted, not proven).")
+@option("--board-group", metavar="GROUP", help="Build and measure on the boards of this group, each on its module.")
+@option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
+@option("--profile", metavar="FILE", help="Measured times replace predictions.")
+@option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
+@option(
     "--engine",
     default="local",
     show_default=True,
     metavar="local|tcp://HOST:PORT",
     help="Processes of this machine, or the workers of a Dask scheduler.",
 )
-@click.option(
+@option(
     "-j", "--jobs", type=click.IntRange(min=0), default=0, help="Processes of this machine.  [default: one per core]"
 )
-@click.option(
+@option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
     help="Time limit per row in seconds; 0: none.",
 )
-@click.option(
+@option(
     "--memory",
     type=click.IntRange(min=0),
     default=4096,
     show_default=True,
     help="Memory limit per process in MB; 0: none.",
 )
-@click.option(
+@option(
     "--reports", metavar="FOLDER", help="Write the page of each check below this folder; --output x.html links them."
 )
-@click.option("--retry-failed", is_flag=True, help="Work out again what ended by a limit, a crash or an error.")
-@click.option("--fresh", is_flag=True, help="Forget what an earlier run of this sweep has done.")
-@click.option(
-    "-o", "--output", "outputs", multiple=True, metavar="FILE", help="results.jsonl, .csv, .parquet or .html."
-)
-@click.option("--quiet", is_flag=True, help="No progress.")
+@option("--retry-failed", is_flag=True, help="Work out again what ended by a limit, a crash or an error.")
+@option("--fresh", is_flag=True, help="Forget what an earlier run of this sweep has done.")
+@option("-o", "--output", "outputs", multiple=True, metavar="FILE", help="results.jsonl, .csv, .parquet or .html.")
+@option("--quiet", is_flag=True, help="No progress.")
 def sweep(
     models: Tuple[str, ...], targets: Optional[str], precisions: str, outputs: Tuple[str, ...], **given: Any
 ) -> int:
@@ -105,9 +103,10 @@ def sweep(
         raise UsageError(f"{wrong[0]!r} is no form of a sweep" if wrong else "no output given", where="-o",
                          allowed=", ".join(ENDINGS))  # fmt: skip
     settings = _settings(given)
-    labels = [t.strip() for t in (targets or own_label()).split(",") if t.strip()]
+    labels = list(dict.fromkeys(t.strip() for t in (targets or own_label()).split(",") if t.strip()))
     platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
-    wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
+    distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
+    wanted = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
     load_rules()
     _check_power_mode(given["power_mode"], platforms)
     found = find_models(models, None if given["quiet"] else lambda note: echo(f"edgedla: {note}", err=True))
