@@ -34,13 +34,13 @@ from edgedla.placement.solvers.several.graph import OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
-from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
+from tests.placement.segments_one_by_one import Segmented
 
 pytestmark = pytest.mark.once
 
@@ -78,7 +78,7 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
         for module, name, few in (
             (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
             (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
-            (segment_rows_module, "HANDED_OUT", 1), (segment_rows_module, "LINED_UP", 3), (pair_search_module, "WIDTHS", (room, room + 1)),
+            (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
             (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (graph_module, "TELLING", 2),
         ):  # fmt: skip
             patch.setattr(module, name, few)
@@ -134,7 +134,7 @@ def test_segments_add_up_to_those_of_the_schedule(drawn: Problem, data: st.DataO
         gpu += s.device != "GPU"
         for i in s.items:
             place[i] = 2 * gpu - 1 if s.device != "GPU" else 2 * gpu
-    row = Segmented(Frontier(problem, ONE_CORE), (1,) * len(loadables))
+    row = Segmented(Frontier(problem, ONE_CORE), len(loadables))
     state, total = row.start, np.array(row.fixed)
     for i in range(len(problem.items)):
         if place[i] not in row.choices(i, state):
@@ -176,9 +176,9 @@ def test_states_in_arrays_are_those_that_are_stepped_one_by_one(drawn: Problem, 
     problem = problem_of_model(of_one_batch(drawn), 0)
     frontier, weights = Frontier(problem, ONE_CORE), np.random.default_rng(0).random((5, 2))
     flat, prices = (Prices(frontier, weights, np.full(5, along)) for along in (False, True))
-    row = Segmented(frontier, (1,) * loadables)
+    row = Segmented(frontier, loadables)
     one_by_one = OneByOne(row, lambda i, states: flat.rest(i, [row.without_segments(i, s) for s in states]))
-    same_steps(one_by_one, SegmentArrays(row, flat), len(problem.items))
+    same_steps(one_by_one, SegmentArrays(frontier, loadables, flat), len(problem.items))
     same_steps(OneByOne(Counted(frontier), prices.rest), CountedArrays(frontier, prices), len(problem.items))
 
 

@@ -1,4 +1,4 @@
-"""`Segmented` for arrays of states: rows of integers in place of tuples, stepped over one item together."""
+"""A model as a row of segments, GPU and DLA in turn: where its items may stand in the row, and what each segment takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import List, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Ways
-from edgedla.placement.solvers.several.segmented import Segmented
+from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
 
@@ -16,20 +16,33 @@ ROW = np.int32
 
 
 class SegmentArrays:
-    """The placements of a row of segments on the GPU and one core, which take turns.
+    """The placements of a model with so many loadables on one core, with the GPU before, between and behind.
 
-    In a row stand: the segment of each live item; by live flow, for the GPU and for the core, the first segment that reads it
-    there; the segment that pays the engine; the segments in use, as bits. Segments that may be missing are counted from 1, 0
-    is none.
+    Segment 0 is the GPU's, segment 1 the first loadable's, and so on; a GPU segment may be empty. What a placement costs in
+    each segment is what `schedule.segments` adds up to. An item stands in no earlier segment than those that it reads. On
+    the GPU it runs in the first such segment, for what can run on the device that runs now does. In which of several
+    loadables TensorRT puts it, where there is a choice, is left open: so every placement is among these, or costs no less
+    than one of them, with two loadables that follow each other taken for one.
+
+    Many states are stepped over one item together, each as integers: the segment of each live item; by live flow, for the
+    GPU and for the core, the first segment that reads it there; the segment that pays the engine; the segments in use, as
+    bits. Segments that may be missing are counted from 1, 0 is none.
+
+    Attributes:
+        devices: by segment, as positions in the frontier's devices.
+        fixed: by segment, what loadables cost by being there, us.
     """
 
-    def __init__(self, segmented: Segmented, flat: Prices) -> None:
+    def __init__(self, frontier: Frontier, loadables: int, flat: Prices) -> None:
         """
         Args:
             flat: of the frontier, without loadables: what bounds go by.
         """
-        self.segmented, self.frontier, self._flat = segmented, segmented.frontier, flat
-        self.columns, self.start = segmented.columns, np.zeros((1, 2), ROW)
+        self.frontier, self._flat = frontier, flat
+        self.devices = (0, *(1, 0) * loadables)
+        self.columns, self.last = len(self.devices), len(self.devices) - 1
+        self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in self.devices)
+        self.start = np.zeros((1, 2), ROW)
         self._columns = [Columns(self.frontier, i) for i in range(len(self.frontier.allowed) + 1)]
 
     def ways(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Ways]:
@@ -60,9 +73,9 @@ class SegmentArrays:
         return states[which]
 
     def is_whole(self, states: np.ndarray) -> np.ndarray:
-        """`Segmented.is_whole` by state."""
+        """By state, at the end: no loadable is empty, and between two of them the GPU has work."""
         used, whole = states[:, -1], np.ones(len(states), bool)
-        for k in range(1, self.segmented.last, 2):
+        for k in range(1, self.last, 2):
             whole &= (used >> k & 1) > 0
             if k > 1:
                 whole &= (used >> (k - 1) & 1) > 0
@@ -84,11 +97,11 @@ class SegmentArrays:
         return self._flat.rest_of_rows(i, rows)
 
     def _may(self, i: int, states: np.ndarray, k: int) -> np.ndarray:
-        """From which states item i may go to segment k: `Segmented.choices`."""
+        """From which states item i may go to segment k."""
         before = self.frontier.steps[i].predecessors
         first = states[:, list(before)].max(axis=1) if before else np.zeros(len(states), ROW)
         odd = first & 1
-        if k % 2 not in self.frontier.allowed[i] or (k % 2 and k >= self.segmented.last):
+        if k % 2 not in self.frontier.allowed[i] or (k % 2 and k >= self.last):
             may = np.zeros(len(states), bool)
         elif k % 2:
             may = k >= first + 1 - odd
@@ -101,7 +114,7 @@ class SegmentArrays:
         return may
 
     def _step(self, i: int, states: np.ndarray, k: int) -> Tuple[np.ndarray, np.ndarray]:
-        """(the states behind item i in segment k, what that adds to each segment): `Segmented.step`."""
+        """(the states behind item i in segment k, what that adds to each segment)."""
         f, s, device, n = self.frontier, self.frontier.steps[i], k % 2, len(states)
         live = len(f.live_items[i])
         load = np.zeros((n, self.columns))
@@ -134,8 +147,8 @@ class SegmentArrays:
         for out in s.outputs:
             read = none
             if out.is_output and device:
-                load[:, self.segmented.last] += out.to_gpu[device]
-                read = none + ROW(self.segmented.last + 1)
+                load[:, self.last] += out.to_gpu[device]
+                read = none + ROW(self.last + 1)
             brought.append((read, none))
         brought.append((none, none))
         behind = [states[:, a] for a in s.items_at] + ([none + ROW(k)] if s.is_kept else [])

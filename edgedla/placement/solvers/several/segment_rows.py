@@ -9,11 +9,10 @@ import numpy as np
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.any_order import AnyOrder
 from edgedla.placement.solvers.several.front import Front, front
-from edgedla.placement.solvers.several.graph import Graph, OneByOne, Steps
+from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.pair import Pair, blocks
 from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
-from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.streams.load_weights import Prices
 
 #: Rows of a front, as far as fewer leave a bound below what is asked for.
@@ -22,9 +21,6 @@ WIDTHS = (500, 3_000, 6_000, 16_000)
 #: Pairs of two fronts whose schedules are searched for.
 HANDED_OUT = 12
 
-#: Segments from which on the states of a row are many.
-LINED_UP = 5
-
 #: A placement shorter by this share is a reason to start anew: much of what is to be looked at then falls away.
 SHORTER = 1e-3
 
@@ -32,24 +28,16 @@ SHORTER = 1e-3
 class Row(NamedTuple):
     """The placements of a model with so many loadables: the row of its segments, the graph, and by weight their least."""
 
-    segmented: Segmented
+    segments: SegmentArrays
     graph: Graph
     least: np.ndarray
 
 
-def _steps(row: Segmented, flat: Prices) -> Steps:
-    """Arrays where the states are many: a few take longer to line up than to be stepped one by one."""
-    if row.columns >= LINED_UP:
-        return SegmentArrays(row, flat)
-    return OneByOne(row, lambda i, behind: flat.rest(i, [row.without_segments(i, s) for s in behind]))
-
-
 class SegmentRows:
-    """The rows of both models; what was built of their states is kept from look to look."""
+    """The rows of both models."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self._segmented: Dict[Tuple[int, int], Segmented] = {}
         #: By the segments of both models, the width that it took to bound them last time.
         self._widths: Dict[Tuple[int, int], int] = {}
 
@@ -66,18 +54,18 @@ class SegmentRows:
         low = limit
         rows: List[Row] = []
         for loadables in range(most + 1):
-            segmented = self._segmented.setdefault((m, loadables), Segmented(frontier, (1,) * loadables))
-            by_segment = weights[:, list(segmented.devices)]
-            fixed = by_segment @ np.array(segmented.fixed)
+            segments = SegmentArrays(frontier, loadables, flat)
+            by_segment = weights[:, list(segments.devices)]
+            fixed = by_segment @ np.array(segments.fixed)
             graph = Graph(
-                _steps(segmented, flat), self.pair.items[m], by_segment, beside + fixed, limit, states,
+                segments, self.pair.items[m], by_segment, beside + fixed, limit, states,
                 self.pair.deadline, look.companions[m], look.gpu_row,
             )  # fmt: skip
             if graph.stopped:
                 return -INFINITY, rows
             low = min(low, graph.dropped)
             if not graph.empty:
-                rows.append(Row(segmented, graph, graph.least + fixed))
+                rows.append(Row(segments, graph, graph.least + fixed))
             if low <= enough:
                 break
         return low, rows
@@ -99,7 +87,7 @@ class SegmentRows:
         reached: Dict[Tuple[int, int], float] = {}
         for width in widths:
             for i, j in left:
-                segments = rows[0][i].segmented.columns, rows[1][j].segmented.columns
+                segments = rows[0][i].segments.columns, rows[1][j].segments.columns
                 if width < min(self._widths.get(segments, 0), widths[-1]):
                     continue
                 self._widths[segments] = width
@@ -124,15 +112,15 @@ class SegmentRows:
 
     def _front(self, row: Row, beside: np.ndarray, limit: float, width: int) -> Front:
         """The placements of a row, slowdown and what loadables cost counted."""
-        fixed = np.array(row.segmented.fixed)
+        fixed = np.array(row.segments.fixed)
         row.graph.beside = beside + row.graph.weights @ fixed
         alone = front(row.graph, limit, width, self.pair.deadline)
-        slowed = (alone.loads + fixed) * self.pair.factors[list(row.segmented.devices)]
+        slowed = (alone.loads + fixed) * self.pair.factors[list(row.segments.devices)]
         return alone._replace(loads=slowed)
 
     def _bound_of(self, rows: Tuple[Row, Row], fronts: Tuple[Front, Front], limit: float) -> float:
         """A bound of all pairs of two fronts; the shortest ones are offered."""
-        names = [[self.pair.names[m][d] for d in rows[m].segmented.devices] for m in (0, 1)]
+        names = [[self.pair.names[m][d] for d in rows[m].segments.devices] for m in (0, 1)]
         low = limit
         met: List[Tuple[float, int, int]] = []
         for first, second in blocks(fronts):

@@ -1,4 +1,4 @@
-"""A model as a row of segments, GPU and DLA in turn: where its items may stand in the row, and what each segment takes."""
+"""`SegmentArrays` for people: the same row of segments, one state and one choice at a time, as what the arrays must say."""
 
 from __future__ import annotations
 
@@ -24,30 +24,15 @@ class Placed(NamedTuple):
 
 
 class Segmented:
-    """The placements of a model whose loadables run on `cores`, one after the other, with the GPU before, between, behind.
+    """The placements of a model whose loadables run on one core, one after the other; `SegmentArrays` says which."""
 
-    Segment 0 is the GPU's, segment 1 the first loadable's, and so on; a GPU segment may be empty. What a placement costs in
-    each segment is what `schedule.segments` adds up to. An item stands in no earlier segment than those that it reads. On
-    the GPU it runs in the first such segment, for what can run on the device that runs now does. In which of several
-    loadables TensorRT puts it, where there is a choice, is left open: so every placement is among these, or costs no less
-    than one of them, with two loadables that follow each other on a core taken for one.
-
-    Attributes:
-        devices: by segment, as positions in the frontier's devices.
-        fixed: by segment, what loadables cost by being there, us.
-    """
-
-    def __init__(self, frontier: Frontier, cores: Tuple[int, ...]) -> None:
+    def __init__(self, frontier: Frontier, loadables: int) -> None:
         self.frontier = frontier
-        row = [0]
-        for core in cores:
-            row += [core, 0]
-        self.devices = tuple(row)
-        self.columns, self.last = len(row), len(row) - 1
-        self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in row)
+        self.devices = (0, *(1, 0) * loadables)
+        self.columns, self.last = len(self.devices), len(self.devices) - 1
+        self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in self.devices)
         self.start = Placed((), (), -1, 0)
         self.known: List[Dict[Any, Any]] = [{} for _ in frontier.allowed]
-        self._as_states: Dict[Tuple[int, Placed], State] = {}
         self._none = (-1,) * len(frontier.devices)
 
     def choices(self, i: int, state: Placed) -> Iterator[int]:
@@ -58,12 +43,8 @@ class Segmented:
             if device == 0:
                 least = first + first % 2
                 yield least
-                for k in range(least + 2, self.last + 1, 2):
-                    # A loadable on the other core may have run first.
-                    between = k - 1 > 1 and self.devices[k - 1] != self.devices[k - 3]
-                    if not between and (step.predecessors or k > 2):
-                        break
-                    yield k
+                if not step.predecessors and self.last >= 2:
+                    yield 2
                 continue
             for k in range(first + 1 - first % 2, self.last, 2):
                 if self.devices[k] == device:
@@ -115,21 +96,11 @@ class Segmented:
         return Placed(items, s.kept_masks(brought), engine, used), load
 
     def is_whole(self, state: Placed) -> bool:
-        """At the end: no loadable is empty, and those that follow each other on one core have work of the GPU between them."""
-        for k in range(1, self.last, 2):
-            apart = k == 1 or self.devices[k] != self.devices[k - 2] or state.used >> (k - 1) & 1
-            if not (state.used >> k & 1 and apart):
-                return False
-        return True
+        """At the end: no loadable is empty, and between two of them the GPU has work."""
+        return all(state.used >> k & 1 for k in range(1, self.last))
 
     def without_segments(self, i: int, state: Placed) -> State:
         """The state of the frontier before item i, for bounds that count no loadables."""
-        key = i, state
-        if key not in self._as_states:
-            self._as_states[key] = self._as_state(i, state)
-        return self._as_states[key]
-
-    def _as_state(self, i: int, state: Placed) -> State:
         none = (0,) * (len(self.frontier.devices) - 1)
         items = tuple([(self.devices[k], *none) for k in state.items])
         masks = []
