@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.remote.board_side.agent import HEARTBEAT_S, MARK
-from edgedla.remote.board_side.wire import Message, Wire, WireBroken, WireClosed
+from edgedla.remote.board_side.wire import LOOK_S, Message, Wire, WireBroken, WireClosed
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.ssh import TOO_OLD, explain, ssh_command
 
@@ -24,8 +25,8 @@ MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
 START = "exec {python} -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
 #: Without any frame for so long the board is gone: its side speaks every HEARTBEAT_S.
 SILENCE_S = 12 * HEARTBEAT_S
-#: So often somebody who waits for an answer looks whether it is still wanted.
-LOOK_S = 0.2
+#: So long a board may take until our side of it answers at all.
+START_S = 60.0
 
 
 class ConnectionLost(RunError):
@@ -35,12 +36,15 @@ class ConnectionLost(RunError):
 class Connection:
     """Requests to one board. Not for several threads.
 
+    Attributes:
+        look: called again and again while the board is waited for; what it raises ends the waiting. It sends nothing.
+
     Raises:
         EnvironmentMissing: no connection, an unknown or changed host key, no Python there.
     """
 
-    def __init__(self, board: BoardEntry) -> None:
-        self.board = board
+    def __init__(self, board: BoardEntry, look: Callable[[], None] = lambda: None) -> None:
+        self.board, self.look = board, look
         command = ssh_command(board.address, START.format(python=board.python))
         # Not a pipe: the process that keeps the connection for later calls would hold it open.
         self._stderr: IO[bytes] = tempfile.TemporaryFile()
@@ -55,9 +59,12 @@ class Connection:
         assert self._ssh.stdin is not None
         assert self._ssh.stdout is not None
         self._wire = Wire(self._ssh.stdout.fileno(), self._ssh.stdin.fileno())
+        self._since = time.monotonic()
         try:
             self._ssh.stdin.write(bootstrap())
-            self._wire.skip_to(MARK)
+            # A board that reads nothing must not keep us.
+            os.set_blocking(self._ssh.stdin.fileno(), False)
+            self._wire.skip_to(MARK, lambda: self._waited(START_S))
         except (WireClosed, OSError) as e:
             error = self._why()
             self.close()
@@ -65,6 +72,9 @@ class Connection:
         except WireBroken as e:
             self.close()
             raise EnvironmentMissing(f"no connection: {e}", where=self.where) from e
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def where(self) -> str:
@@ -80,16 +90,17 @@ class Connection:
         return self.answer()
 
     def send(self, op: str, payload: bytes = b"", **fields: Any) -> None:
+        self._since = time.monotonic()
         try:
-            self._wire.send({"op": op, **fields}, payload)
+            self._wire.send({"op": op, **fields}, payload, self._waited)
         except WireClosed as e:
             raise self._lost(e) from e
 
     def answer(
-        self, other: Optional[Callable[[Message, bytes], None]] = None, look: Callable[[], None] = lambda: None
+        self, other: Optional[Callable[[Message, bytes], None]] = None, ask: Callable[[], None] = lambda: None
     ) -> Dict[str, Any]:
-        """Waits for the answer with `done`; hands what comes before it to `other`, and calls `look` again and again."""
-        for message, payload in self.messages(look):
+        """Waits for the answer with `done`; hands what comes before it to `other`, and calls `ask`, which may send, meanwhile."""
+        for message, payload in self.messages(ask):
             if message.get("done"):
                 if "error" in message:
                     raise BoardRefused.of(message, self.where)
@@ -98,23 +109,24 @@ class Connection:
                 other(message, payload)
         raise AssertionError("messages() ends by an exception only")
 
-    def messages(self, look: Callable[[], None]) -> Iterator[Tuple[Message, bytes]]:
-        heard = time.monotonic()
+    def messages(self, ask: Callable[[], None]) -> Iterator[Tuple[Message, bytes]]:
+        self._since = time.monotonic()
         while True:
-            got = self.poll(LOOK_S)
-            look()
+            try:
+                got = self._wire.receive(LOOK_S)
+                ask()
+                self._waited()
+            except (WireClosed, WireBroken) as e:
+                raise self._lost(e) from e
             if got is not None:
                 yield got
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_S:
-                raise self._lost(WireClosed(f"nothing came for {SILENCE_S:.0f} s"))
 
-    def poll(self, timeout_s: float) -> Optional[Tuple[Message, bytes]]:
-        """The next message, None where none comes in time."""
-        try:
-            return self._wire.receive(timeout_s)
-        except (WireClosed, WireBroken) as e:
-            raise self._lost(e) from e
+    def _waited(self, silence_s: Optional[float] = None) -> None:
+        """Raises WireClosed where the board has been silent for too long."""
+        self.look()
+        silence_s = SILENCE_S if silence_s is None else silence_s
+        if time.monotonic() - max(self._since, self._wire.heard) > silence_s:
+            raise WireClosed(f"nothing came for {silence_s:.0f} s")
 
     def close(self) -> None:
         for pipe in (self._ssh.stdin, self._ssh.stdout):

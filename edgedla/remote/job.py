@@ -71,6 +71,11 @@ class Terminal:
     def say(self, line: str) -> None:
         self.err(f"{line}\n")
 
+    def look(self) -> None:
+        """Where there is nothing to interrupt on the board, the waiting for it ends."""
+        if self.stop() is not None:
+            raise KeyboardInterrupt
+
 
 def run_on(board: BoardEntry, request: Request, terminal: Terminal) -> Ended:
     """Runs a verb on a board as if it ran here; a broken connection is taken up again.
@@ -117,23 +122,21 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
     offset, ended = 0, None
 
     def read(connection: Connection) -> None:
-        nonlocal offset, ended
+        nonlocal ended
         connection.send("follow", job=job, offset=offset)
-        while ended is None:
+
+        def show(message: Message, _: bytes) -> None:
+            nonlocal offset
+            if "text" in message:
+                _show(message, names, terminal)
+                offset = int(message["offset"])
+
+        def ask() -> None:
             how = terminal.stop()
             if how is not None:
                 connection.send("cancel", how=how)
-            got = connection.poll(0.2)
-            if got is None:
-                continue
-            message, _ = got
-            if message.get("done"):
-                if "error" in message:
-                    raise BoardRefused.of(message, connection.where)
-                ended = message
-            elif "text" in message:
-                _show(message, names, terminal)
-                offset = int(message["offset"])
+
+        ended = connection.answer(show, ask)
 
     def bring(connection: Connection) -> None:
         assert ended is not None
@@ -141,12 +144,20 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
 
     written: List[Path] = []
     goes_on = f"the job {job} goes on: edgedla board attach {board.name} {job}"
-    _with_reconnect(board, read, terminal, goes_on, lambda: True)
+    try:
+        _with_reconnect(board, read, terminal, goes_on, lambda: True)
+    except KeyboardInterrupt:
+        terminal.say(goes_on)
+        raise
     assert ended is not None
+    stay = f"the results stay on the board: edgedla board attach {board.name} {job}"
     try:
         _with_reconnect(board, bring, terminal, goes_on, lambda: True)
+    except KeyboardInterrupt:
+        terminal.say(f"{stay} brings them")
+        raise
     except (UsageError, BuildError, EnvironmentMissing):
-        terminal.say(f"the results stay on the board: edgedla board attach {board.name} {job} -o FOLDER brings them")
+        terminal.say(f"{stay} -o FOLDER brings them")
         raise
     client.forget(job)
     if ended["state"] == "lost":
@@ -184,7 +195,7 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
 
     asked = ""
 
-    def look() -> None:
+    def ask() -> None:
         nonlocal asked
         how = terminal.stop()
         if how is not None and not asked:
@@ -194,7 +205,7 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
 
     connection.send("start", job=document, exclusive=request.exclusive, wait_s=request.wait_s)
     try:
-        connection.answer(waiting, look)
+        connection.answer(waiting, ask)
     except BoardRefused as e:
         if asked:
             raise KeyboardInterrupt from e
@@ -248,7 +259,7 @@ def _results(
             place(staging, is_file, destination, Path(model) if model else None)
         except ConnectionLost:
             raise
-        except (EdgedlaError, OSError):
+        except (EdgedlaError, OSError, KeyboardInterrupt):
             # Nothing half stays here: the board still has it.
             remove_folder(staging)
             raise
@@ -269,7 +280,7 @@ def _with_reconnect(
     while True:
         before = time.monotonic()
         try:
-            with contextlib.closing(Connection(board)) as connection:
+            with contextlib.closing(Connection(board, terminal.look)) as connection:
                 use(connection)
                 return
         except ConnectionLost as e:
@@ -283,7 +294,10 @@ def _with_reconnect(
         if not waits:
             raise ConnectionLost(first.what, where=first.where, hint=goes_on if started() else "try again") from first
         terminal.say(f"board {board.name}: the connection broke, connecting again")
-        time.sleep(waits.pop(0))
+        until = time.monotonic() + waits.pop(0)
+        while time.monotonic() < until:
+            terminal.look()
+            time.sleep(0.1)
 
 
 def _show(message: Message, names: Mapping[str, str], terminal: Terminal) -> None:
@@ -298,8 +312,7 @@ def _progress(terminal: Terminal, total: int) -> Callable[[int, int], None]:
 
     def show(done: int, todo: int) -> None:
         nonlocal shown
-        if terminal.stop() is not None:
-            raise KeyboardInterrupt
+        terminal.look()
         # Small files need no word; large ones one every other second.
         if time.monotonic() - shown > 2.0:
             shown = time.monotonic()

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from edgedla import load_artifact
-from edgedla.remote.board_side import agent, lock, runner
+from edgedla.remote.board_side import runner
 from edgedla.remote.job import Terminal, _progress
 from tests.remote.loopback import MODEL
 
@@ -87,28 +87,6 @@ def test_ctrl_c_ends_the_waiting_for_a_board(two):
     assert (waits.returncode, err.strip()) == (130, "edgedla: interrupted")
     assert "bench" not in ana.edgedla("board", "jobs", "orin1").stdout
     assert list((ben.folder / "state" / "edgedla" / "jobs").iterdir()) == []
-
-
-def test_a_board_that_is_waited_for_says_that_it_lives(monkeypatch):
-    """Without a word for a minute the laptop takes the connection for broken."""
-    monkeypatch.setattr(agent, "HEARTBEAT_S", 0.0)
-    looks = iter([lock.Busy({"owner": "ana"}), lock.Busy({"owner": "ana"}), lock.Busy({"owner": "ana"})])
-
-    def acquire(info):
-        for busy in looks:
-            raise busy
-        return []
-
-    class Laptop:
-        sent = []
-        send = sent.append
-
-        def receive(self, timeout_s):
-            return None
-
-    monkeypatch.setattr(lock, "acquire", acquire)
-    assert agent.Agent(Laptop())._locked({}, 60.0) == []
-    assert Laptop.sent == [{"waiting": {"owner": "ana"}}, {"alive": True}, {"alive": True}]
 
 
 def test_ctrl_c_ends_the_sending_of_files():

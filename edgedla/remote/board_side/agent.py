@@ -9,6 +9,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
@@ -21,13 +22,15 @@ MARK = b"edgedla-board 1\n"
 #: Where jetson/setup.sh puts edgedla, for a user and for services.
 PLACES = ("~/edgedla/bin/edgedla", "/opt/edgedla/bin/edgedla")
 HEARTBEAT_S = 5.0
+#: A board that does not get on for so long does not say any more that it lives: its disk hangs.
+STUCK_S = 600.0
 
 
 class Agent:
     """One connection. Every request gets answers, the last of which has `done`."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+        self.wire, self.busy = wire, False
         self.incoming: Optional[store.Incoming] = None
         self.requests: Dict[str, Callable[[Message, bytes], None]] = {
             "hello": self.hello, "have": self.have, "put": self.put, "start": self.start, "follow": self.follow,
@@ -35,6 +38,7 @@ class Agent:
         }  # fmt: skip
 
     def serve(self) -> None:
+        threading.Thread(target=self.beat, daemon=True).start()
         try:
             while True:
                 got = self.wire.receive()
@@ -44,7 +48,20 @@ class Agent:
             if self.incoming is not None:
                 self.incoming.abandon()
 
+    def beat(self) -> None:
+        """Says that the board lives, as long as it does nothing or gets on: a slow card takes minutes for one answer."""
+        try:
+            while True:
+                time.sleep(HEARTBEAT_S / 5)
+                now = time.monotonic()
+                if now - self.wire.spoke > HEARTBEAT_S and not (self.busy and now - store.Progress.at > STUCK_S):
+                    self.wire.send({"alive": True})
+        except WireClosed:
+            return  # the other thread meets it too
+
     def answer(self, message: Message, payload: bytes) -> None:
+        store.Progress.made()
+        self.busy = True
         try:
             self.requests[message["op"]](message, payload)
         except lock.Busy as e:
@@ -53,6 +70,8 @@ class Agent:
             self.done(error=e.code, what=e.what, hint=e.hint)
         except OSError as e:
             self.done(error="disk" if e.errno in (28, 122) else "system", what=str(e), hint="")
+        finally:
+            self.busy = False
 
     def done(self, **answer: Any) -> None:
         self.wire.send({"done": True, **answer})
@@ -114,7 +133,7 @@ class Agent:
     def _locked(self, job: Dict[str, Any], wait_s: float) -> List[int]:
         info = {k: str(job.get(k, "")) for k in ("owner", "what", "kind")}
         info["since"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        until, shown, spoke = time.monotonic() + wait_s, None, time.monotonic()
+        until, shown = time.monotonic() + wait_s, None
         while True:
             try:
                 return lock.acquire(info)
@@ -124,28 +143,22 @@ class Agent:
                 if e.holder != shown:
                     shown = e.holder
                     self.wire.send({"waiting": e.holder})
-                elif time.monotonic() - spoke > HEARTBEAT_S:
-                    self.wire.send({"alive": True})
-                    spoke = time.monotonic()
+            store.Progress.made()
             if self.wire.receive(0.2) is not None:
                 raise Refused("a request while another waits")
 
     def follow(self, message: Message, payload: bytes) -> None:
         """Sends the log from an offset on, and how the job ended. Takes `cancel` meanwhile."""
         folder, offset = jobs.job_folder(message["job"]), int(message.get("offset", 0))
-        spoke = time.monotonic()
         while True:
+            store.Progress.made()
             state = jobs.state_of(folder)
             for behind, record in jobs.log_from(folder, offset):
                 offset = behind
                 self.wire.send({"offset": behind, "stream": record["stream"], "text": record["text"]})
-                spoke = time.monotonic()
             if state["state"] in ("ended", "lost"):
                 self.done(state=state["state"], rc=state["rc"], outputs=state["outputs"], offset=offset)
                 return
-            if time.monotonic() - spoke > HEARTBEAT_S:
-                self.wire.send({"alive": True})
-                spoke = time.monotonic()
             got = self.wire.receive(0.05)
             if got is not None and got[0].get("op") == "cancel":
                 # Refused where it has ended meanwhile, which is told next.
@@ -159,6 +172,7 @@ class Agent:
             f.seek(int(message.get("offset", 0)))
             for block in iter(lambda: f.read(CHUNK_BYTES), b""):
                 self.wire.send({"chunk": True}, block)
+                store.Progress.made()
         self.done()
 
     def jobs(self, message: Message, payload: bytes) -> None:
@@ -189,7 +203,7 @@ def _version(program: str) -> Optional[str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=60,
+            timeout=300,
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None

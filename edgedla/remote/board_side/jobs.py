@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgedla.remote.board_side.runner import detach, write_json
-from edgedla.remote.board_side.store import KEEP_S, Refused, blob_path, home
+from edgedla.remote.board_side.store import KEEP_S, Progress, Refused, blob_path, home
 
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
 #: A job that has just been started has no process yet: what is to end it waits for one.
@@ -55,7 +55,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             try:
                 # No link: ONNX takes weights in a file with several names for an attack.
-                shutil.copyfile(blob_path(entry["sha256"]), target)
+                _copy(blob_path(entry["sha256"]), target)
             except FileNotFoundError:
                 raise Refused("the file {} was not sent".format(entry["path"]), "try again")
         for path in job.get("folders", ()):
@@ -74,6 +74,13 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
         # The job's process has it too, and with it the lock.
         os.close(alive)
     return str(job["id"])
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as taken, open(target, "wb") as made:
+        for block in iter(lambda: taken.read(1 << 20), b""):
+            made.write(block)
+            Progress.made()
 
 
 def safe_join(base: str, path: str) -> str:

@@ -12,6 +12,8 @@ from typing import BinaryIO, Optional, Tuple
 
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 CLIENT = re.compile(r"[0-9a-z]{1,32}\Z")
+#: After so many bytes they are on the card: to write the whole of a large file out at its end may take minutes.
+SYNC_BYTES = 64 << 20
 #: Blobs and parts that no job used for so long are removed.
 KEEP_S = 30 * 24 * 3600.0
 
@@ -22,6 +24,16 @@ class Refused(Exception):
     def __init__(self, what: str, hint: str = "", code: str = "refused") -> None:
         super().__init__(what)
         self.what, self.hint, self.code = what, hint, code
+
+
+class Progress:
+    """When the board's side last got on with something (time.monotonic): what is slow gets on, what hangs does not."""
+
+    at = time.monotonic()
+
+    @classmethod
+    def made(cls) -> None:
+        cls.at = time.monotonic()
 
 
 def home() -> str:
@@ -84,9 +96,12 @@ class Incoming:
         if self._file.tell() + len(data) > self.size:
             self.abandon()
             raise Refused("more bytes than announced")
+        at = self._file.tell()
         try:
             self._file.write(data)
             self._file.flush()
+            if at // SYNC_BYTES != (at + len(data)) // SYNC_BYTES:
+                os.fsync(self._file.fileno())
         except OSError as e:
             # The part goes: on a full disk it would be what keeps it full.
             os.unlink(self._part)
@@ -120,6 +135,7 @@ def digest_of(path: str) -> Tuple[str, int]:
         for block in iter(lambda: f.read(1 << 20), b""):
             digest.update(block)
             size += len(block)
+            Progress.made()
     return digest.hexdigest(), size
 
 
@@ -134,6 +150,7 @@ def prune(now: Optional[float] = None) -> None:
                     os.unlink(path)
             except OSError:
                 continue
+            Progress.made()
 
 
 def _part_path(sha256: str, client: str) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import select
-from typing import Any, Dict, Optional, Tuple
+import threading
+import time
+from typing import Any, Callable, Dict, Optional, Tuple
 
 #: A message's JSON has file lists at most; payloads are chunks of files.
 MAX_HEADER_BYTES = 16 << 20
 MAX_PAYLOAD_BYTES = 4 << 20
 CHUNK_BYTES = 1 << 20
+#: So often somebody who waits for the other side looks whether it is still wanted.
+LOOK_S = 0.2
 
 Message = Dict[str, Any]
 
@@ -24,33 +28,66 @@ class WireBroken(Exception):
 
 
 class Wire:
-    """Frames over two file descriptors. Not for several threads."""
+    """Frames over two file descriptors. One thread receives; others may send.
+
+    Attributes:
+        heard, spoke: when bytes came last, and when a frame was sent last (time.monotonic).
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
         self._buffer = bytearray()
+        self._begun: Optional[Tuple[Message, int]] = None
+        self._sending = threading.Lock()
+        self.heard = self.spoke = time.monotonic()
 
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """Raises WireClosed where nobody reads any more."""
+    def send(self, message: Message, payload: bytes = b"", look: Callable[[], None] = lambda: None) -> None:
+        """Sends one frame; what comes meanwhile is kept for `receive`.
+
+        Args:
+            look: called again and again while the other side takes nothing, if the descriptor does not block.
+
+        Raises:
+            WireClosed: nobody reads any more.
+        """
         header = {**message, "bytes": len(payload)} if payload else message
         data = memoryview(json.dumps(header, separators=(",", ":")).encode("ascii") + b"\n" + payload)
-        try:
+        with self._sending:
             while data:
-                data = data[os.write(self._write_fd, data) :]
-        except OSError as e:
-            raise WireClosed(str(e)) from e
+                try:
+                    data = data[os.write(self._write_fd, data) :]
+                except BlockingIOError:
+                    readable, _, _ = select.select([self._read_fd], [self._write_fd], [], LOOK_S)
+                    if readable:
+                        self._fill(0)
+                    look()
+                except OSError as e:
+                    raise WireClosed(str(e)) from e
+            self.spoke = time.monotonic()
 
     def receive(self, timeout_s: Optional[float] = None) -> Optional[Tuple[Message, bytes]]:
-        """The next frame; None where none begins within `timeout_s` (None: waits).
+        """The next frame; None where nothing comes for `timeout_s` (None: waits). A frame may come in many parts.
 
         Raises:
             WireClosed, WireBroken.
         """
-        while b"\n" not in self._buffer:
-            if len(self._buffer) > MAX_HEADER_BYTES:
-                raise WireBroken("a header without end")
+        if self._begun is None:
+            while b"\n" not in self._buffer:
+                if len(self._buffer) > MAX_HEADER_BYTES:
+                    raise WireBroken("a header without end")
+                if not self._fill(timeout_s):
+                    return None
+            self._begun = self._header()
+        message, size = self._begun
+        while len(self._buffer) < size:
             if not self._fill(timeout_s):
                 return None
+        self._begun = None
+        payload = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return message, payload
+
+    def _header(self) -> Tuple[Message, int]:
         at = self._buffer.index(b"\n")
         line = bytes(self._buffer[:at])
         del self._buffer[: at + 1]
@@ -61,14 +98,9 @@ class Wire:
             raise WireBroken(f"no frame: {line[:80]!r}") from e
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_PAYLOAD_BYTES:
             raise WireBroken(f"a payload of {size!r} bytes")
-        while len(self._buffer) < size:
-            if not self._fill(timeout_s):
-                raise WireClosed("the rest of a frame did not come")
-        payload = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return message, payload
+        return message, size
 
-    def skip_to(self, mark: bytes, limit: int = 1 << 16) -> None:
+    def skip_to(self, mark: bytes, look: Callable[[], None], limit: int = 1 << 16) -> None:
         """Drops what a login script prints before our own first line.
 
         Raises:
@@ -77,8 +109,8 @@ class Wire:
         while mark not in self._buffer:
             if len(self._buffer) > limit:
                 raise WireBroken(f"the board's shell prints text of its own: {bytes(self._buffer[:80])!r}")
-            if not self._fill(60.0):
-                raise WireClosed("no answer within 60 s")
+            self._fill(LOOK_S)
+            look()
         del self._buffer[: self._buffer.index(mark) + len(mark)]
 
     def _fill(self, timeout_s: Optional[float]) -> bool:
@@ -90,5 +122,6 @@ class Wire:
             raise WireClosed(str(e)) from e
         if not data:
             raise WireClosed("the connection is closed")
+        self.heard = time.monotonic()
         self._buffer += data
         return True
