@@ -226,6 +226,8 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
     """Files and folders below a pipeline file's folder that its values name; what is elsewhere belongs to the board."""
     import yaml
 
+    from edgedla.runtime.sources.uri import path_in
+
     try:
         document = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
@@ -240,8 +242,8 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
             for v in value:
                 look(v)
         elif isinstance(value, str) and value and "\0" not in value and len(value) < 4096:
-            # GPU=ARTIFACT names one too.
-            for text in (value, value.partition("=")[2]):
+            # GPU=ARTIFACT names one too, and so does file://FILM.
+            for text in (path_in(value), value.partition("=")[2]):
                 path = Path(text)
                 if text and not path.is_absolute() and ".." not in path.parts and (pipeline.parent / path).exists():
                     named[path] = None

@@ -13,6 +13,7 @@ from edgedla.runtime.outputs.rtsp import check_rtsp
 from edgedla.runtime.pipeline.check_events import check_events
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
+from edgedla.runtime.sources.uri import in_folder
 
 PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
 #: Decoders that find no boxes: nothing can be cropped.
@@ -152,7 +153,7 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         return f"{name}={full(artifact.strip())}" if equals else text
 
     def source(given: SourceConfig) -> SourceConfig:
-        return given if "://" in given.uri else dataclasses.replace(given, uri=full(given.uri))
+        return dataclasses.replace(given, uri=in_folder(given.uri, folder))
 
     def paths(value: Any, names: str) -> Any:
         return dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})

@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import Dict, Mapping, Optional, Tuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from edgedla.errors import UsageError
 from edgedla.printable import SECRET_VALUE
@@ -31,11 +31,16 @@ FLIPS = ("none", "rotate-180", "horizontal", "vertical")
 CODECS = {"v4l2": ("auto", "raw", "mjpeg"), "rtsp": ("auto", "h264", "h265", "mjpeg")}
 #: No camera and no network here has larger frames.
 MOST_PIXELS = 32768
+_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*")
+#: Schemes that name a file or folder.
+_PATHS = ("file", "images")
 _NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")
 #: A host name or address with its port.
 _HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
 #: An address without its scheme, as some people type it: user:password@camera/1.
 _BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
+#: An address whose // is missing.
+_NO_SLASHES = re.compile(r"(?i)(rtsps?|https?|rtmp|srt|gst):")
 #: A quoted value of a pipeline, to its end or the pipeline's.
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*(?:\"|\Z)|'[^']*(?:'|\Z)")
 #: Schemes whose text holds no secret: devices, files, made-up frames. Of others only scheme and host are shown.
@@ -86,7 +91,8 @@ def shown(text: str) -> str:
         # A quoted password may hold a "!".
         elements = [part.split()[0] for part in _QUOTED.sub("=", rest).split("!") if part.split()]
         return "gst://" + " ! ".join("..." if "=" in e or ":" in e else e for e in elements)
-    return _address(scheme, rest)
+    # With a password in front of the scheme nothing is told.
+    return _address(scheme, rest) if _SCHEME.fullmatch(scheme) else "..."
 
 
 def _is_bare(text: str) -> bool:
@@ -109,12 +115,33 @@ def has_secret(text: str) -> bool:
         return _is_bare(text)
     if scheme.lower() in _LOCAL:
         return False
-    return "@" in rest or SECRET_VALUE.search(rest) is not None
+    return "@" in text or SECRET_VALUE.search(rest) is not None
 
 
 def without_secrets(text: str) -> str:
     """Words of GStreamer or OpenCV with every address cut down to scheme and host, and values of secret keys hidden."""
     return SECRET_VALUE.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
+
+
+def in_folder(text: str, folder: str) -> str:
+    """A source with a relative path, also of file:// and images://, taken from `folder`; others as they are."""
+    path = path_in(text)
+    if not path or os.path.isabs(path):
+        return text
+    scheme, separator, rest = text.partition("://")
+    if separator:
+        return f"{scheme}://{quote(os.path.join(folder, ''))}{rest}"
+    there = os.path.join(folder, text)
+    # An address mistyped stays one: as a file's name it would be told with its password.
+    return text if (_is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(there) else there
+
+
+def path_in(text: str) -> str:
+    """The path that a source names, plain or as file:// and images://; "" of what is on no file system."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    return unquote(rest.partition("?")[0]) if scheme.lower() in _PATHS else ""
 
 
 def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> SourceUri:
@@ -129,14 +156,15 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         )
     scheme, query, place = "", "", text
     if "://" in text:
-        try:
-            parts = urlsplit(text)
-        except ValueError as e:
-            raise UsageError(f"no address: {e}", where=shown(text), allowed="rtsp://host/path") from None
-        scheme, query = parts.scheme.lower(), parts.query
-        place = parts.netloc + parts.path
+        scheme, _, rest = text.partition("://")
+        scheme = scheme.lower() if _SCHEME.fullmatch(scheme) else ""
         scheme = {"rtsps": "rtsp", "https": "http"}.get(scheme, scheme)
+        place, _, query = rest.partition("?")
         if scheme in ("rtsp", "http"):
+            try:
+                urlsplit(text)
+            except ValueError as e:
+                raise UsageError(f"no address: {e}", where=shown(text), allowed="rtsp://host/path") from None
             # Cameras keep options of their own in the query; ours are told apart by name, theirs stay as they are written.
             base, _, query = text.partition("?")
             fields = query.split("&")
@@ -144,9 +172,12 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             place = base + "?" * any(kept) + "&".join(kept)
             query = "&".join(f for f in fields if f.partition("=")[0] in OPTIONS)
         if scheme == "gst":
-            place, query = text[len("gst://") :], ""
-        if scheme in ("file", "images"):
+            place, query = rest, ""
+        if scheme in _PATHS:
+            # Up to the question mark all is the file's name, a # too: no file has a part that a # could mean.
             place = unquote(place)
+            if not place:
+                raise UsageError("it names no file", where=text, allowed=f"{scheme}://relative, {scheme}:///absolute")
         if scheme == "file" and os.path.isdir(place):
             scheme = "images"
         if scheme not in SCHEMES:
@@ -157,7 +188,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
                 allowed=", ".join(SCHEMES),
                 hint=f"did you mean {near[0]}://?" if near else None,
             )
-    elif re.match(r"(?i)(rtsps?|https?|rtmp|srt|gst):", text):
+    elif _NO_SLASHES.match(text):
         raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
     elif _is_bare(text):
         raise UsageError("this address has no scheme", where="...", allowed="rtsp://user:password@host/path")
