@@ -199,8 +199,9 @@ def _text(s: Dict[str, Any]) -> str:
     lines = [
         f"{f['results']} results in {s['seconds']} s, {s['throughput_fps']} per second"
         + (" (SIMULATED runner: not a Jetson's speed)" if s["simulated"] else ""),
-        f"frames  captured {f['captured']}  dropped for newer ones {f['dropped']}  reconnects {f['reconnects']}  "
-        f"stalls {f['stalls']}",
+        f"frames  captured {f['captured']}  "
+        + (f"skipped by max_rate {f['skipped']}  " if f["skipped"] else "")
+        + f"dropped for newer ones {f['dropped']}  reconnects {f['reconnects']}  stalls {f['stalls']}",
         *_outages(f),
         f"{'stage':<12}{'p50 ms':>10}{'p90 ms':>10}{'p99 ms':>10}{'max ms':>10}",
     ]

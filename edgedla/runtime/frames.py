@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Protocol, Tuple
+from typing import Any, Dict, Optional, Protocol, Tuple
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Frame:
         captured_s: time.monotonic() when the frame was taken over from the source.
         truth: known objects, where the source makes its frames itself; None otherwise.
         time_s: the wall clock at `captured_s`, in seconds since 1970; it may jump, and nothing is measured with it.
+        clock_s: seconds on the clock of what is seen: of a film its own, however fast it is read; of a camera `captured_s`. None
+            where there is no such clock, as of pictures without a rate.
     """
 
     index: int
@@ -31,6 +33,12 @@ class Frame:
     captured_s: float
     truth: Any = None
     time_s: float = 0.0
+    clock_s: Optional[float] = None
+
+    @property
+    def seen_s(self) -> float:
+        """`clock_s`, or `captured_s` where there is none: the time that lasts and is filmed."""
+        return self.captured_s if self.clock_s is None else self.clock_s
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Segments:
     A kill leaves all files but the last one whole; the last one can be played too where it is an .avi.
 
     Args:
-        seconds: length of a file by the clock of capture; 0: not bounded. mb: its size in MB (10^6 bytes); 0: not bounded.
+        seconds: length of a file by the clock of what is seen; 0: not bounded. mb: its size in MB (10^6 bytes); 0: not bounded.
         keep: so many files stay, those of earlier runs counted; 0: all.
     """
 
@@ -38,16 +38,16 @@ class Segments:
         self._count = 0
 
     def write(self, result: FrameResult) -> None:
-        if self._video is not None and self._full(result.frame.captured_s):
+        if self._video is not None and self._full(result.frame.seen_s):
             self._finish()
         if self._video is None:
-            self._video, self._since_s = AnnotatedVideo(self._name(result), self._rate), result.frame.captured_s
+            self._video, self._since_s = AnnotatedVideo(self._name(result), self._rate), result.frame.seen_s
         self._video.write(result)
         self._count += 1
 
-    def _full(self, captured_s: float) -> bool:
+    def _full(self, seen_s: float) -> bool:
         assert self._video is not None
-        if self._seconds and captured_s - self._since_s >= self._seconds:
+        if self._seconds and seen_s - self._since_s >= self._seconds:
             return True
         if not self._most_bytes or self._count % LOOK_EVERY:
             return False

@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
+import logging
 import math
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Protocol, Tuple
 
@@ -15,7 +17,11 @@ from edgedla.errors import RunError, UsageError
 from edgedla.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.timing import Timing
+from edgedla.runtime.sources.base import MOST_RATE
 from edgedla.runtime.sources.opencv import import_cv2
+
+log = logging.getLogger("edgedla.runtime.outputs.sinks")
 
 
 class Sink(Protocol):
@@ -180,15 +186,19 @@ SPACE_EVERY = 25
 class AnnotatedVideo:
     """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG).
 
-    An .mp4 can be played only after `close`; an .avi also after a kill.
+    It lasts as long as what was seen: in place of a frame that was dropped stands the one before it once more. An .mp4 can be
+    played only after `close`; an .avi also after a kill.
     """
 
     def __init__(self, path: str, rate: float = 25.0) -> None:
-        # Some cameras report rates of thousands; a video of them would not play.
-        self.path, self._rate = path, rate if 0 < rate <= 240 else 25.0
+        # A video of thousands of frames per second would not play.
+        self.path, self._rate = path, rate if 0 < rate <= MOST_RATE else 25.0
+        self._timing = Timing(self._rate)
+        self._last: Any = None
+        self._late = False
         self._writer: Any = None
         self._size_wh: Tuple[int, int] = (0, 0)
-        self._count = 0
+        self._count, self._space_at = 0, -1
         folder = os.path.dirname(os.path.abspath(path))
         if not path.lower().endswith((".mp4", ".avi")):
             raise UsageError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
@@ -200,9 +210,13 @@ class AnnotatedVideo:
             os.unlink(partial)
 
     def write(self, result: FrameResult) -> None:
+        missing = self._timing.missing(result.frame.clock_s)
+        if missing is None:
+            return
         cv2 = import_cv2()
         image = draw(result)
-        if self._count % SPACE_EVERY == 0:
+        if self._count // SPACE_EVERY != self._space_at:
+            self._space_at = self._count // SPACE_EVERY
             self._check_space()
         if self._writer is None:
             code = "MJPG" if self.path.lower().endswith(".avi") else "mp4v"
@@ -216,8 +230,27 @@ class AnnotatedVideo:
         if image.shape[1::-1] != self._size_wh:
             # The writer drops frames of another size without a word.
             image = cv2.resize(image, self._size_wh)
+        self._repeat(missing)
         self._writer.write(image)
+        self._last = image
+        self._timing.wrote(1)
         self._count += 1
+
+    def _repeat(self, missing: int) -> None:
+        """Writes the last picture again, for at most half of the time that it stood for: what comes after it is waiting."""
+        until_s = time.monotonic() + self._timing.gap_s / 2
+        for _ in range(missing):
+            if time.monotonic() > until_s:
+                if not self._late:
+                    self._late = True
+                    log.warning(
+                        "%s: this machine is too slow for %g pictures per second: the film plays too fast; `max_rate` of the source "
+                        "makes it smaller", self.path, self._rate,
+                    )  # fmt: skip
+                return
+            self._writer.write(self._last)
+            self._timing.wrote(1)
+            self._count += 1
 
     def _check_space(self) -> None:
         free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free

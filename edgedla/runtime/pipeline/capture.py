@@ -27,7 +27,8 @@ class Capture:
 
     Args:
         name: of the source in a pipeline of several.
-        max_rate: frames per second that are handed on; those between are skipped. 0: all of them.
+        max_rate: frames per second that are handed on, by the clock of what is seen; those between are skipped. Frames without
+            such a clock are handed on so slowly, and none is skipped. 0: all of them.
         patient: a live source that cannot be opened at the start is tried again, as one that broke.
     """
 
@@ -43,8 +44,11 @@ class Capture:
         self.name, self.cap, self._patient = name, RateCap(max_rate), patient
         first = factory()
         self.uri, self.live, self.pixels = first.uri, first.live, first.pixels
+        #: Fakes of tests may lack it.
+        self._recorded = getattr(first, "recorded", False)
         every = self.options.every_frame
-        self.every_frame = (not self.live) if every is None else every
+        # Pictures without a rate have no pace at which they could be late.
+        self.every_frame = (not self.live) if every is None or (self._recorded and not self.live) else every
         self.reader = Reader(first, factory, self.options, self, patient)
         self._readers: List[Tuple[Slots[Frame], int]] = []
         self._own_slots: Optional[Slots[Frame]] = None
@@ -100,10 +104,17 @@ class Capture:
         now = self.last_frame_s = time.monotonic()
         index, self.index = self.index, self.index + 1
         self.captured += 1
-        if self.cap.skips(now):
+        clock_s = self._clock_s(index, now)
+        if clock_s is not None and self.cap.skips(clock_s):
             self.skipped += 1
             return None
-        return Frame(index, image, now, getattr(source, "truth", None), time.time())
+        return Frame(index, image, now, getattr(source, "truth", None), time.time(), clock_s)
+
+    def _clock_s(self, index: int, now_s: float) -> Optional[float]:
+        """A film is read as fast as the models are, or as slowly: only its own clock tells what lies between two frames."""
+        if self._recorded:
+            return index / self.rate if self.rate else None
+        return now_s if self.live else None
 
     def hand_on(self, frame: Frame) -> None:
         """Into the slots; with `every_frame` it waits for them to be free."""
@@ -112,6 +123,8 @@ class Capture:
         for slots, every in self._readers:
             if number % every == 0:
                 slots.put(self.name, frame, self.every_frame, self._given_up)
+        if frame.clock_s is None:
+            self.reader.rest(self.cap.rest_s(time.monotonic()))
 
     def _given_up(self) -> bool:
         """Asked while a file's frame waits for its slot: that is no stall."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
@@ -21,7 +22,7 @@ from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.pipeline.slots import Share
-from edgedla.runtime.sources import open_source
+from edgedla.runtime.sources import Source, open_source, parse_source
 from edgedla.runtime.track.bytetrack import ByteTracker
 
 Pools = Union[None, Pool, Mapping[str, Pool]]
@@ -115,7 +116,12 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
 def make_capture(name: str, config: PipelineConfig) -> Capture:
     """A source that has not been started."""
     source, patient = config.named_sources[name], len(config.named_sources) > 1
-    return Capture(lambda: open_source(source.uri, source.options), config.capture, name, source.max_rate, patient)
+    own_pace = config.capture.every_frame is False
+
+    def made() -> Source:
+        return open_source(dataclasses.replace(parse_source(source.uri, source.options), own_pace=own_pace))
+
+    return Capture(made, config.capture, name, source.max_rate, patient)
 
 
 def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:

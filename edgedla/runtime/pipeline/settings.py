@@ -25,7 +25,8 @@ class SourceConfig:
         options: width, height, rate, flip, frames, and those of the kind of source: codec, latency, loop, pattern, seed.
         weight: under overload the sources of a model share its runners as their weights.
         priority: waiting frames of a higher priority go first, whatever the weights.
-        max_rate: frames per second that models see; those between are skipped, the newest is kept fresh. 0: all.
+        max_rate: frames per second that models see; those between are skipped, the newest is kept fresh. Of a film they are
+            frames per second of the film, however fast it is read. 0: all.
     """
 
     uri: str = field(default="", repr=False)
@@ -97,7 +98,8 @@ class OutputConfig:
         images: a folder of annotated frames, frame_000042.jpg, for each `every`-th result.
         limit: only the first so many images are written. images_keep: only the newest so many stay, those of earlier runs
             counted. 0: no limit.
-        video: an annotated film, .mp4 or .avi. With `segment_s` or `segment_mb` it becomes files of so many seconds or MB,
+        video: an annotated film, .mp4 or .avi, that lasts as long as what was seen: a picture stays where frames were dropped, for
+            at most 10 s. With `segment_s` or `segment_mb` it becomes files of so many seconds or MB,
             of which `segments_keep` stay (0: all).
     """
 

@@ -18,12 +18,14 @@ class Source(Protocol):
     Attributes:
         uri: what the user wrote.
         live: True for cameras and streams, whose frames are lost if nobody reads them; False for files.
+        recorded: True for films and folders of pictures, whose n-th frame belongs n / rate seconds after the first.
         pixels: bgr, rgb or nv12.
         rate: frames per second where known, else 0.
     """
 
     uri: str
     live: bool
+    recorded: bool
     pixels: str
     rate: float
 
@@ -44,6 +46,10 @@ class Source(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+#: Above it a rate is a unit of time that some cameras and films report (1000, 90000), and no rate.
+MOST_RATE = 240
 
 
 class Pace:
@@ -81,6 +87,14 @@ class RateCap:
         # The schedule holds the mean rate; after a pause no burst makes up for it.
         self._due_s = max(self._due_s, now_s - period_s / 2) + period_s
         return False
+
+    def rest_s(self, now_s: float) -> float:
+        """How long the frame after that of this time is to wait, where none is skipped."""
+        if not self.rate:
+            return 0.0
+        period_s = 1 / self.rate
+        self._due_s = max(self._due_s or now_s, now_s - period_s) + period_s
+        return self._due_s - now_s
 
 
 def check_image(image: object, pixels: str, uri: str) -> None:

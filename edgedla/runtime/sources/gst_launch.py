@@ -56,6 +56,7 @@ class GstLaunchSource:
 
     def __init__(self, uri: SourceUri) -> None:
         self.uri, self.live, self.pixels, self.rate = uri.text, True, "bgr", uri.rate
+        self.recorded = False
         self._spec = uri
         self._process: Optional[subprocess.Popen] = None
         self._frames_fd = -1

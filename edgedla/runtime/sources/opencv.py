@@ -9,7 +9,7 @@ from typing import Any, Optional, Set, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.sources.base import Pace
+from edgedla.runtime.sources.base import MOST_RATE, Pace
 from edgedla.runtime.sources.gstreamer import opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
 
@@ -41,6 +41,10 @@ def import_cv2() -> Any:
     return cv2
 
 
+#: Of a film that is to keep its pace and does not tell it.
+UNKNOWN_RATE = 25.0
+
+
 class OpenCvSource:
     """cv2.VideoCapture over a GStreamer pipeline, a device, an address or a file."""
 
@@ -48,8 +52,9 @@ class OpenCvSource:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
         # Only files and pipelines of the user's have an end; a camera whose stream ends is away.
         self._endless = uri.scheme not in ("file", "gst")
-        self.live = uri.scheme != "file" or uri.rate > 0
-        self._pace = Pace(uri.rate if uri.scheme == "file" else 0.0)
+        self.recorded = uri.scheme == "file"
+        self.live = not self.recorded or uri.rate > 0 or uri.own_pace
+        self._pace = Pace(0.0)
         self._spec, self._gstreamer = uri, gstreamer
         self._capture: Any = None
         self._ahead: Any = None
@@ -82,7 +87,13 @@ class OpenCvSource:
             file = "is it a whole video file, of a codec that this OpenCV knows?"
             raise RunError("OpenCV cannot open the source", where=u.text, hint=file if u.scheme == "file" else camera)
         self._capture = capture
-        self.rate = float((u.rate if u.scheme == "file" else 0) or capture.get(cv2.CAP_PROP_FPS) or u.rate)
+        reported = float(capture.get(cv2.CAP_PROP_FPS))
+        if self.recorded:
+            reported = reported if 0 < reported <= MOST_RATE else UNKNOWN_RATE if u.own_pace else 0.0
+            self.rate = u.rate or reported
+            self._pace = Pace(self.rate if self.live else 0.0)
+        else:
+            self.rate = reported or u.rate
         self._pace.start()
         h, w = int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(capture.get(cv2.CAP_PROP_FRAME_WIDTH))
         if u.scheme == "file" and u.width and u.height:
@@ -156,6 +167,7 @@ class ImageSource:
 
     def __init__(self, uri: SourceUri, endings: Tuple[str, ...]) -> None:
         self.uri, self.live, self.pixels, self.rate = uri.text, uri.rate > 0, "bgr", uri.rate
+        self.recorded = True
         self._spec, self._endings = uri, endings
         self._paths: list = []
         self._broken: Set[str] = set()

@@ -30,7 +30,8 @@ class CaptureOptions:
     """How a source is read, and what happens where it breaks.
 
     Attributes:
-        every_frame: true waits for a free runner in place of dropping frames. Default: for files and folders without `rate`.
+        every_frame: true waits for a free runner in place of dropping frames. Default: for files and folders without `rate`. With
+            false a film is played at its own rate, and frames that are late are dropped.
         reconnect: a source that breaks is opened again, first after `backoff_first_s` seconds, then after twice as long each
             time, at most `backoff_most_s`.
         stall_s: seconds without a frame after which the source is opened anew.
@@ -256,6 +257,10 @@ class Reader:
             stuck_source = self._source
             self._spawn(None)
             interrupt(stuck_source)
+
+    def rest(self, seconds: float) -> None:
+        """Waits so long, or until a stop."""
+        self._stop.wait(seconds)
 
     def stop(self) -> None:
         self._stop.set()

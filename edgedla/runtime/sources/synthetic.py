@@ -27,7 +27,7 @@ class SyntheticSource:
             raise UsageError(f"unknown pattern {uri.pattern!r}", where=uri.text, allowed=", ".join(PATTERNS))
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
         # Paced frames are like a camera's: nobody waits for a slow reader.
-        self.live = uri.rate > 0
+        self.live, self.recorded = uri.rate > 0, False
         self._spec = uri
         self._count, self._pace = 0, Pace(uri.rate)
 

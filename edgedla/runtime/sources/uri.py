@@ -58,7 +58,7 @@ class SourceUri:
         rate: frames per second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
         flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, and raw of a v4l2 camera.
         frames: end after so many frames, 0 = never. latency_ms: jitter buffer of a network stream.
-        loop: a file starts again at its end.
+        loop: a file starts again at its end. own_pace: a film is paced by its own rate where none is given.
     """
 
     text: str
@@ -74,6 +74,7 @@ class SourceUri:
     latency_ms: int = 100
     pattern: str = "shapes"
     loop: bool = False
+    own_pace: bool = False
 
 
 def shown(text: str) -> str:
