@@ -7,7 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import DocumentError, RuleError, UsageError
 from edgedla.files import make_folder, write_atomic
@@ -134,35 +134,29 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -> Path:
-    """Writes the file whole, after a check that it reads back as the same.
+def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
+    """Writes a board into the file, after a check that it reads back; what else stands there is left as it is.
 
     Raises:
-        UsageError: a name or value that the file cannot hold.
+        UsageError: a name or value that the file cannot hold. DocumentError: the file is wrong.
     """
+    from edgedla.remote.inventory_text import with_board
+
     path = path or inventory_file()
-    for name in boards:
-        if not _NAME.match(name):
-            raise UsageError(f"{name!r} is no name of a board", where="NAME", allowed="letters, digits, - and _")
-    lines: List[str] = ["# The boards of `edgedla --board NAME`.", "boards:"]
-    for board in boards.values():
-        lines += [f"  {board.name}:", f"    host: {_quoted(str(board.address))}"]
-        if board.groups:
-            lines.append(f"    groups: [{', '.join(_quoted(g) for g in board.groups)}]")
-        if board.python != "python3":
-            lines.append(f"    python: {_quoted(board.python)}")
-        if board.edgedla:
-            lines.append(f"    edgedla: {_quoted(board.edgedla)}")
-        if board.note:
-            lines.append(f"    note: {_quoted(board.note)}")
-    text = "\n".join(lines) + "\n"
+    if not _NAME.match(board.name):
+        raise UsageError(f"{board.name!r} is no name of a board", where="NAME", allowed="letters, digits, - and _")
+    boards = read_inventory(path)
+    # As bytes, for the ends of lines to stay what they are.
+    old = path.read_bytes().decode("utf-8") if path.exists() else ""
+    before = _values(boards[board.name]) if board.name in boards else {}
+    text = with_board(old, board.name, _values(board), before)
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "boards.yaml"
-        probe.write_text(text, encoding="utf-8")
+        probe.write_bytes(text.encode("utf-8"))
         try:
-            same = read_inventory(probe) == boards
+            same = list(read_inventory(probe).items()) == list({**boards, board.name: board}.items())
         except DocumentError as e:
             # Its place is a line of a file that is gone.
             raise UsageError(e.what, where=str(path), allowed=e.allowed, hint=e.hint) from e
@@ -171,7 +165,9 @@ def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -
     return write_atomic(path, text)
 
 
-def _quoted(text: str) -> str:
-    import json
-
-    return json.dumps(text)
+def _values(board: BoardEntry) -> Dict[str, Any]:
+    """The keys of a board's entry; what is as it is without them is left out."""
+    values = {
+        "host": str(board.address), "groups": list(board.groups), "python": board.python, "edgedla": board.edgedla, "note": board.note,
+    }  # fmt: skip
+    return {key: value for key, value in values.items() if value and (key, value) != ("python", "python3")}

@@ -20,7 +20,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.inspection.inspect_file import inspect
 from edgedla.remote.address import parse_address
 from edgedla.remote.boards import BoardJob
-from edgedla.remote.inventory import FILE_VARIABLE, BoardEntry, save_inventory
+from edgedla.remote.inventory import FILE_VARIABLE, BoardEntry, save_board
 from edgedla.remote.truth import board_report, failed_report
 
 pytestmark = pytest.mark.once
@@ -131,7 +131,7 @@ def board_list(work: Path) -> str:
     entry = BoardEntry("orin1", parse_address("nvidia@10.0.0.5"), ("lab",))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FILE_VARIABLE, str(work / "boards.yaml"))
-        save_inventory({"orin1": entry})
+        save_board(entry)
         return printed("board", "list", "--format", "json")
 
 

@@ -40,14 +40,13 @@ def add(
 ) -> None:
     """Write a board into the inventory."""
     from edgedla.remote.address import parse_address
-    from edgedla.remote.inventory import BoardEntry, inventory_file, one_at_a_time, read_inventory, save_inventory
+    from edgedla.remote.inventory import BoardEntry, inventory_file, one_at_a_time, read_inventory, save_board
 
     entry = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
     with one_at_a_time():
-        boards = read_inventory()
-        if name in boards and not again:
+        if name in read_inventory() and not again:
             raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
-        echo(f"{name} stands in {save_inventory({**boards, name: entry})}")
+        echo(f"{name} stands in {save_board(entry)}")
 
 
 @board.command("list")
