@@ -132,6 +132,7 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("an option, module, release, power mode or device that does not exist", UsageError),
     ("a DLA core that the module does not have", UsageError),
     ("a layer pinned to a DLA that a rule refuses, or a pin that fits no layer", UsageError),
+    ("a memory pool or a format of inputs and outputs that a rule refuses", UsageError),
     ("an output that is a folder, stands below a file, or holds other files", UsageError),
     ("an input (model, artifact, placement, profile, cache, samples, log) that is missing or broken", DataError),
     ("a model that TensorRT's parser refuses", ModelRefused),

@@ -7,7 +7,7 @@ import importlib
 import threading
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.errors import EnvironmentMissing, described
+from edgedla.errors import EnvironmentMissing, UsageError, described
 from edgedla.sweep.local import chunks_of
 from edgedla.sweep.row import Row
 from edgedla.sweep.task import Task
@@ -36,12 +36,15 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
         address: of the scheduler, "tcp://host:8786".
 
     Raises:
+        UsageError: no address.
         EnvironmentMissing: no dask.distributed here, no scheduler there, no worker for a board.
     """
     distributed = _distributed()
     try:
         client = distributed.Client(address, timeout=15, set_as_default=False)
-    except (OSError, ValueError) as e:
+    except ValueError as e:
+        raise UsageError(f"{address!r} is no address: {e}", where="--engine", allowed="local, tcp://HOST:PORT") from e
+    except OSError as e:
         raise EnvironmentMissing(
             f"no Dask scheduler answers: {e}", where=address, hint="start one: dask scheduler --port 8786"
         ) from e

@@ -16,7 +16,7 @@ from edgedla.cli.main import exit_code_of
 from tests.hostile.commands import Scene
 
 CODES = {mistake: error.exit_code for mistake, error in errors.MISTAKES}
-OPTION, CORE, PIN, OCCUPIED, INPUT, PARSER, UNWRITABLE, LATER = CODES
+OPTION, CORE, PIN, SIZE, OCCUPIED, INPUT, PARSER, UNWRITABLE, LATER = CODES
 #: As root every folder can be written; the kernel's own cannot.
 READ_ONLY = "/sys/edgedla"
 SOURCE = ("--source", "synthetic://?frames=2")
@@ -32,6 +32,9 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         )),
         ("targets", "nowhere"),
         ("check", "{m}", "--compare", "nowhere"),
+        ("check", "{m}", "--compare", "orin-nx-16gb@fp99"),
+        ("check", "{m}", "--compare", "orin-nx-16gb@fp16@int8"),
+        ("sweep", "{m}", "-o", "{d}/s.csv", "--target", "orin-nx-16gb@fp99"),
         *((verb, "{m}", "--power-mode", "nowhere", *more) for verb, more in (
             ("check", ()), ("place", ()), ("sweep", ("--objective", "latency", "-o", "{d}/s.csv")),
         )),
@@ -54,6 +57,13 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("place", "{m}", "--layer-device-types", "nothing:GPU"),
         ("place", "{m}", "--evaluate", "nothing:GPU"),
         ("build", "{m}", "--layer-devices", "nothing:GPU", "--plan"),
+    ],
+    SIZE: [
+        ("build", "{m}", "--pools", "dlaSRAM:3M", "--plan"),
+        ("build", "{m}", "--pools", "dlaSRAM:2K", "--plan"),
+        ("build", "{m}", "--pools", "dlaSRAM:1M", "--engines", "4", "--plan"),
+        ("build", "{m}", "--input-formats", "int8:dla_hwc4", "--plan"),
+        ("build", "{m}", "--output-formats", "int8:chw32", "--plan"),
     ],
     OCCUPIED: [
         ("check", "{m}", "-o", "{below}.json"),

@@ -14,6 +14,7 @@ from edgedla.graph.tensor import dims_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding, Support
+from edgedla.targets.platform import Platform
 from edgedla.vocabulary import GPU
 
 #: What concerns the plan as a whole and no layer. Limits of layers, formats and pools stand in rules/.
@@ -37,44 +38,72 @@ def refuse_illegal(
     cores: Sequence[str],
     allow_unknown: bool,
     pinned: AbstractSet[str] = frozenset(),
+    formatted: AbstractSet[str] = frozenset(),
 ) -> None:
     """Refuses a plan with every offence, each with its rule; nothing has been built then.
 
     Args:
         pinned: layers whose device was set by hand.
+        formatted: inputs and outputs whose format was set by hand.
 
     Raises:
-        UsageError: a core that is not there, two cores for one engine, or a layer pinned to a DLA against a rule.
+        UsageError: a core that is not there, two cores for one engine, or a device, format or pool that was set by hand
+            against a rule.
         BuildError: anything else that TensorRT would refuse.
     """
-    wrong_use = _device_offences(plan, report, cores, allow_unknown, pinned)
-    offences = [*wrong_use, *_plan_offences(plan, graph, report, cores, allow_unknown, pinned)]
-    rules = load_rules()
-    platform = report.platform
-    if plan.dla_core is not None:
-        pools = {
-            "sram": plan.pools.dla_sram_bytes,
-            "local_dram": plan.pools.dla_local_dram_bytes,
-            "global_dram": plan.pools.dla_global_dram_bytes,
-        }
-        offences += _rejected(rules.check_pools(pools, platform))
-        budget = sram_budget_bytes(platform, plan.concurrent_engines)
-        if plan.pools.dla_sram_bytes > budget:
-            offences.append(
-                f"sram-budget: SRAM pool {format_size(plan.pools.dla_sram_bytes)}, at most {format_size(budget)} each "
-                f"for {plan.concurrent_engines} engine(s)"
-            )
-        mode = "standalone" if plan.mode == "standalone" else "fallback"
-        typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
-        border = "fp16" if typed_float else plan.precision
-        formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
-        offences += _rejected(rules.check_io(graph, platform, border, mode, formats))
-    if offences:
+    wrong_use = [*_device_offences(plan, report, cores, allow_unknown, pinned), *_pool_offences(plan, report.platform)]
+    others = _plan_offences(plan, report, cores, allow_unknown, pinned)
+    for name, text in _border_offences(plan, graph, report.platform):
+        (wrong_use if name in formatted else others).append(text)
+    if wrong_use or others:
         refusal = UsageError if wrong_use else BuildError
         raise refusal(
-            "the plan is not legal:\n" + "\n".join(f"  - {text}" for text in dict.fromkeys(offences)),
+            "the plan is not legal:\n" + "\n".join(f"  - {text}" for text in dict.fromkeys([*wrong_use, *others])),
             where=plan.model.get("name"),
         )
+
+
+def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
+    """Of pools that were set by hand: those that are chosen keep the rules."""
+    if plan.dla_core is None:
+        return []
+    pools = {
+        "sram": plan.pools.dla_sram_bytes,
+        "local_dram": plan.pools.dla_local_dram_bytes,
+        "global_dram": plan.pools.dla_global_dram_bytes,
+    }
+    offences = [_rejected(f) for f in load_rules().check_pools(pools, platform) if f.effect is Effect.REJECT]
+    budget = sram_budget_bytes(platform, plan.concurrent_engines)
+    if plan.pools.dla_sram_bytes > budget:
+        offences.append(
+            f"sram-budget: SRAM pool {format_size(plan.pools.dla_sram_bytes)}, at most {format_size(budget)} each "
+            f"for {plan.concurrent_engines} engine(s)"
+        )
+    return offences
+
+
+def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> Iterator[Tuple[str, str]]:
+    """(input or output, offence)."""
+    for io in plan.io:
+        # A tensor that is INT8 in the model itself is handed over as it is.
+        has_int8_type = graph.tensors[io.name].dtype == "INT8"
+        if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
+            has = graph.tensors[io.name].dtype
+            text = f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}"
+            yield io.name, text
+        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not has_int8_type:
+            half = "; ranges are measured on FP32 tensors: give the model in FP32"
+            why = half if graph.tensors[io.name].dtype == "HALF" else ""
+            yield io.name, f"int8-scale: {io.name} is INT8 at the border and has no range{why}"
+    if plan.dla_core is None:
+        return
+    mode = "standalone" if plan.mode == "standalone" else "fallback"
+    typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
+    border = "fp16" if typed_float else plan.precision
+    formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
+    for finding in load_rules().check_io(graph, platform, border, mode, formats):
+        if finding.effect is Effect.REJECT:
+            yield finding.layer, _rejected(finding)
 
 
 def _device_offences(
@@ -91,11 +120,11 @@ def _device_offences(
         module = report.platform.module
         has = ", ".join(f"DLA{n}" for n in range(module.dla_cores)) or "no DLA core"
         offences.append(f"core-exists: {cores[-1]}, and {module.title} has {has}")
-    return offences + [text for name, text in _not_on_dla(plan, report, allow_unknown) if name in pinned]
+    return offences + [text for name, text in _misplaced(plan, report, allow_unknown) if name in pinned]
 
 
-def _not_on_dla(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> Iterator[Tuple[str, str]]:
-    """(layer, offence) of layers that the plan has on a DLA against the rules."""
+def _misplaced(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> Iterator[Tuple[str, str]]:
+    """(layer, offence) of layers that the plan has on a DLA against the rules, or on a GPU that is not there."""
     for layer, layer_report in zip(plan.layers, report.layers):
         refused = layer_report.support is Support.GPU
         if layer.device != GPU and (refused or (layer_report.support is Support.UNKNOWN and not allow_unknown)):
@@ -104,19 +133,14 @@ def _not_on_dla(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> It
                 layer_report.reason,
             )
             yield layer.name, f"layer-on-dla: {layer.name} ({layer.type}): {why}"
+        if layer.device == GPU and plan.mode == "standalone":
+            yield layer.name, f"no-gpu: {layer.name} is placed on the GPU"
 
 
 def _plan_offences(
-    plan: BuildPlan,
-    graph: LayerGraph,
-    report: CheckReport,
-    cores: Sequence[str],
-    allow_unknown: bool,
-    pinned: AbstractSet[str],
+    plan: BuildPlan, report: CheckReport, cores: Sequence[str], allow_unknown: bool, pinned: AbstractSet[str]
 ) -> List[str]:
-    offences = [text for name, text in _not_on_dla(plan, report, allow_unknown) if name not in pinned]
-    if plan.mode == "standalone":
-        offences += [f"no-gpu: {layer.name} is placed on the GPU" for layer in plan.layers if layer.device == GPU]
+    offences = [text for name, text in _misplaced(plan, report, allow_unknown) if name not in pinned]
     if report.platform.has_dla and cores:
         cap = subgraphs_per_core(report.platform)
         if len(plan.regions) > cap:
@@ -125,21 +149,11 @@ def _plan_offences(
             )
     if plan.mode == "standalone" and len(plan.regions) != 1:
         offences.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
-    for io in plan.io:
-        # A tensor that is INT8 in the model itself is handed over as it is.
-        has_int8_type = graph.tensors[io.name].dtype == "INT8"
-        if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
-            has = graph.tensors[io.name].dtype
-            offences.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
-        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not has_int8_type:
-            half = "; ranges are measured on FP32 tensors: give the model in FP32"
-            why = half if graph.tensors[io.name].dtype == "HALF" else ""
-            offences.append(f"int8-scale: {io.name} is INT8 at the border and has no range{why}")
     return offences
 
 
-def _rejected(findings: Sequence[Finding]) -> List[str]:
-    return [f"{f.rule} {f.rule_name}: {f.layer}: {f.message}" for f in findings if f.effect is Effect.REJECT]
+def _rejected(finding: Finding) -> str:
+    return f"{finding.rule} {finding.rule_name}: {finding.layer}: {finding.message}"
 
 
 def refuse_dynamic(graph: LayerGraph) -> None:

@@ -43,7 +43,8 @@ def make_plan(
         dynamic_inputs: inputs whose sizes the model leaves open.
 
     Raises:
-        UsageError: an option names no layer or tensor, contradicts the mode, or pins a layer against a rule.
+        UsageError: an option names no layer or tensor, contradicts the mode, or asks for a device, format or pool against
+            a rule.
         BuildError: the plan is not legal; every offence is named with its rule.
     """
     options = options or PlanOptions()
@@ -97,7 +98,8 @@ def make_plan(
         ),
     )
     pinned = by_name(options.devices, graph, "devices").keys()
-    refuse_illegal(plan, graph, report, cores, options.allow_unknown, pinned)
+    formatted = formats_by_name(graph, options).keys()
+    refuse_illegal(plan, graph, report, cores, options.allow_unknown, pinned, formatted)
     return plan
 
 

@@ -21,20 +21,31 @@ def parse_platform(
 
     Args:
         jetpack, trt: the release of the default target where the text names none.
+
+    Raises:
+        UsageError: a part is none of these, or stands twice.
     """
     parts: Dict[str, str] = {}
     for part in text.split("@"):
         release = _RELEASE.match(part)
         if part.lower() in PRECISIONS:
-            parts["precision"] = part.lower()
+            name, value = "precision", part.lower()
         elif _L4T.match(part):
-            parts["jetpack"] = part
+            name, value = "jetpack", part
         elif release is None:
-            parts.setdefault("target", part)
+            name, value = "target", part
         elif _is_jetpack(release["kind"] or "", release["number"]):
-            parts["jetpack"] = release["number"]
+            name, value = "jetpack", release["number"]
         else:
-            parts["trt"] = release["number"]
+            name, value = "trt", release["number"]
+        if name in parts:
+            raise UsageError(
+                f"{part!r} of {text!r} is no release and no precision, and {parts[name]!r} is the module"
+                if name == "target"
+                else f"{text!r} has two: {parts[name]} and {value}",
+                allowed="MODULE@RELEASE@PRECISION, as xavier-nx-8gb@jp5.1.4@int8",
+            )
+        parts[name] = value
     parts.setdefault("target", default_target)
     if parts["target"] == default_target and "jetpack" not in parts and "trt" not in parts:
         parts.update({name: value for name, value in (("jetpack", jetpack), ("trt", trt)) if value})
