@@ -45,14 +45,24 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--devices", "DLA0"], 1, ["no device is left for layer erf (of DLA0)"]),
     (["--objective", "energy", "--fps", "9999999"], 1, ["at most 16 loadables per core", "1e+07 frames/s"]),
     (["--devices", "NPU"], 2, ["NPU cannot be used"]),
-    (["--rates", "1,2"], 2, ["2 rates for 1 models"]),
-    (["--rates", "fast"], 2, ["no list of numbers"]),
+    (["--rates", "1,2", "--objective", "throughput"], 2, ["2 rates for 1 model "]),
+    (["--rates", "2"], 2, ["--rates: the objective latency counts one frame of each model", "--objective throughput"]),
+    (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use it"]),
+    (["--rates", "fast", "--objective", "throughput"], 2, ["no list of numbers"]),
     (["--buildDLAStandalone"], 2, ["standalone"]),
     (["--target", "agx-thorn"], 2, ["agx-thorn"]),
     (["--power-mode", "TURBO"], 2, ["TURBO"]),
     (["--evaluate", "GPU", "--int8"], 0, ["INT8", "frames/s are with one frame in flight; with many"]),
-    (["--evaluate", "GPU", "--objective", "energy"], 2, ["--objective: means nothing with --evaluate"]),
-    (["--pareto", "latency,energy", "--objective", "energy"], 2, ["--objective: means nothing with --pareto"]),
+    (
+        ["--evaluate", "GPU", "--objective", "energy", "--time-limit", "3"],
+        2,
+        [
+            "--objective, --time-limit: means nothing with --evaluate, which predicts one assignment",
+            "(allowed: --target, --jetpack, --trt, --precision, --shapes, --batch, --power-mode",
+            "Leave out --objective, --time-limit, or leave out --evaluate.",
+        ],
+    ),
+    (["--pareto", "latency,energy", "--objective", "energy"], 2, ["the pair of --pareto says what is minimised"]),
     (["--in-turn"], 2, ["--concurrent/--in-turn: only --evaluate uses it"]),
 ]
 

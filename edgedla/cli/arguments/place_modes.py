@@ -20,8 +20,12 @@ TAKES: Mapping[str, FrozenSet[str]] = {
     "verified": frozenset(f"{_NETWORK} {_PLATFORM}".split()),
     "evaluated": frozenset(f"{_NETWORK} {_PLATFORM} {_COSTS} borders concurrent one_process".split()),
 }
-#: Parameters that mean nothing beside --pareto: the pair says what is minimised.
-_NOT_OF_PARETO = ("objective", "everything", "fail_on")
+#: Parameters that mean nothing beside --pareto, and why.
+_NOT_OF_PARETO = {
+    "objective": "the pair of --pareto says what is minimised",
+    "everything": "a front has no list of layers",
+    "fail_on": "a front has no one answer",
+}
 #: Parameters that mean something beside --evaluate alone.
 _OF_EVALUATE = ("borders", "concurrent")
 
@@ -32,21 +36,62 @@ def require_meaning(context: click.Context) -> None:
     Raises:
         UsageError: an option that the mode leaves out.
     """
-    typed = [
-        option
+    names = {
+        option.name or "": _shown(option)
         for option in context.command.params
         if context.get_parameter_source(option.name or "") == click.core.ParameterSource.COMMANDLINE
-    ]
-    names = {option.name: "/".join((*option.opts[:1], *option.secondary_opts[:1])) for option in typed}
+    }
     mode = next((name for name in TAKES if name in names), None)
     if mode is not None:
-        odd = [name for name in names if name not in TAKES[mode] | {mode}]
-    else:
-        odd = [name for name in names if name in _OF_EVALUATE or (name in _NOT_OF_PARETO and "pareto" in names)]
-    if odd:
-        if odd[0] in _OF_EVALUATE:
-            raise UsageError("only --evaluate uses it", where=names[odd[0]], allowed="with --evaluate ASSIGNMENT")
-        raise UsageError(f"means nothing with {names[mode] if mode else '--pareto'}", where=names[odd[0]])
+        odd = [names[name] for name in names if name not in TAKES[mode] | {mode}]
+        if odd:
+            shown = [_shown(p) for p in context.command.params if p.name in TAKES[mode] and not _is_hidden(p)]
+            does = {"verified": "checks a placement that is there", "evaluated": "predicts one assignment"}[mode]
+            raise UsageError(
+                f"means nothing with {names[mode]}, which {does}",
+                where=", ".join(odd),
+                allowed=", ".join(shown),
+                hint=f"Leave out {', '.join(odd)}, or leave out {names[mode]}.",
+            )
+        return
+    for name, shown_name in names.items():
+        if name in _OF_EVALUATE:
+            raise UsageError("only --evaluate uses it", where=shown_name, allowed="with --evaluate ASSIGNMENT")
+        if name in _NOT_OF_PARETO and "pareto" in names:
+            raise UsageError(
+                f"means nothing with --pareto: {_NOT_OF_PARETO[name]}",
+                where=shown_name,
+                hint=f"Leave out {shown_name}.",
+            )
+    _require_objective(context.params, names)
+
+
+def _require_objective(given: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    """Refuses options of an objective that is not asked for.
+
+    Raises:
+        UsageError
+    """
+    if "rates" in names and "throughput" not in f"{given['objective']},{given['pareto']}":
+        raise UsageError(
+            f"the objective {given['objective']} counts one frame of each model",
+            where=names["rates"],
+            allowed="with --objective throughput, or --pareto latency,throughput",
+        )
+    if "one_process" in names and given["in_flight"] != "one":
+        raise UsageError(
+            "only --evaluate and --in-flight one use it",
+            where=names["one_process"],
+            allowed="with --objective throughput --in-flight one, or with --evaluate ASSIGNMENT",
+        )
+
+
+def _shown(parameter: click.Parameter) -> str:
+    return "/".join((*parameter.opts[:1], *parameter.secondary_opts[:1]))
+
+
+def _is_hidden(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument) or getattr(parameter, "hidden", False)
 
 
 def require_made_for(placement: Placement, given: Mapping[str, Optional[str]]) -> None:

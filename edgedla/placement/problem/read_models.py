@@ -30,9 +30,8 @@ def read_models(
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
-        raise UsageError(
-            f"{len(rates)} rates for {len(sources)} models", where="rates", allowed="a number > 0 for each"
-        )
+        text = f"{len(rates)} rate{'s' * (len(rates) != 1)} for {len(sources)} model{'s' * (len(sources) != 1)}"
+        raise UsageError(text, where="rates", allowed="a number > 0 for each")
     rules = load_rules()
     parsed = parse_pins(pins)
     graphs = [read_graph(s, platform, shapes, batch) for s in sources]
