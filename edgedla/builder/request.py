@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import require_field_types
-from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, BUILD_MODES, PRECISIONS, one_of
@@ -123,27 +122,10 @@ def settled(request: BuildRequest) -> BuildRequest:
     Raises:
         UsageError: no module is named, and no placement names one. DocumentError: no placement.
     """
-    named: Dict[str, Any] = {}
-    if request.placement is not None:
-        named = placed_platform(request.placement, request.target, request.jetpack, request.trt)
-    target, precision = request.target or named.get("target", ""), request.precision or named.get("precision", "fp16")
-    if not target:
-        raise UsageError("no module is named", where="target", allowed="a module, or a placement, which names its own")
-    jetpack, trt = request.jetpack or named.get("jetpack"), request.trt or named.get("trt")
-    return replace(request, target=target, precision=precision, jetpack=jetpack, trt=trt)
-
-
-def placed_platform(
-    placement: Union[str, Path, Placement], target: Optional[str], jetpack: Optional[str], trt: Optional[str]
-) -> Dict[str, Any]:
-    """target, precision, and where no other module or release is named, jetpack and trt of a placement or its file.
-
-    Raises:
-        DocumentError: no placement.
-    """
-    from edgedla.placement.result import made_for
     from edgedla.placement.result.document import read_placement
-    from edgedla.placement.result.placement import Placement
+    from edgedla.placement.result.made_for import settled_platform
 
-    document = placement if isinstance(placement, Placement) else read_placement(placement)
-    return made_for.placed_platform(document, target, jetpack, trt)
+    placement = request.placement
+    document = read_placement(placement) if isinstance(placement, (str, Path)) else placement
+    named = settled_platform(document, request.target, request.jetpack, request.trt, request.precision)
+    return replace(request, **named._asdict())

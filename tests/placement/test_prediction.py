@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Dict, Tuple
 
 import numpy as np
 import onnx
@@ -11,10 +12,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import edgedla
+from edgedla.builder.request import BuildRequest, settled
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.streams import Lane, side_by_side
 from edgedla.placement.problem.model import Model, import_notes
+from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 from tests.placement.placement_models import refused_model, small_model
 
@@ -41,6 +44,27 @@ def test_a_placement_file_holds_as_well(tmp_path) -> None:
     path = tmp_path / "placement.json"
     path.write_text(placement.to_json(), encoding="utf-8")
     assert edgedla.predict(small_model(), devices=str(path), **ORIN).latency == placement.figures.latency
+
+
+@pytest.mark.parametrize(
+    ("asked", "platform"),
+    [
+        ({}, ("orin-nx-16gb", "10.3.0", "int8")),
+        ({"target": "orin-nx-16gb", "precision": "fp16"}, ("orin-nx-16gb", "10.3.0", "fp16")),
+        ({"trt": "8.5"}, ("orin-nx-16gb", "8.5.2", "int8")),
+        ({"target": "xavier-nx-8gb"}, ("xavier-nx-8gb", "8.5.2", "int8")),
+    ],
+)
+def test_a_build_is_for_what_a_prediction_of_the_same_placement_is_for(
+    asked: Dict[str, str], platform: Tuple[str, ...]
+) -> None:
+    placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8")
+    built = settled(BuildRequest(placement=placement, **{"target": "", "precision": "", **asked}))
+    predicted = edgedla.predict(small_model(), devices=placement, **asked)
+    release = platform_for(built.target, jetpack=built.jetpack, trt=built.trt).release
+    assert (built.target, release.trt_text, built.precision) == platform
+    made = predicted.platform
+    assert (made["target"], made["trt"], predicted.precision) == platform
 
 
 def test_a_placement_says_what_it_was_made_for() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Dict, Optional
 
 from edgedla.cli.output import echo
@@ -23,12 +22,12 @@ def fill_platform(given: Dict[str, Any]) -> None:
             where="--dla-core",
             hint="leave it out, or place again with --devices GPU,DLA1",
         )
-    asked = (given["target"], given["jetpack"], given["trt"])
     if given["placement"] is not None:
-        from edgedla.builder.request import placed_platform
+        from edgedla.placement.result.document import read_placement
+        from edgedla.placement.result.made_for import settled_platform
 
-        named = placed_platform(Path(given["placement"]), *asked)
-        given.update({name: value for name, value in named.items() if given[name] is None})
+        asked = (given["target"], given["jetpack"], given["trt"], given["precision"])
+        given.update(settled_platform(read_placement(given["placement"]), *asked)._asdict())
     built_here = given["backend"] in ("auto", "tensorrt")
     given.update(
         own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)

@@ -29,10 +29,10 @@ from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
-from edgedla.placement.result.made_for import departures, placed_platform
+from edgedla.placement.result.made_for import departures, settled_platform
 from edgedla.placement.result.placement import Placement
-from edgedla.targets import Platform, module_for, platform_for
-from edgedla.vocabulary import DEVICES, PRECISIONS
+from edgedla.targets import Platform, platform_for
+from edgedla.vocabulary import DEVICES
 
 
 @typed
@@ -85,16 +85,11 @@ def predict(
         raise UsageError("there is no model to predict")
     assignments = [opened(asked) for asked in each_model(devices, len(several))]
     placement = next((a for a in assignments if isinstance(a, Placement)), None)
-    if placement is not None:
-        named = placed_platform(placement, target, jetpack, trt)
-        if power_mode is None and (not target or module_for(target).id == named["target"]):
-            power_mode = placement.power_mode or None
-        target, precision = target or named["target"], precision or named["precision"]
-        jetpack, trt = jetpack or named.get("jetpack"), trt or named.get("trt")
-    if not target:
-        raise UsageError("no module is named", where="target", allowed="a module, or a placement, which names its own")
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
-    costs = CostModel.load(platform, precision or PRECISIONS[0], power_mode, clocks=clocks, sparsity=sparsity)
+    named = settled_platform(placement, target, jetpack, trt, precision)
+    platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
+    if placement is not None and power_mode is None and platform.module.id == placement.platform.get("target"):
+        power_mode = placement.power_mode or None
+    costs = CostModel.load(platform, named.precision, power_mode, clocks=clocks, sparsity=sparsity)
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
     inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)

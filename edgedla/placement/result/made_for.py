@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.costs.model import CostModel
+from edgedla.errors import UsageError
 from edgedla.placement.result.placement import Placement
 from edgedla.targets import Platform, module_for
+from edgedla.vocabulary import PRECISIONS
 
 
-def placed_platform(
-    placement: Placement, target: Optional[str], jetpack: Optional[str], trt: Optional[str]
-) -> Dict[str, Any]:
-    """target, precision, and where no other module or release is named, jetpack and trt of a placement."""
-    platform = placement.platform
-    named = {"target": str(platform.get("target") or ""), "precision": placement.precision}
-    if not (jetpack or trt) and (not target or module_for(target).id == named["target"]):
-        named.update({name: str(platform[name]) for name in ("jetpack", "trt") if platform.get(name)})
-    return named
+class Settled(NamedTuple):
+    """Arguments of platform_for, and a precision."""
+
+    target: str
+    jetpack: Optional[str]
+    trt: Optional[str]
+    precision: str
+
+
+def settled_platform(
+    placement: Optional[Placement],
+    target: Optional[str],
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: Optional[str],
+) -> Settled:
+    """Module, release and precision for which a model is built or predicted: what is named, else the placement's.
+
+    The placement's release goes with its module alone: for another module it is that module's newest.
+
+    Raises:
+        UsageError: no module is named, and there is no placement.
+    """
+    if placement is None:
+        if not target:
+            allowed = "a module, or a placement, which names its own"
+            raise UsageError("no module is named", where="target", allowed=allowed)
+        return Settled(target, jetpack, trt, precision or PRECISIONS[0])
+    made = placement.platform
+    if not (jetpack or trt) and (not target or module_for(target).id == made.get("target")):
+        jetpack, trt = (str(made[name]) if made.get(name) else None for name in ("jetpack", "trt"))
+    return Settled(target or str(made.get("target") or ""), jetpack, trt, precision or placement.precision)
 
 
 def departures(placement: Placement, platform: Platform, costs: CostModel) -> Tuple[str, ...]:
