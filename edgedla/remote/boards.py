@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.remote import client
 from edgedla.remote.connection import Connection, printable
+from edgedla.remote.holder import holder_from
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, run_on
 from edgedla.targets import module_for
@@ -24,6 +25,7 @@ class BoardState:
         edgedla, version: program and version there, None where there is none.
         l4t: first line of /etc/nv_tegra_release; None where it is no Jetson.
         holder: who has the board; None while it is free.
+        clock_off_s: how far its clock is ahead of ours; negative where it is behind.
     """
 
     python: str
@@ -35,6 +37,7 @@ class BoardState:
     version: Optional[str]
     l4t: Optional[str]
     holder: Optional[Dict[str, str]]
+    clock_off_s: float = 0.0
 
     def to_dict(self) -> Dict[str, Any]:
         return dict(vars(self))
@@ -42,7 +45,7 @@ class BoardState:
 
 @dataclass(frozen=True)
 class BoardJob:
-    """One job. `state` is starting, running, ended or lost; `rc` is its exit code once it has ended."""
+    """One job. `state` is starting, running, ended or lost; `rc` is its exit code once it has ended; `started` is of our clock."""
 
     id: str
     kind: str
@@ -70,7 +73,8 @@ def state_of(board: BoardEntry) -> BoardState:
         edgedla=_text(facts, "edgedla"),
         version=_text(facts, "version"),
         l4t=_text(facts, "l4t"),
-        holder=_holder(facts),
+        holder=holder_from(facts.get("holder")),
+        clock_off_s=_clock_off_s(facts),
     )
 
 
@@ -97,10 +101,11 @@ def module_of(board: BoardEntry) -> str:
 def jobs_of(board: BoardEntry) -> Tuple[BoardJob, ...]:
     """The jobs a board remembers, oldest first."""
     with contextlib.closing(Connection(board)) as connection:
-        entries = connection.ask("jobs").get("jobs")
-        if not isinstance(entries, list):
-            raise RunError("the board sent no valid list of jobs", where=connection.where)
-    return tuple(_jobs(entries))
+        answer = connection.ask("jobs")
+    entries = answer.get("jobs")
+    if not isinstance(entries, list):
+        raise RunError("the board sent no valid list of jobs", where=connection.where)
+    return tuple(_jobs(entries, _clock_off_s(answer)))
 
 
 def cancel(board: BoardEntry, job: str, how: str = "interrupt") -> None:
@@ -144,7 +149,7 @@ def unlock(board: BoardEntry) -> int:
     return len(held)
 
 
-def _jobs(entries: List[Any]) -> Iterator[BoardJob]:
+def _jobs(entries: List[Any], clock_off_s: float) -> Iterator[BoardJob]:
     for e in entries:
         if not isinstance(e, dict):
             continue
@@ -156,13 +161,13 @@ def _jobs(entries: List[Any]) -> Iterator[BoardJob]:
             what=_text(e, "what") or "",
             state=_text(e, "state") or "",
             rc=rc if isinstance(rc, int) else None,
-            started=float(started) if isinstance(started, (int, float)) else 0.0,
+            started=float(started) - clock_off_s if isinstance(started, (int, float)) else 0.0,
         )
 
 
-def _holder(facts: Dict[str, Any]) -> Optional[Dict[str, str]]:
-    described = facts.get("holder")
-    return {str(k): printable(str(v))[:200] for k, v in described.items()} if isinstance(described, dict) else None
+def _clock_off_s(facts: Dict[str, Any]) -> float:
+    now = facts.get("now")
+    return round(now - time.time(), 1) if isinstance(now, (int, float)) and abs(now) < 1e11 else 0.0
 
 
 def _text(entry: Dict[str, Any], key: str) -> Optional[str]:

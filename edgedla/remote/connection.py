@@ -16,6 +16,7 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.remote.board_side.agent import HEARTBEAT_S, MARK
 from edgedla.remote.board_side.wire import LOOK_S, Message, Wire, WireBroken, WireClosed
+from edgedla.remote.holder import holder_from, in_use
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.ssh import TOO_OLD, explain, ssh_command
 
@@ -171,14 +172,15 @@ class BoardRefused(RunError):
 
     @classmethod
     def of(cls, message: Message, where: str) -> BoardRefused:
-        holder = message.get("holder")
-        holder = {str(k): printable(str(v))[:200] for k, v in holder.items()} if isinstance(holder, dict) else {}
+        holder = holder_from(message.get("holder")) or {}
         if message["error"] == "busy":
-            error = cls(
-                f"the board is in use by {in_use_by(holder)}",
-                where=where,
-                hint="--wait waits for it; `edgedla board jobs` shows what runs there",
+            lock = printable(str(message.get("lock", "")))[:200]
+            more = (
+                "`edgedla board jobs` lists your account's jobs there"
+                if holder
+                else f"`fuser -v {lock}` there shows its processes"
             )
+            error = cls(f"the board is {in_use(holder)}", where=where, hint=f"--wait waits for it; {more}")
         else:
             error = cls(
                 printable(str(message.get("what", "it refuses")))[:1000],
@@ -187,12 +189,6 @@ class BoardRefused(RunError):
             )
         error.code, error.holder = str(message["error"]), holder
         return error
-
-
-def in_use_by(holder: Dict[str, str]) -> str:
-    return f"{holder.get('owner') or 'somebody'} since {holder.get('since') or 'a time unknown'}" + (
-        f" ({holder['what']})" if holder.get("what") else ""
-    )
 
 
 def printable(text: str) -> str:

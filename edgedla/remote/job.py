@@ -12,7 +12,8 @@ from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, RunErro
 from edgedla.files import remove_folder
 from edgedla.remote import client
 from edgedla.remote.board_side.wire import Message
-from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, in_use_by, printable
+from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, printable
+from edgedla.remote.holder import holder_from, in_use
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.results import by_slot, place, staging_of
 from edgedla.remote.transfer import Sent, checked_outputs, fetch, send_files
@@ -189,9 +190,9 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
     }
 
     def waiting(message: Message, _: bytes) -> None:
-        if isinstance(message.get("waiting"), dict):
-            who = {str(k): printable(str(v))[:200] for k, v in message["waiting"].items()}
-            terminal.say(f"{connection.where}: waiting, it is in use by {in_use_by(who)}")
+        who = holder_from(message.get("waiting"))
+        if who is not None:
+            terminal.say(f"{connection.where}: waiting, it is {in_use(who)}")
 
     asked = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
@@ -15,6 +16,8 @@ from edgedla.cli.output import echo
 from edgedla.documents import header
 from edgedla.errors import UsageError
 
+#: Clocks that differ by less are taken for the same.
+CLOCK_OFF_S = 120.0
 FORMAT = option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
 
 
@@ -79,10 +82,10 @@ def _probed(row: Dict[str, Any]) -> str:
         return str(row["error"])
     if "state" not in row:
         return ""
-    from edgedla.remote.connection import in_use_by
+    from edgedla.remote.holder import in_use
 
     state = row["state"]
-    free = "free" if state["holder"] is None else f"in use by {in_use_by(state['holder'])}"
+    free = "free" if state["holder"] is None else in_use(state["holder"])
     return f"{state['machine']}, Python {state['python']}, edgedla {state['version'] or 'missing'}, {free}"
 
 
@@ -114,7 +117,7 @@ def doctor(name: str, output_format: str) -> int:
     """Check the connection, then the board, as `edgedla doctor` does there."""
     from edgedla.cli.board_option import terminal
     from edgedla.remote.boards import state_of
-    from edgedla.remote.connection import in_use_by
+    from edgedla.remote.holder import in_use
     from edgedla.remote.inventory import board_named
     from edgedla.remote.job import Request, run_on
 
@@ -124,7 +127,13 @@ def doctor(name: str, output_format: str) -> int:
         echo(f"ok   connection: {entry.address}, {state.machine}, Python {state.python}, user {state.user}")
         echo(f"ok   disk: {state.free_bytes / 1e9:.1f} GB free")
         if state.holder is not None:
-            echo(f"WARN lock: in use by {in_use_by(state.holder)}")
+            echo(f"WARN lock: {in_use(state.holder)}")
+        if abs(state.clock_off_s) > CLOCK_OFF_S:
+            behind = "behind" if state.clock_off_s < 0 else "ahead of"
+            echo(f"WARN clock: {timedelta(seconds=round(abs(state.clock_off_s)))} {behind} this machine's")
+            echo(
+                "       times in its files are off, and pip and apt may refuse certificates: sudo timedatectl set-ntp true"
+            )
     request = Request("edgedla doctor", ("doctor", f"--format={output_format}"), exclusive=False)
     return run_on(entry, request, terminal()).rc
 

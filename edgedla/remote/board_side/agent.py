@@ -65,7 +65,7 @@ class Agent:
         try:
             self.requests[message["op"]](message, payload)
         except lock.Busy as e:
-            self.done(error="busy", holder=e.holder)
+            self.done(error="busy", holder=e.holder, lock=e.path)
         except Refused as e:
             self.done(error=e.code, what=e.what, hint=e.hint)
         except OSError as e:
@@ -90,6 +90,7 @@ class Agent:
             version=_version(program) if program and message.get("version", True) else None,
             l4t=_first_line("etc/nv_tegra_release"),
             holder=lock.holder(),
+            now=time.time(),
         )
 
     def have(self, message: Message, payload: bytes) -> None:
@@ -140,8 +141,9 @@ class Agent:
             except lock.Busy as e:
                 if time.monotonic() >= until:
                     raise
-                if e.holder != shown:
-                    shown = e.holder
+                who = {k: v for k, v in e.holder.items() if k != "for_s"}
+                if who != shown:
+                    shown = who
                     self.wire.send({"waiting": e.holder})
             store.Progress.made()
             if self.wire.receive(0.2) is not None:
@@ -176,7 +178,7 @@ class Agent:
         self.done()
 
     def jobs(self, message: Message, payload: bytes) -> None:
-        self.done(jobs=jobs.listing(), holder=lock.holder())
+        self.done(jobs=jobs.listing(), holder=lock.holder(), now=time.time())
 
     def cancel(self, message: Message, payload: bytes) -> None:
         jobs.cancel(message["job"], message["how"])

@@ -12,8 +12,9 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from edgedla.remote.board_side.lock import uptime_s
 from edgedla.remote.board_side.runner import detach, write_json
-from edgedla.remote.board_side.store import KEEP_S, Progress, Refused, blob_path, home
+from edgedla.remote.board_side.store import KEEP_S, Progress, Refused, blob_path, home, settle
 
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
 #: A job that has just been started has no process yet: what is to end it waits for one.
@@ -60,7 +61,8 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
                 raise Refused("the file {} was not sent".format(entry["path"]), "try again")
         for path in job.get("folders", ()):
             os.makedirs(safe_join(os.path.join(new, "out"), path), exist_ok=True)
-        write_json(os.path.join(new, "job.json"), dict(job, started=time.time()))
+        begun = {"started": time.time(), "up_s": uptime_s(), "boot": _boot()}
+        write_json(os.path.join(new, "job.json"), dict(job, **begun))
         # Locked before anybody can see the folder: on a busy board the job's process may take seconds to start.
         alive = os.open(os.path.join(new, "alive"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(alive, fcntl.LOCK_EX)
@@ -104,20 +106,32 @@ def state_of(folder: str) -> Dict[str, Any]:
 
 def listing() -> List[Dict[str, Any]]:
     """All jobs, oldest first; those that ended long ago are removed."""
-    base = os.path.join(home(), "jobs")
+    settle()
+    base, boot = os.path.join(home(), "jobs"), _boot()
     entries = []
     for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
         folder = os.path.join(base, name)
         job, state = _load(os.path.join(folder, "job.json")), state_of(folder)
         if job is None:
             continue
-        if state["state"] in ("ended", "lost") and job.get("started", 0) < time.time() - KEEP_S:
+        if state["state"] in ("ended", "lost") and os.stat(folder).st_mtime < time.time() - KEEP_S:
             shutil.rmtree(folder, ignore_errors=True)
             continue
+        if boot and job.get("boot") == boot:
+            # The clock may have been set since.
+            job["started"] = time.time() - (uptime_s() - job["up_s"])
         shown = {k: job.get(k) for k in ("id", "kind", "owner", "what", "started")}
         entries.append({**shown, "state": state["state"], "rc": state.get("rc"), "ended": state.get("ended")})
     # Ids count seconds: of two jobs of one second the clock of the board tells which came first.
     return sorted(entries, key=lambda entry: (entry["started"] or 0, entry["id"]))
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            return f.read().strip()
+    except OSError:
+        return ""
 
 
 def cancel(job: str, how: str) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 #: Who holds it is written by others and read with care: no more than this is read.
 INFO_BYTES = 4096
-FIELDS = ("owner", "since", "what", "kind", "job")
+FIELDS = ("owner", "since", "up_s", "what", "kind", "job")
+#: Who has just taken it writes a moment later who that is.
+READS, READ_EVERY_S = 5, 0.05
 
 
 class Busy(Exception):
-    """Somebody else has the board; `holder` says who, as far as it is known."""
+    """Somebody else has the board; `holder` says who, as far as it is known; `path` is the lock's file."""
 
-    def __init__(self, holder: Dict[str, str]) -> None:
+    def __init__(self, holder: Dict[str, Any], path: str = "") -> None:
         super().__init__("busy")
-        self.holder = holder
+        self.holder, self.path = holder, path
 
 
 def acquire(info: Dict[str, str]) -> List[int]:
@@ -45,14 +49,19 @@ def acquire(info: Dict[str, str]) -> List[int]:
     return held
 
 
-def holder() -> Optional[Dict[str, str]]:
-    """Who has the board now; None where it is free."""
+def uptime_s() -> float:
+    """Since the board was started; unlike the time of day it does not jump when the clock is set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def holder() -> Optional[Dict[str, Any]]:
+    """Who has the board now, and for how many seconds (`for_s`); None where it is free."""
     for name in ("jobs", "board"):
         fd = _open(name)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return _read(fd)
+            return _holder(fd)
         finally:
             os.close(fd)
     return None
@@ -63,23 +72,28 @@ def _take(name: str, info: Dict[str, str]) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = _read(fd)
+        holder = _holder(fd)
         os.close(fd)
-        raise Busy(holder)
+        raise Busy(holder, _path(name))
     try:
         os.ftruncate(fd, 0)
+        info = dict(info, up_s=f"{uptime_s():.1f}")
         os.pwrite(fd, json.dumps({k: info[k] for k in FIELDS if k in info}).encode("ascii")[:INFO_BYTES], 0)
     except OSError:
         pass  # a lock file of another user that only they may write: held all the same, without a word of who
     return fd
 
 
-def _open(name: str) -> int:
+def _path(name: str) -> str:
     folder = os.path.join(os.environ.get("EDGEDLA_ROOT") or "/", "run", "lock")
     if not os.path.isdir(folder):
         folder = os.path.join(os.environ.get("EDGEDLA_ROOT") or "/", "tmp")
         os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f"edgedla-{name}.lock")
+    return os.path.join(folder, f"edgedla-{name}.lock")
+
+
+def _open(name: str) -> int:
+    path = _path(name)
     for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
         # Opening to create is refused in a sticky folder where the file is another user's, so it is tried second.
         try:
@@ -90,6 +104,17 @@ def _open(name: str) -> int:
             os.fchmod(fd, 0o666)
         return fd
     raise PermissionError(f"the lock {path} cannot be opened")
+
+
+def _holder(fd: int) -> Dict[str, Any]:
+    for _ in range(READS):
+        holder: Dict[str, Any] = dict(_read(fd))
+        if holder:
+            break
+        time.sleep(READ_EVERY_S)
+    with contextlib.suppress(KeyError, ValueError, OverflowError):
+        holder["for_s"] = round(uptime_s() - float(holder.pop("up_s")), 1)
+    return holder
 
 
 def _read(fd: int) -> Dict[str, str]:

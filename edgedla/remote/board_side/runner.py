@@ -142,8 +142,8 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
 
 
 def _hold(folder: str, job: Dict[str, Any], state: str) -> None:
-    until = time.time() + float(job["hold_s"])
-    while time.time() < until and not os.path.exists(os.path.join(folder, "release")):
+    until = time.monotonic() + float(job["hold_s"])
+    while time.monotonic() < until and not os.path.exists(os.path.join(folder, "release")):
         time.sleep(0.1)
     write_json(state, {"state": "ended", "rc": 0, "outputs": [], "ended": time.time()})
 

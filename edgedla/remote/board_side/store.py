@@ -16,6 +16,8 @@ CLIENT = re.compile(r"[0-9a-z]{1,32}\Z")
 SYNC_BYTES = 64 << 20
 #: Blobs and parts that no job used for so long are removed.
 KEEP_S = 30 * 24 * 3600.0
+#: A clock that goes back further was set.
+CLOCK_S = 24 * 3600.0
 
 
 class Refused(Exception):
@@ -139,8 +141,30 @@ def digest_of(path: str) -> Tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def settle(now: Optional[float] = None) -> None:
+    """Counts all ages from now on where the clock jumped: without a battery it wakes up in another year until it is set.
+
+    A board that nobody used for KEEP_S looks the same; what it holds stays for as long again.
+    """
+    now = now or time.time()
+    seen = os.path.join(home(), "seen")
+    try:
+        last = os.stat(seen).st_mtime
+    except OSError:
+        last = now
+    if not -CLOCK_S <= now - last <= KEEP_S:
+        for folder in ("blobs", "parts", "jobs"):
+            base = os.path.join(home(), folder)
+            for name in os.listdir(base) if os.path.isdir(base) else ():
+                with contextlib.suppress(OSError):
+                    os.utime(os.path.join(base, name), (now, now))
+    with contextlib.suppress(OSError), open(seen, "w"):
+        os.utime(seen, (now, now))
+
+
 def prune(now: Optional[float] = None) -> None:
     """Removes blobs and parts that nobody used for KEEP_S."""
+    settle(now)
     for folder in ("blobs", "parts"):
         base = os.path.join(home(), folder)
         for name in os.listdir(base) if os.path.isdir(base) else ():
