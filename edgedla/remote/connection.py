@@ -23,7 +23,7 @@ from edgedla.remote.ssh import TOO_OLD, explain, ssh_command
 #: Modules of the board's side in the order in which they need each other.
 MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
 #: The whole of what the board's shell reads. The program itself and every request come through stdin.
-START = "exec {python} -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
+START = "exec {python} -X utf8 -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
 #: Without any frame for so long the board is gone: its side speaks every HEARTBEAT_S.
 SILENCE_S = 12 * HEARTBEAT_S
 #: So long a board may take until our side of it answers at all.
@@ -154,7 +154,8 @@ class Connection:
     def _why(self) -> EnvironmentMissing:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._ssh.wait(5)
-        return explain(self._said(), self.board.address)
+        # A login that is refused may say so where our side would have spoken.
+        return explain(self._said() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address)
 
     def _said(self) -> str:
         try:

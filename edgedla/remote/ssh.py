@@ -40,6 +40,9 @@ CAUSES: Tuple[Tuple[str, str, str], ...] = (
     ("Network is unreachable", "it does not answer", "is it on, and in this network?"),
     (TOO_OLD, *_OLD),
     ("object has no attribute 'buffer'", *_OLD),
+    ("-X is reserved", *_OLD),
+    ("invalid literal for int()", "a login script there reads what is meant for us",
+     "let it end where nobody types, at the top of ~/.bashrc: [ -t 0 ] || return"),
     ("No such file or directory", "what serves the connection cannot be started", "python: in boards.yaml names it"),
     ("not found", "what serves the connection cannot be started", "the board needs python3; boards.yaml can name it"),
 )  # fmt: skip

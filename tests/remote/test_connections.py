@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -63,7 +64,12 @@ def test_nobody_there_no_login_no_python(laptop):
 
 
 @pytest.mark.parametrize(
-    "words", [f"edgedla: {TOO_OLD}: 3.6", "AttributeError: 'file' object has no attribute 'buffer'"]
+    "words",
+    [
+        f"edgedla: {TOO_OLD}: 3.6",
+        "AttributeError: 'file' object has no attribute 'buffer'",
+        "-X is reserved for implementation-specific arguments",
+    ],
 )
 def test_a_python_that_is_too_old_is_named(words):
     error = explain(words, parse_address("orin1"))
@@ -90,6 +96,41 @@ def test_a_login_that_talks_does_no_harm(laptop):
     script.chmod(0o755)
     laptop.env["EDGEDLA_SSH"] = f"{script} -F {laptop.folder}/ssh_config"
     assert laptop.edgedla("monitor", "--board", "orin1", "--count", "1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("login", "said"),
+    [
+        ("echo This account is not available; exit 1", "no connection: This account is not available"),
+        ("read word", "a login script there reads what is meant for us"),
+        ("seq 1 30000", "the board's shell prints text of its own"),
+    ],
+)
+def test_a_login_that_lets_nobody_through_is_quoted(laptop, login, said):
+    log_in_by(laptop.boards["orin1"], login)
+    done = laptop.edgedla("monitor", "--board", "orin1", "--count", "1")
+    assert (done.returncode, said in done.stderr) == (4, True), done.stderr
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "csh", "tcsh", "fish", "zsh"])
+def test_login_shells(laptop, shell):
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"no {shell} here")
+    log_in_by(laptop.boards["orin1"], "echo Welcome", path)
+    done = laptop.edgedla("monitor", "--board", "orin1", "--count", "1")
+    assert done.returncode == 0, done.stderr
+
+
+def log_in_by(board, script, shell="/bin/sh"):
+    """As sshd would with another login shell or login script."""
+    board.stop()
+    login = board.folder / "login"
+    login.write_text(f'#!/bin/sh\n{script}\nexec {shell} -c "$SSH_ORIGINAL_COMMAND"\n')
+    login.chmod(0o755)
+    with open(board.folder / "sshd_config", "a") as f:
+        f.write(f"ForceCommand {login}\n")
+    board.start()
 
 
 def test_through_a_jump_host(laptop):

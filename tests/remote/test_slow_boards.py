@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -11,9 +12,9 @@ import pytest
 
 from edgedla.remote import connection as ours
 from edgedla.remote import job
-from edgedla.remote.board_side import agent, jobs, lock, store
+from edgedla.remote.board_side import agent, jobs, lock, runner, store
 from edgedla.remote.board_side.wire import Wire
-from edgedla.remote.connection import Connection, ConnectionLost
+from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost
 from edgedla.remote.job import Terminal
 from edgedla.remote.transfer import Output, fetch, file_to_send, send_files
 
@@ -66,6 +67,55 @@ def test_a_slow_card_is_no_lost_connection(monkeypatch, tmp_path):
     assert send(connection, tmp_path) == 3 << 20
     assert len(os.listdir(tmp_path / "board" / "blobs")) == 1
     connection.close()
+
+
+def test_a_request_that_fails_is_answered():
+    """The connection goes on."""
+    connection = Local().serve()
+    for op, fields, said in (
+        ("nothing", {}, "KeyError"),
+        ("have", {"blobs": [{}], "client": "me"}, "KeyError"),
+        ("get", {}, "KeyError"),
+    ):
+        with pytest.raises(BoardRefused, match=said):
+            connection.ask(op, **fields)
+    assert connection.ask("jobs")["jobs"] == []
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the board's disk: No space left on device: /x\n  free some space below"),
+        (errno.EDQUOT, "the board's disk: Disk quota exceeded: /x\n  free some space below"),
+        (errno.EROFS, "the board's system: Read-only file system: /x\n  it works below"),
+    ],
+)
+def test_what_the_boards_system_refuses_is_said(monkeypatch, number, said):
+    def listing():
+        raise OSError(number, os.strerror(number), "/x")
+
+    monkeypatch.setattr(jobs, "listing", listing)
+    connection = Local().serve()
+    with pytest.raises(BoardRefused) as refused:
+        connection.ask("jobs")
+    assert said in str(refused.value)
+    connection.close()
+
+
+def test_a_job_that_fills_the_disk_still_says_how_it_ended(monkeypatch, tmp_path):
+    kept, real = str(tmp_path / "reserve"), os.write
+    runner.reserve(kept)
+
+    def full(fd, data):
+        if os.path.exists(kept):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data)
+
+    monkeypatch.setattr(runner.os, "write", full)
+    log = runner.Log(str(tmp_path / "log"), kept)
+    log.write("err", "the disk is full\n")
+    assert [record["text"] for _, record in jobs.log_from(str(tmp_path), 0)] == ["the disk is full\n"]
 
 
 def test_a_card_that_hangs_is_noticed(monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import onnx
@@ -94,6 +95,18 @@ def test_words_that_a_shell_would_obey_are_words(laptop, tmp_path):
     done = build(laptop, model=nasty, out="o; touch pwned")
     assert done.returncode == 0, done.stderr
     assert load_artifact(laptop.folder / "o; touch pwned", model=nasty)
+
+
+def test_names_of_any_language_on_a_board_of_none(new_laptop, tmp_path):
+    laptop = new_laptop()
+    laptop.add("orin1", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    model = tmp_path / "nétwörk 測.onnx"
+    shutil.copy(MODEL, model)
+    built = laptop.edgedla("build", model, "-o", "ärt", "--backend", "host", "--board", "orin1")
+    assert built.returncode == 0, built.stderr
+    assert "ärt" in built.stdout
+    assert load_artifact(laptop.folder / "ärt", model=model)
+    assert "build nétwörk 測.onnx" in laptop.edgedla("board", "jobs", "orin1").stdout
 
 
 def test_another_version_on_the_board_is_refused(laptop):

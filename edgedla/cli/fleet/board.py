@@ -18,6 +18,8 @@ from edgedla.errors import UsageError
 
 #: Clocks that differ by less are taken for the same.
 CLOCK_OFF_S = 120.0
+#: A build's engine, its model and its log may need as much.
+LITTLE_BYTES = 500e6
 FORMAT = option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
 
 
@@ -125,7 +127,7 @@ def doctor(name: str, output_format: str) -> int:
     if output_format == "text":
         state = state_of(entry)
         echo(f"ok   connection: {entry.address}, {state.machine}, Python {state.python}, user {state.user}")
-        echo(f"ok   disk: {state.free_bytes / 1e9:.1f} GB free")
+        echo(f"{'ok  ' if state.free_bytes > LITTLE_BYTES else 'WARN'} disk: {state.free_bytes / 1e9:.1f} GB free")
         if state.holder is not None:
             echo(f"WARN lock: {in_use(state.holder)}")
         if abs(state.clock_off_s) > CLOCK_OFF_S:

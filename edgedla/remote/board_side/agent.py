@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import pwd
@@ -24,6 +25,8 @@ PLACES = ("~/edgedla/bin/edgedla", "/opt/edgedla/bin/edgedla")
 HEARTBEAT_S = 5.0
 #: A board that does not get on for so long does not say any more that it lives: its disk hangs.
 STUCK_S = 600.0
+#: The disk is, or what this user may have of it.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Agent:
@@ -69,7 +72,12 @@ class Agent:
         except Refused as e:
             self.done(error=e.code, what=e.what, hint=e.hint)
         except OSError as e:
-            self.done(error="disk" if e.errno in (28, 122) else "system", what=str(e), hint="")
+            self.done(error="disk" if e.errno in FULL else "system", **_refusal(e))
+        except (WireClosed, WireBroken):
+            raise
+        except Exception as e:
+            # One request failed; the connection did not.
+            self.done(error="system", what=f"{type(e).__name__}: {e}", hint="")
         finally:
             self.busy = False
 
@@ -183,6 +191,17 @@ class Agent:
     def cancel(self, message: Message, payload: bytes) -> None:
         jobs.cancel(message["job"], message["how"])
         self.done()
+
+
+def _refusal(e: OSError) -> Dict[str, str]:
+    what = f"{e.strerror or e}{': ' + os.fsdecode(e.filename) if isinstance(e.filename, (str, bytes)) else ''}"
+    place = store.place()
+    if e.errno in FULL:
+        return {"what": f"the board's disk: {what}", "hint": f"free some space below {place}"}
+    return {
+        "what": f"the board's system: {what}",
+        "hint": f"it works below {place}; EDGEDLA_BOARD_HOME there names another folder",
+    }
 
 
 def _program(named: Optional[str]) -> Optional[str]:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgedla.remote.board_side.lock import uptime_s
-from edgedla.remote.board_side.runner import detach, write_json
+from edgedla.remote.board_side.runner import detach, reserve, write_json
 from edgedla.remote.board_side.store import KEEP_S, Progress, Refused, blob_path, home, settle
 
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
@@ -61,6 +61,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
                 raise Refused("the file {} was not sent".format(entry["path"]), "try again")
         for path in job.get("folders", ()):
             os.makedirs(safe_join(os.path.join(new, "out"), path), exist_ok=True)
+        reserve(os.path.join(new, "reserve"))
         begun = {"started": time.time(), "up_s": uptime_s(), "boot": _boot()}
         write_json(os.path.join(new, "job.json"), dict(job, **begun))
         # Locked before anybody can see the folder: on a busy board the job's process may take seconds to start.

@@ -19,6 +19,8 @@ from edgedla.remote.board_side.store import digest_of
 #: A log that grows beyond is cut: a job may run for weeks.
 MAX_LOG_BYTES = 64 << 20
 MAX_OUTPUTS = 10_000
+#: Kept for a job's last words and its end: it may be the job that fills the disk.
+RESERVE_BYTES = 256 << 10
 
 
 def write_json(path: str, value: Any) -> None:
@@ -33,7 +35,8 @@ def write_json(path: str, value: Any) -> None:
 class Log:
     """Lines of JSON: which stream, and its text."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, reserve: str = "") -> None:
+        self._reserve = reserve
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._lock, self._bytes, self._cut = threading.Lock(), 0, False
 
@@ -45,10 +48,12 @@ class Log:
                     return
                 self._cut = True
                 data = json.dumps({"stream": "err", "text": "[the log is cut here]\n"}).encode("ascii") + b"\n"
-            try:
-                self._bytes += os.write(self._fd, data)
-            except OSError:
-                return  # a full disk: the job's own writing fails and says so, and its end is still written down
+            for _ in range(2):
+                try:
+                    self._bytes += os.write(self._fd, data)
+                    return
+                except OSError:
+                    release(self._reserve)
 
     def copy(self, stream: str, source: Any) -> None:
         """Everything that a pipe brings, as it comes."""
@@ -60,6 +65,17 @@ class Log:
                 self.write(stream, text)
             if not data:
                 return
+
+
+def reserve(path: str) -> None:
+    """Raises OSError where not even this fits."""
+    with open(path, "wb") as f:
+        f.write(os.urandom(RESERVE_BYTES))  # nothing that a file system stores as a hole
+
+
+def release(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> None:
@@ -94,7 +110,8 @@ def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> Non
 
 def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     """Runs the job to its end."""
-    log, state = Log(os.path.join(folder, "log")), os.path.join(folder, "state.json")
+    kept, state = os.path.join(folder, "reserve"), os.path.join(folder, "state.json")
+    log = Log(os.path.join(folder, "log"), kept)
     write_json(state, {"state": "running", "pid": 0})
     if job["kind"] == "hold":
         _hold(folder, job, state)
@@ -128,6 +145,7 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     # The contents stay as blobs; a model twice on a board's disk is once too often.
     shutil.rmtree(os.path.join(folder, "in"), ignore_errors=True)
     outputs = outputs_of(os.path.join(folder, "out"))
+    release(kept)
     if len(outputs) == MAX_OUTPUTS:
         log.write("err", "no more than %d files come back; the others stay in %s/out\n" % (MAX_OUTPUTS, folder))
     write_json(
@@ -171,7 +189,8 @@ def outputs_of(base: str) -> List[Dict[str, Any]]:
 
 def _environment(job: Dict[str, Any]) -> Dict[str, str]:
     """As a login would have it: nvcc and trtexec stand in places that a connection without terminal does not search."""
-    env = dict(os.environ, PYTHONUNBUFFERED="1")
+    # A job's words are UTF-8 whatever the board's locale is.
+    env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONUTF8="1")
     env["PATH"] = ":".join([env.get("PATH", os.defpath), "/usr/local/cuda/bin", "/usr/src/tensorrt/bin", "/usr/sbin"])
     env.update(job.get("env", {}))
     return env

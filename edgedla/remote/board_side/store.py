@@ -38,10 +38,15 @@ class Progress:
         cls.at = time.monotonic()
 
 
-def home() -> str:
+def place() -> str:
     """Where everything stands; EDGEDLA_BOARD_HOME sets another place."""
     chosen = os.environ.get("EDGEDLA_BOARD_HOME")
-    base = chosen or os.path.join(os.path.expanduser("~"), ".cache", "edgedla", "board")
+    return chosen or os.path.join(os.path.expanduser("~"), ".cache", "edgedla", "board")
+
+
+def home() -> str:
+    """`place`, made where it is missing."""
+    base = place()
     os.makedirs(base, mode=0o700, exist_ok=True)
     return base
 

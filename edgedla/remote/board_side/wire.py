@@ -100,6 +100,10 @@ class Wire:
             raise WireBroken(f"a payload of {size!r} bytes")
         return message, size
 
+    @property
+    def unread(self) -> bytes:
+        return bytes(self._buffer)
+
     def skip_to(self, mark: bytes, look: Callable[[], None], limit: int = 1 << 16) -> None:
         """Drops what a login script prints before our own first line.
 
