@@ -39,10 +39,28 @@ class Measured:
         return first
 
 
+class _Verb(Terminal):
+    """A verb's words are kept; what is said of its way to the board and back is the caller's to show, and Ctrl-C the caller's."""
+
+    def __init__(self, shown: Terminal) -> None:
+        self.messages: List[str] = []
+        self.stopped, self._shown = False, shown
+        super().__init__(err=self.messages.append, stop=self._stop)
+
+    def say(self, line: str) -> None:
+        self._shown.say(line)
+
+    def _stop(self) -> Optional[str]:
+        how = self._shown.stop()
+        self.stopped = self.stopped or how is not None
+        return how
+
+
 def measure_on(
     board: BoardEntry,
     model: Path,
     folder: Path,
+    terminal: Optional[Terminal] = None,
     *,
     what: str,
     build: Sequence[str] = (),
@@ -54,6 +72,7 @@ def measure_on(
 
     Args:
         folder: where artifact, measurement and profile are written.
+        terminal: shows the way there, and says when to stop; None: nothing is shown, and nobody stops it.
         what: the command that asks, for people who look at the board's jobs.
         build, bench: further words of these verbs.
 
@@ -61,12 +80,13 @@ def measure_on(
         BuildError, RunError: the board's verb failed; its last words are the message. EnvironmentMissing: no connection.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    terminal = terminal or Terminal()
     artifact = folder / "artifact"
     request = Request(
         f"{what}: build {model.name}", ("build", *build, "--output=out/0/artifact", "--", "in/1/model.onnx"),
         tuple(model_files(model, "1/model.onnx")), {"0/artifact": artifact}, model=model, wait_s=wait_s,
     )  # fmt: skip
-    _run(board, request, BuildError)
+    _run(board, request, BuildError, terminal)
     built = load_artifact(artifact)
     # A simulated artifact's layers tell nothing of a Jetson, and a loadable runs as a whole.
     profiled = profile and built.backend == "tensorrt" and built.kind != "standalone"
@@ -80,7 +100,7 @@ def measure_on(
     request = Request(
         f"{what}: bench {model.name}", (*words, "--", "in/1/artifact"), tuple(files), slots, wait_s=wait_s
     )
-    _run(board, request, RunError)
+    _run(board, request, RunError, terminal)
     try:
         document = json.loads((folder / "bench.json").read_text(encoding="utf-8"))
         for name in ("mean_ms", "throughput_qps"):
@@ -90,8 +110,10 @@ def measure_on(
     return Measured(built, document, read_profile(folder / "profile.json") if profiled else None)
 
 
-def _run(board: BoardEntry, request: Request, error: Type[EdgedlaError]) -> None:
-    messages: List[str] = []
-    ended = run_on(board, request, Terminal(err=messages.append))
+def _run(board: BoardEntry, request: Request, error: Type[EdgedlaError], terminal: Terminal) -> None:
+    verb = _Verb(terminal)
+    ended = run_on(board, request, verb)
+    if verb.stopped:
+        raise KeyboardInterrupt
     if ended.rc:
-        raise error(f"exit code {ended.rc}: {''.join(messages)[-SAID:]}", where=f"board {board.name}")
+        raise error(f"exit code {ended.rc}: {''.join(verb.messages)[-SAID:]}", where=f"board {board.name}")

@@ -7,7 +7,7 @@ import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import click
 
@@ -15,6 +15,10 @@ from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
 from edgedla.documents import header
 from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.remote.inventory import BoardEntry
+    from edgedla.remote.job import Terminal
 
 #: Clocks that differ by less are taken for the same.
 CLOCK_OFF_S = 120.0
@@ -247,33 +251,53 @@ def report(
     and times: no weights, no file names and no layer names. Exit code 1: a model was not built or measured.
     """
     from edgedla.cli.board_option import terminal
-    from edgedla.errors import BuildError, RunError
+    from edgedla.errors import DataError
     from edgedla.files import write_atomic
     from edgedla.remote.inventory import board_named
-    from edgedla.remote.measure import measure_on
-    from edgedla.remote.truth import board_report, failed_report, model_report, summary_lines
+    from edgedla.remote.truth import board_report, summary_lines
     from edgedla.vocabulary import PRECISIONS, one_of
 
-    entry, progress = board_named(name), terminal()
+    entry, shown = board_named(name), terminal()
     distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
     wanted = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
-    entries = []
     for model in models:
-        for precision in wanted:
-            progress.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
-            with tempfile.TemporaryDirectory(prefix="edgedla-report-") as folder:
-                try:
-                    measured = measure_on(
-                        entry, model, Path(folder), what="edgedla board report", build=[f"--precision={precision}"],
-                        bench=[f"--duration={duration:g}"], profile=True, wait_s=wait_s,
-                    )  # fmt: skip
-                    entries.append(model_report(model, measured, hash_names))
-                except (BuildError, RunError) as e:
-                    progress.say(f"{model.name}, {precision}: {e}")
-                    entries.append(failed_report(model, precision, e, hash_names))
-    document = board_report(entries)
-    write_atomic(output, json.dumps(document, indent=1) + "\n")
-    for line in summary_lines(document):
-        echo(line)
-    echo(f"{output}: no weights and no names in it; it is worth sending back")
+        if not model.is_file():
+            raise DataError("no such file", where=str(model))
+    entries: List[Dict[str, Any]] = []
+    try:
+        for model in models:
+            for precision in wanted:
+                shown.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
+                entries.append(_reported(entry, model, precision, duration, hash_names, wait_s, shown))
+    finally:
+        # A board that went off, or Ctrl-C, takes nothing away from what was measured.
+        if entries:
+            document = board_report(entries)
+            write_atomic(output, json.dumps(document, indent=1) + "\n")
+            for line in summary_lines(document):
+                echo(line)
+            echo(f"{output}: no weights and no names in it; it is worth sending back")
     return 1 if any("failed" in entry for entry in entries) else 0
+
+
+def _reported(
+    entry: BoardEntry, model: Path, precision: str, duration: float, hash_names: bool, wait_s: float, shown: Terminal
+) -> Dict[str, Any]:
+    """One model; one that cannot be built or measured is an entry too, unless it is the board that cannot."""
+    from edgedla.errors import EdgedlaError, EnvironmentMissing
+    from edgedla.remote.connection import BoardRefused, ConnectionLost
+    from edgedla.remote.measure import measure_on
+    from edgedla.remote.truth import failed_report, model_report
+
+    with tempfile.TemporaryDirectory(prefix="edgedla-report-") as folder:
+        try:
+            measured = measure_on(
+                entry, model, Path(folder), shown, what="edgedla board report", build=[f"--precision={precision}"],
+                bench=[f"--duration={duration:g}"], profile=True, wait_s=wait_s,
+            )  # fmt: skip
+            return model_report(model, measured, hash_names)
+        except (BoardRefused, ConnectionLost, EnvironmentMissing):
+            raise
+        except EdgedlaError as e:
+            shown.say(f"{model.name}, {precision}: {e}")
+            return failed_report(model, precision, e, hash_names)
