@@ -10,7 +10,7 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -128,8 +128,24 @@ def run(
         "view": _view(view),
     }
     read = functools.partial(_read, pipeline if is_file else "", devices, placement or "", given)
+    reports = [path for _, path in targets if path != "-"]
+    if reports:
+        _require_apart(read(), reports)
     summary = _run(read, pipeline if is_file else "", os.path.basename(os.path.abspath(pipeline)))
     deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
+
+
+def _require_apart(config: PipelineConfig, reports: Sequence[str]) -> None:
+    """Raises UsageError where the summary would replace what the pipeline writes."""
+    from edgedla.runtime.pipeline.open_outputs import FILES, written_by
+
+    written = written_by(config)
+    for report in reports:
+        for name in FILES:
+            if any(path and os.path.realpath(path) == os.path.realpath(report) for path in written[name]):
+                raise UsageError(
+                    f"{name} is written to the same file", where=f"-o {report}", hint="give it another place"
+                )
 
 
 def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[str, Any]) -> PipelineConfig:

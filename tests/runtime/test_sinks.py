@@ -15,6 +15,8 @@ from edgedla.runtime.pipeline.config import load_config
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 
+NUMBERED = (("n",),)
+
 
 def numbers(path):
     return [json.loads(line)["n"] for line in path.read_text().splitlines()]
@@ -39,7 +41,7 @@ def test_a_full_file_makes_room_and_the_oldest_goes(tmp_path, keep):
 def test_without_a_size_nothing_is_rotated_and_a_restart_goes_on(tmp_path):
     path = tmp_path / "r.jsonl"
     for start in (0, 50):
-        sink = JsonLines(str(path))
+        sink = JsonLines(str(path), kinds=NUMBERED)
         for n in range(start, start + 50):
             sink.write_document({"n": n})
         sink.close()
@@ -49,7 +51,7 @@ def test_without_a_size_nothing_is_rotated_and_a_restart_goes_on(tmp_path):
 def test_a_restart_counts_what_is_there(tmp_path):
     path = tmp_path / "r.jsonl"
     for n in (10, 11):
-        sink = JsonLines(str(path), 10e-6, 2)
+        sink = JsonLines(str(path), 10e-6, 2, NUMBERED)
         sink.write_document({"n": n})
         sink.close()
     assert (numbers(path), numbers(tmp_path / "r.jsonl.1")) == ([11], [10])

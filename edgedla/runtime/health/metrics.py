@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.outputs.own_lines import NUMBERS
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.settings import MetricsConfig
@@ -166,7 +167,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lines(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
-    sink, stop = JsonLines(config.jsonl, config.rotate_mb, config.keep), threading.Event()
+    sink, stop = JsonLines(config.jsonl, config.rotate_mb, config.keep, NUMBERS), threading.Event()
 
     def write() -> None:
         sink.write_document({"time": round(time.time(), 3), **pipeline.summary()})

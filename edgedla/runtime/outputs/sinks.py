@@ -11,12 +11,13 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Protocol, Tuple
+from typing import Any, Callable, Dict, Protocol, Sequence, Tuple
 
 from edgedla.errors import RunError, UsageError
 from edgedla.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.own_lines import RESULTS, ends_in_a_line, remove_beyond, require_ours
 from edgedla.runtime.outputs.timing import Timing
 from edgedla.runtime.sources.base import MOST_RATE
 from edgedla.runtime.sources.opencv import import_cv2
@@ -40,19 +41,29 @@ class JsonLines:
     Args:
         rotate_mb: a line that would make the file larger than so many MB (10^6 bytes) goes to a new one; the full one becomes
             PATH.1, the one before it PATH.2, and so on. 0: it grows without end.
-        keep: so many full files are kept, the oldest is removed.
+        keep: so many full files are kept, older ones are removed.
+        kinds: keys of the lines that a file may hold already (own_lines.py).
+
+    Raises:
+        UsageError: the file, or one that would be moved or replaced, is somebody else's.
     """
 
-    def __init__(self, path: str, rotate_mb: float = 0.0, keep: int = 5) -> None:
-        self.path, self._most_bytes, self._keep = path, int(rotate_mb * 1e6), keep
+    def __init__(
+        self, path: str, rotate_mb: float = 0.0, keep: int = 5, kinds: Sequence[Tuple[str, ...]] = RESULTS
+    ) -> None:
+        self.path, self._most_bytes, self._keep, self._kinds = path, int(rotate_mb * 1e6), keep, kinds
         self._fd, self._regular = -1, False
         with writing(path):
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            for n in range(keep + 1 if self._most_bytes else 1):
+                require_ours(f"{path}.{n}" if n else path, kinds)
             self._open()
 
     def _open(self) -> None:
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._regular = os.path.isfile(self.path)
+        if self._regular and not ends_in_a_line(self.path):
+            os.write(self._fd, b"\n")
 
     def _rotate(self) -> None:
         """Full files move up by one; a crash in between leaves each of them whole under some name."""
@@ -66,6 +77,7 @@ class JsonLines:
             os.replace(self.path, f"{self.path}.1")
         else:
             os.unlink(self.path)
+        remove_beyond(self.path, self._keep, self._kinds)
         self._open()
 
     def write(self, result: FrameResult) -> None:

@@ -89,6 +89,8 @@ def _several(config: PipelineConfig) -> Tuple[bool, bool]:
     return bool(config.sources), len(config.models) > 1
 
 
+#: Settings that write a file, and not a folder.
+FILES = ("outputs.jsonl", "outputs.video", "metrics.jsonl")
 #: In the order in which they are made.
 OUTPUTS: Mapping[str, Output] = {
     "jsonl": Output(
@@ -140,14 +142,28 @@ def draws(config: PipelineConfig) -> bool:
     return bool(config.outputs.clips.folder) or any(o.draws and o.asked(config) for o in OUTPUTS.values())
 
 
+def written_by(config: PipelineConfig) -> Dict[str, Sequence[str]]:
+    """The files and folders that each setting writes."""
+    written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
+    return {**written, "metrics.jsonl": [config.metrics.jsonl], "outputs.clips.folder": [config.outputs.clips.folder]}
+
+
 def require_apart(config: PipelineConfig) -> None:
-    """Lets a pipeline pass none of whose outputs is written over the film or into the folder of pictures that it reads.
+    """Lets a pipeline pass none of whose outputs is written over another, or over the film or into the folder of pictures
+    that it reads.
 
     Raises:
         UsageError: names both.
     """
-    written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
-    written.update({"metrics.jsonl": [config.metrics.jsonl], "outputs.clips.folder": [config.outputs.clips.folder]})
+    written = written_by(config)
+    # Folders of pictures and of clips may be one.
+    files = {name: os.path.realpath(written[name][0]) for name in FILES if any(written[name][:1])}
+    for name, path in files.items():
+        other = next((n for n in files if n != name and files[n] == path), None)
+        if other is not None:
+            raise UsageError(
+                f"{other} is written to the same file", where=f"{name}: {path}", hint="give it another place"
+            )
     for source in [parse_source(s.uri) for s in config.named_sources.values() if s.uri]:
         if source.scheme not in ("file", "images") or not os.path.exists(source.place):
             continue

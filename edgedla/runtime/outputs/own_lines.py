@@ -1,0 +1,69 @@
+"""Files of JSON lines that are ours to append to, to rotate and to remove."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Sequence, Tuple
+
+from edgedla.errors import UsageError
+
+#: Keys that tell a line of results or events, and one of a pipeline's numbers, from those of others.
+RESULTS: Sequence[Tuple[str, ...]] = (("frame", "results"), ("event", "state"))
+NUMBERS: Sequence[Tuple[str, ...]] = (("frames", "stages"),)
+#: How such lines begin.
+_BEGINNINGS = tuple(f'{{"{key}"'.encode() for key in ("frame", "source", "model", "event", "time"))
+#: Longer is no line of ours.
+_MOST_BYTES = 1 << 24
+
+
+def is_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> bool:
+    """Whether a file is empty or begins with a line that has all keys of one of these kinds.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as f:
+        line = f.readline(_MOST_BYTES)
+    if not line:
+        return True
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        # A power cut may have ended the first line.
+        return not line.endswith(b"\n") and line.startswith(_BEGINNINGS)
+    return isinstance(document, dict) and any(all(key in document for key in keys) for keys in kinds)
+
+
+def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
+    """Lets a file pass that is not there, that is no regular one (a pipe), or that is ours.
+
+    Raises:
+        UsageError: somebody else's file. OSError: it cannot be read.
+    """
+    if os.path.isfile(path) and not is_ours(path, kinds):
+        raise UsageError(
+            "the file holds something else than the lines that would be appended to it", where=path,
+            allowed="a new file, or one that `edgedla run` wrote", hint="give the output another place",
+        )  # fmt: skip
+
+
+def remove_beyond(path: str, keep: int, kinds: Sequence[Tuple[str, ...]]) -> None:
+    """Removes PATH.N of ours for the numbers that follow `keep`: those of a time when more were kept.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    number = keep + 1
+    while os.path.isfile(f"{path}.{number}") and is_ours(f"{path}.{number}", kinds):
+        os.unlink(f"{path}.{number}")
+        number += 1
+
+
+def ends_in_a_line(path: str) -> bool:
+    """False where a power cut left half a line at the end."""
+    with open(path, "rb") as f:
+        if not f.seek(0, os.SEEK_END):
+            return True
+        f.seek(-1, os.SEEK_END)
+        return f.read(1) == b"\n"
