@@ -23,6 +23,13 @@ WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
 #: The element's path in the debug text of a message.
 _PATH = re.compile(r"\(\): (/GstPipeline:\S+):$", re.MULTILINE)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_ADDED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_PROBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+#: A property that all of libav's video decoders have, and no other.
+_CORRUPT = b"output-corrupt"
+#: gstpad.h: a probe's type and answers, and where its information holds the buffer; gstbuffer.h: where that holds its flags.
+_BUFFERS, _DROP, _REMOVE, _OF_BUFFER = 1 << 4, 0, 2, 16
+_OF_FLAGS, _DELTA_UNIT = 16, 1 << 13
 
 
 class GError(ctypes.Structure):
@@ -71,8 +78,37 @@ def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
             gobject.g_signal_connect_data(
                 ctypes.c_void_p(pad), b"notify::caps", callback, ctypes.c_void_p(number), None, 0
             )
-    # Python would free it while C still calls it.
-    return [callback]
+
+    # Python would free them while C still calls them.
+    return [callback, *wait_for_key_frames(gst, gobject, pipeline)]
+
+
+def wait_for_key_frames(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
+    """Has libav's decoders give nothing before the first key frame: in the middle of a stream they begin with grey pictures."""
+
+    def is_delta(pad: int, info: int, _: object) -> int:
+        buffer = ctypes.c_uint64.from_address(info + _OF_BUFFER).value
+        delta = ctypes.c_uint32.from_address(buffer + _OF_FLAGS).value & _DELTA_UNIT
+        return _DROP if delta else _REMOVE
+
+    probe = _PROBE(is_delta)
+
+    def set_up(_: object, __: object, element: int, ___: object) -> None:
+        # The first field of an object is its class.
+        kind = ctypes.cast(ctypes.c_void_p(element), ctypes.POINTER(ctypes.c_void_p))[0]
+        if gobject.g_object_class_find_property(ctypes.c_void_p(kind), _CORRUPT):
+            # After a loss, where the decoder knows of it.
+            gobject.g_object_set(ctypes.c_void_p(element), _CORRUPT, ctypes.c_int(0), None)
+            pad = ctypes.c_void_p(gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink"))
+            gst.gst_pad_add_probe(pad, _BUFFERS, probe, None, None)
+
+    # Those that decodebin chooses, and ours; others of the pipeline's text are as the text says.
+    added = _ADDED(set_up)
+    gobject.g_signal_connect_data(ctypes.c_void_p(pipeline), b"deep-element-added", added, None, None, 0)
+    ours = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), b"edgedla-decoder")
+    if ours:
+        set_up(None, None, ours, None)
+    return [probe, added]
 
 
 def main() -> None:
@@ -81,6 +117,7 @@ def main() -> None:
     description = sys.stdin.buffer.read()
     try:
         gst, gobject = libraries(), ctypes.CDLL("libgobject-2.0.so.0")
+        gobject.g_object_class_find_property.restype = ctypes.c_void_p
     except (OSError, AttributeError) as e:
         fail(f"GStreamer's library cannot be loaded: {e}")
     gst.gst_init(None, None)

@@ -74,7 +74,10 @@ def rtp_decoder(codec: str, on_jetson: bool) -> str:
         return "decodebin" if on_jetson else "decodebin ! videoconvert"
     if codec == "mjpeg":
         return "rtpjpegdepay ! " + ("nvjpegdec ! video/x-raw" if on_jetson else "jpegdec")
-    return f"rtp{codec}depay ! {codec}parse ! " + ("nvv4l2decoder" if on_jetson else f"avdec_{codec}")
+    # gst_child.py knows it by its name.
+    return f"rtp{codec}depay ! {codec}parse ! " + (
+        "nvv4l2decoder" if on_jetson else f"avdec_{codec} name=edgedla-decoder output-corrupt=false"
+    )
 
 
 def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
