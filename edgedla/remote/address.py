@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Optional
 
 from edgedla.errors import UsageError
 
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
+#: Those of a directory service too: DOMAIN\\user, user@domain.
+_USER = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+@\\-]{0,62}[A-Za-z0-9_.-])?\Z")
 #: A name, an IPv4 or IPv6 address, or a Host of ssh_config. Never a leading dash: ssh would read an option.
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,253}\Z|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9]+)?\Z")
-_ADDRESS = re.compile(r"(?:(?P<user>[^@]*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:]*))?\Z")
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,253}\Z|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9_.-]+)?\Z")
+_ADDRESS = re.compile(
+    r"(?:(?P<user>.*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<bare>[^@\[\]]*:[^@\[\]]*:[^@\[\]]*)|(?P<host>[^@:\[\]]*))(?::(?P<port>[^:]*))?\Z"
+)
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,25 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """`[user@]host[:port]`, an IPv6 address in brackets.
+    """`[user@]host[:port]`, an IPv6 address in brackets where a port follows.
 
     Raises:
         UsageError: another form, or characters that a name cannot have.
     """
     match = _ADDRESS.match(text)
-    host = (match["v6"] or match["host"] or "") if match else ""
-    if match is None or not _HOST.match(host) or (match["user"] is not None and not _USER.match(match["user"])):
-        raise UsageError(f"{text!r} is no address of a board", where="--board", allowed="NAME or [user@]host[:port]")
+    host = (match["v6"] or match["bare"] or match["host"] or "") if match else ""
+    named = match is not None and (match["user"] is None or _USER.match(match["user"]))
+    if match is None or not named or not _HOST.match(host) or (":" in host and not _is_ipv6(host)):
+        raise UsageError(
+            f"{text!r} is no address of a board", where="--board", allowed="NAME or [user@]host[:port], [IPv6]:port"
+        )
     if match["port"] is not None and not (re.fullmatch("[0-9]{1,5}", match["port"]) and 0 < int(match["port"]) < 65536):
         raise UsageError(f"the port {match['port']!r} of {text!r}", where="--board", allowed="1 to 65535")
     return Address(host, match["user"], int(match["port"]) if match["port"] else None)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return bool(IPv6Address(host.partition("%")[0]))
+    except ValueError:
+        return False

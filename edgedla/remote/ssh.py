@@ -87,7 +87,8 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
 
 def _login(address: Address) -> str:
     """The address as ssh and ssh-copy-id take it."""
-    return (f"-p {address.port} " if address.port else "") + (f"{address.user}@" if address.user else "") + address.host
+    login = (f"{address.user}@" if address.user else "") + address.host
+    return (f"-p {address.port} " if address.port else "") + shlex.quote(login)
 
 
 def _known(address: Address) -> str:

@@ -83,6 +83,7 @@ def test_a_python_that_is_too_old_is_named(words):
         ("ana@10.0.0.5:2222", "Permission denied", "ssh-copy-id -p 2222 ana@10.0.0.5,"),
         ("ana@10.0.0.5:2222", "REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R '[10.0.0.5]:2222'."),
         ("ana@10.0.0.5", "REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R 10.0.0.5."),
+        ("LAB\\ana@h", "Permission denied", "ssh-copy-id 'LAB\\ana@h',"),
         ("[fe80::1]:2222", "Host key verification failed", "ssh -p 2222 fe80::1\n"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_request_that_fails_is_answered():
     [
         (errno.ENOSPC, "the board's disk: No space left on device: /x\n  free some space below"),
         (errno.EDQUOT, "the board's disk: Disk quota exceeded: /x\n  free some space below"),
-        (errno.EROFS, "the board's system: Read-only file system: /x\n  it works below"),
+        (errno.EROFS, "the board's system: Read-only file system: /x"),
     ],
 )
 def test_what_the_boards_system_refuses_is_said(monkeypatch, number, said):
@@ -100,6 +100,15 @@ def test_what_the_boards_system_refuses_is_said(monkeypatch, number, said):
     with pytest.raises(BoardRefused) as refused:
         connection.ask("jobs")
     assert said in str(refused.value)
+    connection.close()
+
+
+def test_a_home_that_is_none_is_named(tmp_path):
+    (tmp_path / "board").write_text("a file")
+    connection = Local().serve()
+    with pytest.raises(BoardRefused, match="File exists: .*/board") as refused:
+        connection.ask("hello")
+    assert refused.value.hint == f"it works below {tmp_path}/board; EDGEDLA_BOARD_HOME there names another folder"
     connection.close()
 
 

@@ -247,13 +247,43 @@ def test_platform_tags_end_at_the_boards_glibc():
         ("[::1]:2", "[::1]:2"),
         ("u@[fe80::1]", "u@[fe80::1]"),
         ("10.0.0.1", "10.0.0.1"),
+        ("u@fe80::1%eth0", "u@[fe80::1%eth0]"),
+        ("[fe80::1%br-lan.7]:22", "[fe80::1%br-lan.7]:22"),
+        ("::ffff:10.0.0.1", "[::ffff:10.0.0.1]"),
+        ("LAB\\ana@h", "LAB\\ana@h"),
+        ("ana@lab.local@h:22", "ana@lab.local@h:22"),
+        ("1st.ana+b@h", "1st.ana+b@h"),
     ],
 )
 def test_addresses(text, shown):
     assert str(parse_address(text)) == shown
 
 
-@pytest.mark.parametrize("text", ["-x", "a@-x", "a b", "a;b", "h:0", "h:65536", "h:x", "u ser@h", "u@", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-x",
+        "a@-x",
+        "a b",
+        "a;b",
+        "h:0",
+        "h:65536",
+        "h:x",
+        "u ser@h",
+        "u@",
+        "",
+        "-l@h",
+        "u\\@h",
+        "@h",
+        "u;v@h",
+        "a:b:c",
+        "[::1",
+        "::1%",
+        "u@[::1]22",
+        "$(x)@h",
+        "'u@h",
+    ],
+)
 def test_no_addresses(text):
     with pytest.raises(UsageError):
         parse_address(text)

@@ -194,14 +194,12 @@ class Agent:
 
 
 def _refusal(e: OSError) -> Dict[str, str]:
-    what = f"{e.strerror or e}{': ' + os.fsdecode(e.filename) if isinstance(e.filename, (str, bytes)) else ''}"
-    place = store.place()
+    name, place = os.fsdecode(e.filename) if isinstance(e.filename, (str, bytes)) else "", store.place()
+    what = f"{e.strerror or e}{name and ': '}{name}"
     if e.errno in FULL:
         return {"what": f"the board's disk: {what}", "hint": f"free some space below {place}"}
-    return {
-        "what": f"the board's system: {what}",
-        "hint": f"it works below {place}; EDGEDLA_BOARD_HOME there names another folder",
-    }
+    hint = f"it works below {place}; EDGEDLA_BOARD_HOME there names another folder"
+    return {"what": f"the board's system: {what}", "hint": hint if name.startswith(place) else ""}
 
 
 def _program(named: Optional[str]) -> Optional[str]:
