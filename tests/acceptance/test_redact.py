@@ -1,0 +1,60 @@
+"""What is taken out of a truth report, and what must stay readable."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from edgedla.acceptance import redact
+from edgedla.acceptance.archive import pack, unpack
+from edgedla.acceptance.redact import Redactor
+from edgedla.documents import header
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def redactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Redactor:
+    """Of a user whose name is a word of the report, on a host with a domain."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "Kamera7.werk.example")
+    monkeypatch.setattr(redact, "_user", lambda: "steps")
+    return Redactor(tmp_path, ("jürgen",))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("ssh to kamera7 failed", "ssh to <host> failed"),
+        ("KAMERA7.werk.example: up", "<host>: up"),
+        ("nameserver of werk.example", "nameserver of <host>"),
+        ("inet6 fe80::4ab0:2dff:feaa:bbcc%eth0", "inet6 <address>%eth0"),
+        ("[2001:db8::7]:22", "[<address>]:22"),
+        ("2001:db8:0:1:2:3:4:5", "<address>"),
+        ("at 12:34:56, ::1, nvinfer1::ILayer, std::a::b, 0x7f", "at 12:34:56, ::1, nvinfer1::ILayer, std::a::b, 0x7f"),
+    ],
+)
+def test_addresses_and_names_of_the_host(redactor: Redactor, text: str, left: str) -> None:
+    assert redactor(text) == left
+
+
+def test_documents_stay_documents(redactor: Redactor, tmp_path: Path) -> None:
+    """A user may be called as a key of ours, or have a letter that JSON writes as a number."""
+    document = {
+        **header("edgedla.acceptance"),
+        "steps": [
+            {"reason": "jürgen: steps ran", "serial": "1425", "machine_id": None, "kamera7/x": 1.5, "n": [True, "::1"]}
+        ],
+    }
+    folder = tmp_path / "run"
+    (folder / "files").mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps(document))
+    (folder / "files" / "cut.json").write_text('{"by": "steps')
+    pack(folder, tmp_path / "truth.tar.gz", redactor)
+    report, members = unpack(tmp_path / "truth.tar.gz")
+    assert report["steps"] == [
+        {"reason": "<name>: <user> ran", "serial": "<serial>", "machine_id": None, "<host>/x": 1.5, "n": [True, "::1"]}
+    ]
+    assert members["files/cut.json"] == b'{"by": "<user>'
