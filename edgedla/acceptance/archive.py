@@ -30,7 +30,7 @@ def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, path in _members(folder):
             text = path.read_bytes().decode("utf-8", "replace")
-            data = (redact.document if name.endswith(".json") else redact)(text).encode("utf-8")
+            data = (redact.document(text) if name.endswith(".json") else redact(text)).encode("utf-8")
             info = tarfile.TarInfo(name)
             # No names, numbers or times of the user's: they are in a tar header by default.
             info.size, info.mode = len(data), 0o644

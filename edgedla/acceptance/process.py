@@ -54,9 +54,11 @@ def run_steps(
         if not limit_s:
             result = StepResult(step.id, "skipped", 0.0, "not in a quick run")
         else:
-            result = _run(step, limit_s, context_file, work, logs)
-            # A step that was killed leaves them locked.
-            restore(work)
+            try:
+                result = _run(step, limit_s, context_file, work, logs)
+            finally:
+                # A step that was killed, by its limit or Ctrl-C, leaves them locked.
+                restore(work)
         results.append(result)
         if say is not None:
             reason = f": {result.reason.splitlines()[-1]}" if result.reason else ""

@@ -74,6 +74,7 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
     from edgedla.acceptance.process import run_steps
     from edgedla.acceptance.redact import Redactor
     from edgedla.acceptance.steps import STEPS
+    from edgedla.files import make_folder, writing
 
     only = [s.strip().upper() for s in steps.split(",") if s.strip()]
     unknown = [s for s in only if s not in STEPS]
@@ -83,8 +84,20 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
         raise UsageError("--deep writes a report", where="--output", hint="-o truth.tar.gz")
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{output.name} is no name for a report", where="--output", allowed="FILE.tar.gz")
+    # Said now, not after a quarter of an hour.
+    make_folder(output.absolute().parent)
+    with writing(output), tempfile.TemporaryFile(dir=output.absolute().parent):
+        pass
     with tempfile.TemporaryDirectory(prefix="edgedla-deep-") as folder:
-        report = run_steps(Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo)
+        try:
+            report = run_steps(
+                Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo
+            )
+        except KeyboardInterrupt:
+            if (Path(folder) / "report.json").exists():
+                pack(Path(folder), output, Redactor())
+                echo(f"{output} holds the steps that were done", err=True)
+            raise
         listed = pack(Path(folder), output, Redactor())
     echo(f"{output} holds {len(listed)} files, without serial numbers, names and addresses of this machine:")
     for name, size in listed:
