@@ -9,7 +9,7 @@ from edgedla.pages import FOLDERS
 from edgedla.rules.docs import ENGINE_RULES, all_rules, remedy_entry, sources
 from edgedla.rules.examples import examples_of
 from edgedla.rules.messages import Message, messages
-from edgedla.rules.remedies import Remedy, RewriteEntry, remedies, rewrite_entries
+from edgedla.rules.remedies import Remedy, RewriteEntry, all_entries, remedies
 from edgedla.rules.rule import Case, Rule
 
 _EFFECT = {
@@ -37,6 +37,7 @@ _USE = {
     "always": "Tried in every build.",
     "strict": "Tried only for builds without GPU fallback.",
     "asked": "Tried only when `--only` names it.",
+    "int8": "Done first in INT8 builds, of the whole model.",
 }
 
 
@@ -51,7 +52,7 @@ def rule_pages() -> Dict[str, str]:
         made[f"{FOLDERS['message']}/{message.id}.md"] = _message(message)
     for remedy in remedies().values():
         made[f"{FOLDERS['remedy']}/{remedy.id}.md"] = _remedy(remedy)
-    for entry in rewrite_entries().values():
+    for entry in all_entries().values():
         made[f"{FOLDERS['rewrite']}/{entry.id}.md"] = _rewrite(entry)
     made.update(_lists())
     return made
@@ -208,7 +209,7 @@ def _lists() -> Dict[str, str]:
         f"{FOLDERS['rewrite']}/index.md": page(
             "Rewrites", "What `edgedla fix` can rewrite. Each site is proven, and taken where the predicted cost says so.", "",
             table(["Rewrite", "What becomes what", "Equality", "Use"],
-                  [[f"[{code(e.id)}]({e.id}.md)", plain(e.summary), e.equality, e.use] for e in rewrite_entries().values()]),
+                  [[f"[{code(e.id)}]({e.id}.md)", plain(e.summary), e.equality, e.use] for e in all_entries().values()]),
         ),
         f"{FOLDERS['rule']}/sources.md": page(
             "Sources", "What rules, messages and rewrites rest on.", "",

@@ -14,7 +14,8 @@ from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
 from edgedla.accuracy.phases.repairs import Repairs
 from edgedla.accuracy.phases.start import first_state
-from edgedla.accuracy.qdq_model import plain_model
+from edgedla.accuracy.plain.float32_model import float32_model
+from edgedla.accuracy.plain.qdq_model import plain_model
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, split_samples
@@ -46,7 +47,8 @@ def quantize(
 
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ in it is taken out, and its scales are
-            judged and repaired as `absmax` is.
+            judged and repaired as `absmax` is. What computes in FLOAT16, BFLOAT16 or DOUBLE is turned to FLOAT first; the
+            result holds the model that the scales are for.
         data: calibration samples: arrays, pictures or a video by their path (see pictures.open_samples), Samples, an array
             or an iterable (see iterable_samples.samples_from), a function that makes Samples for the network's inputs, or
             None for random input, which is marked.
@@ -71,8 +73,8 @@ def quantize(
     from edgedla.builder.building import as_file
     from edgedla.importers.model_file.model_identity import model_identity
 
-    with as_file(model) as path, plain_model(path) as (plain, stripped):
-        job = open_job(plain, request, stripped, say, progress)
+    with as_file(model) as path, float32_model(path) as (wide, turned), plain_model(wide) as (plain, stripped):
+        job = open_job(plain, request, stripped, turned, say, progress)
         result = _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else stripped.ranges)
         return replace(result, identity=model_identity(path))
 
@@ -87,6 +89,9 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
 
     calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share, opened)
     job.notes.extend(notes)
+    if job.turned is not None:
+        job.announce(f"turning types to FLOAT: {job.turned.own.text}")
+        job.notes.extend(job.turned.notes(calibration.feeds[0]))
     if request.metric is not None:
         require_labels(request.metric, held_out, _classes(job.model))
     job.announce(f"collecting histograms on {calibration.detail}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
 from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, EnvironmentMissing, UsageError
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.onnx_file import require_model_file
 from edgedla.preprocess.settings import with_embedded
@@ -174,7 +175,6 @@ def _plan(
 ) -> Union[BuildPlan, ChainPlan]:
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
-    from edgedla.quantization.half_models import require_fp32
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
@@ -197,7 +197,7 @@ def _plan(
     calibration = Calibration()
     calibrated = request.precision == "int8" and not platform.release.strongly_typed
     if (request.precision == "int8" and simulated) or (calibrated and request.calib is None):
-        require_fp32(graph)
+        _require_fp32(graph, source.path)
     if calibrated:
         calibration = calibrate(
             source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
@@ -218,6 +218,21 @@ def _plan(
         options=options,
         dynamic_inputs=source.dynamic_inputs,
     )
+
+
+def _require_fp32(graph: LayerGraph, path: Path) -> None:
+    """Raises:
+    ModelError: a layer computes in FP16 by the model's own types, so that it would get no scale and no rounding.
+    """
+    half = graph.narrow
+    if half:
+        raise ModelError(
+            f"{len(half)} of {len(graph.layers)} layers compute in FP16 by the model's own types, first {half[0].name!r}: "
+            "INT8 is measured and simulated in FP32 only",
+            where=graph.name,
+            hint=f"`edgedla fix {shlex.quote(str(path))} --precision int8 -o OUT.onnx` turns the types and proves it; a build "
+            "makes FP16 and INT8 of FP32 by itself",
+        )
 
 
 def backend_of(asked: str) -> str:

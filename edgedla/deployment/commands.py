@@ -10,20 +10,24 @@ from edgedla.deployment.request import DeployRequest
 from edgedla.graph.open_sizes import GivenSizes
 
 
-def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
+def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -> Tuple[str, ...]:
     """What to type, in order: the whole call, which gives this very result, then the kept steps one by one.
 
     MODEL and DATA stand for the user's own files. `quantize` alone calibrates on more of DATA than a deployment does, for it
     keeps no samples for the end.
+
+    Args:
+        turned: the model's types became FLOAT first.
     """
     platform = _platform(request)
-    fixed = "model.onnx" if best.rewrites else "MODEL"
+    only = [*(["float32-types"] if turned else []), *best.rewrites]
+    fixed = "model.onnx" if only else "MODEL"
     commands: List[str] = [_whole(request, platform)]
-    if best.rewrites:
+    if only:
         approximate = f" --approximate {request.approximate:g}" if best.level >= 3 else ""
         commands.append(
             f"edgedla fix MODEL -o model.onnx {platform} --precision {best.precision}{approximate} "
-            f"--only {','.join(best.rewrites)}"
+            f"--only {','.join(only)}"
         )
     if best.quantization is not None:
         goal = f"{_metric(request)} --max-drop {request.max_drop:g}"

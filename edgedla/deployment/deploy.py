@@ -82,14 +82,15 @@ def _deployed(
             if entry.name != LOCK:
                 remove_folder(entry)
     record(work, model)
-    source, conversion = as_source(model, example_inputs, work, asked, say)
+    source, conversion, wide = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)
+    types = steps.types(wide) if wide is not None else ()
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
     best = search.run()
     first = search.first or best
     standing, scores, trials = _final(search, steps, first, best)
-    return _deployment(asked, steps, parts, conversion, first, standing, scores, trials, folder, keeper)
+    return _deployment(asked, steps, parts, conversion, types, first, standing, scores, trials, folder, keeper)
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
@@ -158,8 +159,8 @@ def _final(
 
 
 def _deployment(
-    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, first: Candidate, standing: List[Candidate],
-    scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
+    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], first: Candidate,
+    standing: List[Candidate], scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
 
@@ -170,13 +171,13 @@ def _deployment(
     artifact = load_artifact(built.artifact)
     accepted = score["drop"] <= asked.max_drop and bound_kept(best, measured)
     details = details_of(first, best)
-    notes = notes_of(best, artifact, parts, conversion, details["layers_after"], measured)
+    notes = (*types, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
     deployment = Deployment(
         steps.source.stem, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(asked, best), notes, conversion, measured, keeper,
+        commands_of(asked, best, bool(types)), notes, conversion, measured, keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment

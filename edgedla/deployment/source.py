@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
+from edgedla.accuracy.plain.float32_model import Turned, turned
 from edgedla.conversion.cached import conversion_line, converted
 from edgedla.conversion.objects import object_kind
 from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
+from edgedla.targets import platform_for
 
 #: What a conversion states; None where the model came as ONNX.
 Facts = Optional[Dict[str, Any]]
@@ -19,8 +21,10 @@ Facts = Optional[Dict[str, Any]]
 
 def as_source(
     model: Any, example_inputs: Any, folder: Path, request: DeployRequest, say: Optional[Callable[[str], None]]
-) -> Tuple[Path, Facts]:
-    """(ONNX file in the folder, named as the model; what its conversion states).
+) -> Tuple[Path, Facts, Optional[Turned]]:
+    """(ONNX file in the folder, named as the model; what its conversion states; what was turned to FLOAT in it).
+
+    From TensorRT 11 on types decide, and FP16 is what the DLA takes: there they stay.
 
     Args:
         model, example_inputs: as for `deploy`.
@@ -47,7 +51,12 @@ def as_source(
     elif isinstance(model, (str, os.PathLike)):
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
     with as_file(model) as path:
-        return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString(), follow=False), facts
+        proto = read_model(path)
+    wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)
+    if wide is not None and say is not None:
+        say(f"types turned to FLOAT: {wide.own.text}")
+    source = proto if wide is None else wide.model
+    return write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide
 
 
 def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
@@ -57,7 +66,6 @@ def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
         ModelError, UsageError, EnvironmentMissing: it does not take one of them; the message names which.
     """
     from edgedla.importers import load_onnx
-    from edgedla.targets import platform_for
 
     for request in requests:
         size = ", ".join(

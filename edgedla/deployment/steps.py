@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.request import DeployRequest
@@ -28,6 +29,15 @@ class Steps:
     def __init__(self, request: DeployRequest, store: Store, parts: Parts, metric: Metric, source: Path) -> None:
         self.request, self.store, self.parts, self.metric, self.source = request, store, parts, metric, source
         self.source_sha256 = sha256_of(source)
+
+    def types(self, wide: Turned) -> Tuple[str, ...]:
+        """What was turned to FLOAT in the model, and how far that is proven on a sample."""
+
+        def make(folder: Path) -> Dict[str, Any]:
+            return {"notes": wide.notes(self.parts.search.feeds[0])}
+
+        rests_on = {"model": self.source_sha256, "samples": self.parts.identity, **self._sizes()}
+        return tuple(self.store.step("types", rests_on, make, "proving the types").value["notes"])
 
     def fix(
         self, model: Path, precision: str, title: str, *, approximate: float = 0.0, only: Sequence[str] = (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
@@ -18,6 +18,7 @@ from edgedla.fixes.account import (
 )
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
+from edgedla.fixes.float_types import in_float32
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
@@ -28,7 +29,7 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
-from edgedla.fixes.wanted import opset_to_write, require_opset, require_samples, wanted_rewrites
+from edgedla.fixes.wanted import opset_to_write, require_opset, require_samples, turns_types, wanted_rewrites
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.regions.values import FixGain
 from edgedla.targets import Platform, platform_for
@@ -103,12 +104,11 @@ def fix(
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     require_size(model, platform.release.trt)
-    before_conversion, work, taken = _opened(model, source, opset, shapes or {}, batch)
-    opening = (*taken, *conversion_note(before_conversion, work, prove))
-    judge = Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(before_conversion), with_gpu=True)
+    opened = _opened(model, source, opset, shapes or {}, batch, turns_types(only, skip, precision), prove, data)
+    work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
+    before = judge.figures(outline(opened.before), with_gpu=True)
     layers_before = placed_layers(judge)
-    interface = _embedded(work, embed_preprocess, goal, prove)
+    interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective).choose()
     done = apply_proven(work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights)
@@ -137,8 +137,9 @@ def fix(
         interface=interface,
         outputs=outputs,
         decoder=changes.decoder_bytes,
+        types=opened.types,
         notes=(
-            *opening,
+            *opened.notes,
             *model_notes(work, prove, seeded_weights, platform.no_dla),
             *outputs_note(purpose, goal, fixed),
         ),
@@ -167,9 +168,9 @@ def fix_gain(
         UsageError, ModelError, EnvironmentMissing: as `fix`.
     """
     require_size(model, platform.release.trt)
-    before_conversion, work, _ = _opened(open_weightless(model), "", None, shapes or {}, batch)
-    judge = Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(before_conversion))
+    opened = _opened(open_weightless(model), "", None, shapes or {}, batch, precision == "int8", False, None)
+    work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
+    before = judge.figures(outline(opened.before))
     goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)
     rewrites = wanted_rewrites((), (), purpose, 0.0, precision)
     fold_constants(work)
@@ -182,12 +183,32 @@ def _path_of(model: Any) -> str:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
 
 
-def _opened(
-    model: Any, source: str, opset: Optional[int], shapes: Mapping[str, Sequence[int]], batch: Optional[int]
-) -> Tuple[Any, Any, Tuple[str, ...]]:
-    """The model as it came and in the operator set that was asked for, both with the sizes that were; one where none was.
+class _Opened(NamedTuple):
+    """The model as it came and as rewrites find it, both with the sizes that were asked for; one where nothing was.
 
-    Last, what to say of the sizes.
+    Attributes:
+        notes: of its sizes and operator set. interface, types: of `Typed`, where types were turned.
+    """
+
+    before: Any
+    work: Any
+    notes: Tuple[str, ...]
+    interface: Tuple[str, ...]
+    types: str
+
+
+def _opened(
+    model: Any,
+    source: str,
+    opset: Optional[int],
+    shapes: Mapping[str, Sequence[int]],
+    batch: Optional[int],
+    turn: bool,
+    prove: bool,
+    data: Union[None, str, Path],
+) -> _Opened:
+    """Args:
+    turn: types become FLOAT. prove, data: as for `fix`.
     """
     before = open_model(model)
     wanted = opset_to_write(before, opset)
@@ -196,7 +217,11 @@ def _opened(
     require_sound(work)
     # All of them: a conversion makes a model of its own.
     taken = [set_shapes(form, shapes, batch) for form in (before, work)]
-    return before, work, (batch_taken(TRTEXEC_BATCH),) if any(taken) else ()
+    notes = (*((batch_taken(TRTEXEC_BATCH),) if any(taken) else ()), *conversion_note(before, work, prove))
+    turned = in_float32(work, feeds_of(work, data) if prove else ()) if turn else None
+    if turned is None:
+        return _Opened(before, work, notes, (), "")
+    return _Opened(before, turned.model, notes, turned.interface, turned.note)
 
 
 def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:

@@ -49,14 +49,15 @@ def convert_opset(model: Any, version: int) -> Any:
         original = model.graph.initializers.get(name)
         if original is not None:
             value.const_value = original.const_value
-    converted.metadata_props.update(model.metadata_props)
-    converted.producer_name, converted.producer_version = model.producer_name, model.producer_version
-    converted.doc_string, converted.domain, converted.model_version = (
-        model.doc_string,
-        model.domain,
-        model.model_version,
-    )
+    keep_description(model, converted)
     return converted
+
+
+def keep_description(model: Any, made: Any) -> None:
+    """What `model` says of itself, also in the onnx_ir.Model that was made of its outline."""
+    made.metadata_props.update(model.metadata_props)
+    made.producer_name, made.producer_version = model.producer_name, model.producer_version
+    made.doc_string, made.domain, made.model_version = model.doc_string, model.domain, model.model_version
 
 
 def _require_sizes(proto: Any) -> None:

@@ -96,6 +96,7 @@ class FixResult:
         interface: what changed at its inputs and outputs, one sentence each.
         outputs: those that differ from the first model's, as they were. decoder: serialised ONNX model from the new
             outputs to the old ones, where one was cut off.
+        types: that the model's own types became FLOAT, and how far that is proven; "" where they did not.
         notes: what else to know.
         trials: forms of the network that were judged.
         layers_before, layers_after: of both networks, in running order; empty where the parser refuses one.
@@ -122,6 +123,7 @@ class FixResult:
     trials: int = 0
     layers_before: Tuple[PlacedLayer, ...] = ()
     layers_after: Tuple[PlacedLayer, ...] = ()
+    types: str = ""
 
     @property
     def counts(self) -> Dict[str, int]:
@@ -197,6 +199,7 @@ class FixResult:
             "bundles": [b.to_dict() for b in self.bundles],
             "network_proof": self.network.to_dict(),
             "interface": list(self.interface),
+            **({"types": self.types} if self.types else {}),
             "notes": list(self.notes),
             "layers_before": [layer.to_dict() for layer in self.layers_before],
             "layers_after": [layer.to_dict() for layer in self.layers_after],

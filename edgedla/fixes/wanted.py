@@ -12,6 +12,9 @@ from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import sample_files
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 
+#: The rewrite of the whole model, by `float_types.in_float32`.
+TYPES = "float32-types"
+
 #: The forms that rewrites write exist from this operator set on.
 MIN_OPSET = 11
 #: What an older model is converted to where no set is asked for; what builds it takes the same.
@@ -22,10 +25,11 @@ def wanted_rewrites(
     only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float, precision: str
 ) -> Tuple[Rewrite, ...]:
     """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
-    # A text is a sequence too, of letters.
-    only, skip = ((ids,) if isinstance(ids, str) else ids for ids in (only, skip))
-    named = set(rewrites_named(only, "--only"))
+    only, skip = _listed(only), _listed(skip)
+    named = set(rewrites_named(only, "--only")) - {TYPES}
     skipped = set(rewrites_named(skip, "--skip"))
+    if only and not named:
+        return ()
     entries = rewrite_entries()
     chosen: List[Rewrite] = []
     for rewrite in all_rewrites(precision):
@@ -45,6 +49,17 @@ def wanted_rewrites(
             hint="Say how large an error may be: --approximate 0.01 is 1 % (relative L2) per site.",
         )
     return tuple(chosen)
+
+
+def turns_types(only: Sequence[str], skip: Sequence[str], precision: str) -> bool:
+    """Whether types become FLOAT first: where that is named, and for INT8, whose scales are measured on FLOAT."""
+    named, skipped = rewrites_named(_listed(only), "--only"), rewrites_named(_listed(skip), "--skip")
+    return TYPES not in skipped and (TYPES in named if named else precision == "int8")
+
+
+def _listed(ids: Sequence[str]) -> Sequence[str]:
+    # A text is a sequence too, of letters.
+    return (ids,) if isinstance(ids, str) else ids
 
 
 def opset_to_write(model: Any, asked: Optional[int]) -> Optional[int]:

@@ -66,6 +66,14 @@ class LayerGraph:
             for t in dict.fromkeys(layer.inputs):
                 self._consumers.setdefault(t, []).append(layer.index)
 
+    @property
+    def narrow(self) -> Tuple[Layer, ...]:
+        """Layers that compute in FP16 or BF16 by the model's own types. A cast, as one at an input, does not count."""
+        types = ("HALF", "BF16")
+        return tuple(
+            x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs)
+        )
+
     def producer(self, tensor: str) -> Optional[int]:
         """Index of the live layer that writes the tensor; None for a network input or a constant."""
         return self._producer.get(tensor)

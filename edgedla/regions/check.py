@@ -140,8 +140,9 @@ def check_graph(
         totals=_totals(layers, prediction, work_is_known(graph)),
         ranking=prediction.ranking,
         strict=strict,
-        notes=_notes(graph, platform, prediction, as_exported),
+        notes=_notes(graph, platform, precision, prediction, as_exported),
         as_exported=as_exported,
+        narrow_layers=len(graph.narrow),
         verdicts=verdicts if mode == "fallback" else (),
     )
 
@@ -224,7 +225,7 @@ def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: st
 
 
 def _notes(
-    graph: LayerGraph, platform: Platform, prediction: Prediction, as_exported: Optional[Totals]
+    graph: LayerGraph, platform: Platform, precision: str, prediction: Prediction, as_exported: Optional[Totals]
 ) -> Tuple[str, ...]:
     notes = list(graph.notes) + list(prediction.notes)
     if as_exported is not None:
@@ -235,6 +236,13 @@ def _notes(
             "and shares them through Identity nodes, which keeps BatchNormalization from folding; a build of this file "
             f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
             f"loadable{'s' * (as_exported.regions != 1)}; export after training",
+        )
+    if precision == "int8" and graph.narrow:
+        notes.insert(
+            0,
+            f"{len(graph.narrow)} of {len(graph.layers)} layers compute in FP16 by the model's own types, and INT8 scales are "
+            "measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
+            "types and proves it; `quantize` and `deploy` do so by themselves, `build` refuses the model",
         )
     if platform.no_dla:
         notes.insert(0, platform.no_dla)

@@ -8,7 +8,7 @@ from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import aligned, print_lines
 from edgedla.rules import Rule, load_rules
-from edgedla.rules.remedies import fixes_markdown, rewrite_entries
+from edgedla.rules.remedies import all_entries, fixes_markdown
 
 
 def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = False) -> str:
@@ -56,6 +56,6 @@ def render_rewrites(output_format: str, terminal: bool = False) -> str:
     if output_format == "markdown":
         return fixes_markdown()
     table = [["REWRITE", "EQUALITY", "USE", "WHAT BECOMES WHAT"]]
-    table += [[entry.id, entry.equality, entry.use, entry.summary] for entry in rewrite_entries().values()]
+    table += [[entry.id, entry.equality, entry.use, entry.summary] for entry in all_entries().values()]
     lines = [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(table))]
     return print_lines(lines, terminal)

@@ -143,7 +143,8 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if before is not None:
         return before
     rest = f"{shlex.quote(file)} {_options(report)}"
-    if _fix_pays(report):
+    # INT8 scales are measured on FP32 tensors: what the model's own types leave out comes first.
+    if (report.narrow_layers and report.precision == "int8") or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
     asked = ratio(report)

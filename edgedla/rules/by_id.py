@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from edgedla.pages import page_of
 from edgedla.rules.docs import ENGINE_RULES, all_rules, explain
-from edgedla.rules.remedies import RewriteEntry, remedies, rewrite_entries
+from edgedla.rules.remedies import RewriteEntry, all_entries, remedies
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ def entry_of(word: str) -> Optional[Entry]:
     names.update({rule.name: rule.id for rule in all_rules()})
     if word.upper() in names.values():
         return _rule_entry(word.upper())
-    if word in rewrite_entries():
-        return Entry("rewrite", word, _rewrite_text(rewrite_entries()[word]))
+    if word in all_entries():
+        return Entry("rewrite", word, _rewrite_text(all_entries()[word]))
     return _rule_entry(names[word.lower()]) if word.lower() in names else None
 
 

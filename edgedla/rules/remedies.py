@@ -12,8 +12,8 @@ from edgedla.strict_yaml import Table
 
 #: How equal a rewritten network is: the same bits in FP32; another order of sums; an approximation with a stated error.
 EQUALITIES = ("bit", "round", "approximate")
-#: always: tried in every build. strict: only where no GPU fallback is allowed. asked: only when named or allowed.
-USES = ("always", "strict", "asked")
+#: always: tried in every build. strict: only where no GPU fallback is allowed. asked: only when named or allowed. int8: in INT8.
+USES = ("always", "strict", "asked", "int8")
 #: moves: the layer runs on the DLA then. removes: the layer is gone then. stays: it stays on the GPU.
 EFFECTS = ("moves", "removes", "stays")
 _FILE = "fixes.yaml"
@@ -58,7 +58,7 @@ class RewriteEntry(NamedTuple):
 def remedies() -> Mapping[str, Remedy]:
     """Remedies by id."""
     by_id: Dict[str, Remedy] = {}
-    rewrites = {row.text("id") for row in _root().tables("rewrites")}
+    rewrites = set(all_entries())
     for row in _root().tables("fixes"):
         row.only(("id", "title", "text"), ("rewrites", "effect"))
         effect = _one_of(row, "effect", EFFECTS) if "effect" in row else "moves"
@@ -72,9 +72,19 @@ def remedies() -> Mapping[str, Remedy]:
 
 @lru_cache(maxsize=None)
 def rewrite_entries() -> Mapping[str, RewriteEntry]:
-    """Rewrites by id, in the file's order."""
+    """Rewrites of single places by id, in the file's order."""
+    return _entries("rewrites")
+
+
+@lru_cache(maxsize=None)
+def all_entries() -> Mapping[str, RewriteEntry]:
+    """Those of the whole model, which come first, and those of single places."""
+    return {**_entries("whole"), **rewrite_entries()}
+
+
+def _entries(section: str) -> Mapping[str, RewriteEntry]:
     entries: Dict[str, RewriteEntry] = {}
-    for row in _root().tables("rewrites"):
+    for row in _root().tables(section):
         row.only(("id", "summary", "equality", "helps", "sources"), ("use", "watch", "error"))
         entry = RewriteEntry(
             id=row.text("id"),
@@ -98,10 +108,10 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
     Raises:
         UsageError: there is none of this name.
     """
-    known: List[str] = [*rewrite_entries(), *remedies()]
+    known: List[str] = [*all_entries(), *remedies()]
     rewrites: Dict[str, None] = {}
     for name in names:
-        if name in rewrite_entries():
+        if name in all_entries():
             rewrites[name] = None
         elif name in remedies() and remedies()[name].rewrites:
             rewrites.update(dict.fromkeys(remedies()[name].rewrites))
@@ -125,13 +135,13 @@ def fixes_markdown() -> str:
         "",
         "Generated from rules/fixes.yaml; do not edit. Equality: *bit* = the same bits in FP32; *round* = sums in another "
         "order, relative L2 at most 1e-5 per site; *approximate* = the stated error, only with `--approximate`. Use: *always*; "
-        "*strict* = only for builds without GPU fallback; *asked* = only when `--only` names it. Each site is proven when it is "
-        "applied, and taken only where the predicted cost says so.",
+        "*strict* = only for builds without GPU fallback; *asked* = only when `--only` names it; *int8* = first, for INT8. Each "
+        "site is proven when it is applied, and taken only where the predicted cost says so.",
         "",
         "| id | what becomes what | equality | use | helps | watch | sources |",
         "|---|---|---|---|---|---|---|",
     ]
-    for entry in rewrite_entries().values():
+    for entry in all_entries().values():
         equality = entry.equality + (f": {entry.error}" if entry.error else "")
         cells = (
             f"`{entry.id}`",
@@ -164,4 +174,4 @@ def _root() -> Table:
     root = strict_yaml.load(rules_dir() / _FILE)
     if not isinstance(root, Table):
         raise RuleError("not a mapping", where=f"rules/{_FILE}")
-    return root.only(("fixes", "rewrites"))
+    return root.only(("fixes", "whole", "rewrites"))

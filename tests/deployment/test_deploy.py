@@ -20,6 +20,8 @@ from edgedla.errors import DataError, RunError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain
 from tests.models import node, onnx_model
+from tests.quantization.half_nets import halved
+from tests.quantization.test_float32_types import types_left
 
 needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}
@@ -294,3 +296,20 @@ def test_a_range_with_a_size_that_the_model_does_not_take_deploys_none(
     assert exit_code_of([*line, "--shapes", "1x3x32x32..34/2", "-o", str(tmp_path / "out")]) == 3
     assert "--shapes 1x3x32x34, " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@needs_fix
+def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half.onnx"
+    onnx.save(halved(onnx.load(str(model))), half)
+    found = edgedla.deploy(half, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
+    assert found.best.precision == "int8"
+    assert types_left(onnx.load(str(tmp_path / "out" / "model.onnx"))) == []
+    assert found.notes[0].startswith("types turned to FLOAT (")
+    assert "x takes FLOAT, before FLOAT16" in found.notes
+    assert "edgedla fix MODEL -o model.onnx" in found.commands[1]
+    assert "--only float32-types" in found.commands[1]
+    # The proof is a step: a second call goes on from it.
+    lines: List[str] = []
+    edgedla.deploy(half, tmp_path / "out", level=2, data=samples, max_drop=0.2, say=lines.append, **TARGET)
+    assert "proving the types: finished before" in lines

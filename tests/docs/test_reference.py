@@ -26,7 +26,7 @@ from edgedla.documents import DOCUMENTS
 from edgedla.pages import FOLDERS, page_path
 from edgedla.rules import load_rules
 from edgedla.rules.messages import messages
-from edgedla.rules.remedies import remedies, rewrite_entries
+from edgedla.rules.remedies import all_entries, remedies
 from edgedla.runtime.pipeline.config import PipelineConfig
 from edgedla.targets.modules import module_ids
 
@@ -91,7 +91,7 @@ def test_every_public_name_is_shown_by_its_own_definition(pages: Dict[str, str])
         ("rule", [rule.id for rule in load_rules().rules()]),
         ("message", [message.id for message in messages()]),
         ("remedy", list(remedies())),
-        ("rewrite", list(rewrite_entries())),
+        ("rewrite", list(all_entries())),
         ("document", list(DOCUMENTS)),
         ("module", list(module_ids())),
         ("command", list(VERBS)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence
 
+from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
@@ -25,7 +26,7 @@ class Job:
 
     Attributes:
         model: onnx.ModelProto with static inputs, without Q/DQ. graph, report: of it, for the platform in INT8.
-        stripped: what Q/DQ in the model as it came said; None where there was none.
+        stripped: what Q/DQ in the model as it came said; None where there was none. turned: of its types, None where none was.
         embedded: preprocessing that the model itself holds.
         notes: of the result; phases add theirs.
     """
@@ -38,6 +39,7 @@ class Job:
     specs: Sequence[InputSpec]
     embedded: Optional[EmbeddedPreprocess]
     stripped: Optional[Stripped]
+    turned: Optional[Turned]
     say: Optional[Say]
     progress: Optional[Progress]
     notes: List[str] = field(default_factory=list)
@@ -61,7 +63,12 @@ class Job:
 
 
 def open_job(
-    path: Path, request: QuantizeRequest, stripped: Optional[Stripped], say: Optional[Say], progress: Optional[Progress]
+    path: Path,
+    request: QuantizeRequest,
+    stripped: Optional[Stripped],
+    turned: Optional[Turned],
+    say: Optional[Say],
+    progress: Optional[Progress],
 ) -> Job:
     """Reads the model.
 
@@ -71,7 +78,6 @@ def open_job(
     from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
-    from edgedla.quantization.half_models import require_fp32
     from edgedla.quantization.memory_limit import require
     from edgedla.quantization.session import memory_of, model_input_specs
     from edgedla.regions import check_graph
@@ -81,7 +87,6 @@ def open_job(
     graph = load_onnx(
         path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
-    require_fp32(graph)
     model = with_static_inputs(read_model(path), {name: graph.tensors[name].dims for name in graph.inputs})
     # Before the samples are read: they may be many.
     require(memory_of(model.SerializeToString()))
@@ -90,5 +95,5 @@ def open_job(
         notes.append(f"{stripped.pairs} Q/DQ pairs removed; their scales are judged and repaired")
     return Job(
         request, platform, graph, model, check_graph(graph, platform, "int8", "fallback"), model_input_specs(model),
-        embedded_preprocess(model, str(path)), stripped, say, progress, notes,
+        embedded_preprocess(model, str(path)), stripped, turned, say, progress, notes,
     )  # fmt: skip

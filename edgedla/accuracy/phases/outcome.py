@@ -84,7 +84,7 @@ def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[byte
 
         fp16 = {x.onnx_node for x in job.graph.layers if x.name in state.precisions}
         return bytes(with_qdq(state.model, absmax, fp16).SerializeToString())
-    changed = state.model is not job.model or job.stripped is not None
+    changed = state.model is not job.model or job.stripped is not None or job.turned is not None
     return bytes(state.model.SerializeToString()) if changed else None
 
 

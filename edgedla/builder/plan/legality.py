@@ -92,7 +92,7 @@ def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> 
             text = f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}"
             yield io.name, text
         if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not has_int8_type:
-            half = "; ranges are measured on FP32 tensors: give the model in FP32"
+            half = "; ranges are measured on FP32 tensors: `edgedla fix --precision int8` turns them"
             why = half if graph.tensors[io.name].dtype == "HALF" else ""
             yield io.name, f"int8-scale: {io.name} is INT8 at the border and has no range{why}"
     if plan.dla_core is None:

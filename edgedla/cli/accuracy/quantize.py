@@ -124,6 +124,7 @@ def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence
 
 def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, float]], given: Dict[str, Any]) -> int:
     """Without samples: Q/DQ to a cache, or a cache to Q/DQ, as the release takes it."""
+    from edgedla.accuracy.plain.float32_model import turned
     from edgedla.accuracy.translate import translate
     from edgedla.builder.onnx_input import read_model
     from edgedla.targets import platform_for
@@ -134,7 +135,9 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
             hint="--data SAMPLES measures scales; a model with Q/DQ needs -o FOLDER alone",
         )  # fmt: skip
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
-    result = translate(read_model(model), platform, absmax)
+    given_model = read_model(model)
+    wide = turned(given_model)
+    result = translate(given_model if wide is None else wide.model, platform, absmax)
     for path in result.save(out):
         say(f"written {path}")
     what = "plain ONNX with a calibration cache" if result.form == "cache" else "ONNX with Q/DQ"
@@ -143,6 +146,9 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
         lines.append(f"scales    {len(result.absmax)} tensors")
     if result.fp16_layers:
         lines.append(f"fp16      --layerPrecisions={result.precisions}")
-    lines += [f"note      {note}" for note in result.notes]
+    notes = result.notes
+    if wide is not None:
+        notes = (f"types turned to FLOAT ({wide.own.text}); not proven: no samples", *wide.interface, *notes)
+    lines += [f"note      {note}" for note in notes]
     echo("\n".join(lines))
     return 0

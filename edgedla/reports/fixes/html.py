@@ -29,7 +29,7 @@ def to_html(result: FixResult) -> str:
         name=result.name,
         about=build_of(result),
         answers=[
-            Verdict(style, "Rewritten" if result.applied else "Nothing changed", sentence),
+            Verdict(style, "Rewritten" if result.applied or result.types else "Nothing changed", sentence),
             Verdict(proven, "Proven" if network.within else "Not proven as a whole", proof_text(result)),
         ],
         figures=[
@@ -51,7 +51,7 @@ def to_html(result: FixResult) -> str:
         facts=[
             Fact("Figures", "predicted by edgedla's cost model, TensorRT's own placement", "predicted"),
             Fact("Proofs", "each site by itself, ONNX Runtime without optimisation on the CPU", "measured"),
-            *(Fact("Note", note) for note in result.notes),
+            *(Fact("Note", note) for note in (result.types, *result.notes) if note),
         ],
     )
 

@@ -24,7 +24,7 @@ def _lines(result: FixResult) -> Iterator[str]:
     )
     yield "\nPredicted by edgedla's cost model.\n"
     yield f"Proofs, ONNX Runtime on the CPU: {escape(proof_text(result))}\n"
-    yield from (f"- {escape(text)}" for text in (*result.interface, *result.notes))
+    yield from (f"- {escape(text)}" for text in (result.types, *result.interface, *result.notes) if text)
     if result.applied:
         yield "\n### Rewritten\n\n| Rewrite | Sites | What becomes what | Equality | Proof | Without it |\n|---|---|---|---|---|---|"
         for row in rewrite_rows(result):

@@ -61,6 +61,8 @@ def headline(result: FixResult) -> Tuple[str, str]:
         return "good", f"nothing to rewrite: a {result.purpose} build passes as it is (predicted)"
     if result.after.refused:
         return "bad", f"TensorRT's parser {'still ' if result.applied else ''}refuses it"
+    if not result.applied and result.types:
+        return "good", f"types turned to FLOAT, no site rewritten{_gain(result)}"
     if not result.applied and result.before.refused:
         return "good", f"no site rewritten; accepted now, before: {clean(result.before.refused)}"
     if not result.applied:
@@ -151,6 +153,8 @@ def report_lines(result: FixResult, written: Sequence[str] = ()) -> Iterator[Lin
     yield "dim", 2, "predicted by edgedla's cost model"
     yield "", 0, ""
     yield "", 0, f"Proofs (ONNX Runtime, CPU): {proof_text(result)}"
+    if result.types:
+        yield "", 0, clean(f"T{result.types[1:]}")
     yield from (("mixed", 2, clean(text)) for text in result.interface)
     yield from (("mixed", 2, clean(note)) for note in result.notes)
     yield from _refused(result)

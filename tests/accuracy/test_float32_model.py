@@ -1,0 +1,95 @@
+"""`quantize` and `build` of models in half precision: turned first, with what that says, or refused with the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Tuple
+
+import numpy as np
+import onnx
+import pytest
+
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import ModelError
+from edgedla.quantization.samples import Samples
+from tests.models import save
+from tests.quantization.half_nets import halved
+from tests.quantization.test_float32_types import types_left
+
+Data = Tuple[Samples, Samples]
+
+
+@pytest.mark.parametrize("keep_ends", [False, True])
+def test_quantize_turns_the_types_and_writes_the_model(
+    keep_ends: bool, network: Any, data: Data, tmp_path: Path
+) -> None:
+    rounded = type(network)()
+    rounded.CopyFrom(network)
+    for tensor in rounded.graph.initializer:
+        elements = onnx.numpy_helper.to_array(tensor).astype(np.float16).astype(np.float32)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(elements, tensor.name))
+    request = QuantizeRequest(triage_samples=0)
+    half = quantize(halved(network, keep_ends), data[0], request, holdout=data[1])
+    same = quantize(rounded, data[0], request, holdout=data[1])
+    # Of the same weights in FLOAT: the same network.
+    assert half.absmax == same.absmax
+    assert half.sqnr_db == same.sqnr_db
+    assert half.model is not None
+    assert same.model is None
+    assert types_left(onnx.ModelProto.FromString(half.model)) == []
+    turned = [note for note in half.notes if note.startswith("types turned to FLOAT")]
+    assert len(turned) == 1
+    assert "8 of 8 nodes compute in FLOAT16, first 'conv0'): proven on" in turned[0]
+    assert ("x takes FLOAT, before FLOAT16" in half.notes) is not keep_ends
+    half.save(tmp_path / "q")
+    arguments = ["--precision", "int8", "--calib", str(tmp_path / "q"), "--backend", "host", "-o", str(tmp_path / "b")]
+    assert exit_code_of(["build", str(tmp_path / "q" / "model.onnx"), *arguments]) == 0
+
+
+def test_a_build_refuses_them_with_the_command(
+    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(halved(network), tmp_path / "half net.onnx")
+    assert (
+        exit_code_of(["build", str(path), "--precision", "int8", "--backend", "host", "-o", str(tmp_path / "b")]) == 3
+    )
+    text = capsys.readouterr().err
+    assert "8 of 8 layers compute in FP16 by the model's own types, first 'conv0'" in text
+    assert f"edgedla fix '{path}' --precision int8 -o OUT.onnx" in text
+    assert not (tmp_path / "b").exists()
+    assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "b")]) == 0
+
+
+def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(halved(network), tmp_path / "half.onnx")
+    exit_code_of(["check", str(path), "--precision", "int8"])
+    text = capsys.readouterr().out
+    assert "8 of 8 layers compute in FP16 by the model's own types" in " ".join(text.split())
+    assert text.rstrip().splitlines()[-1].startswith(f"  edgedla fix {path} --target agx-orin-64gb --precision int8")
+    exit_code_of(["check", str(path), "--format", "json"])
+    assert not any("own types" in note for note in json.loads(capsys.readouterr().out)["notes"])
+
+
+def test_a_network_that_computes_something_else_is_no_base_for_scales(
+    network: Any, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgedla.fixes.proofs import float_types
+
+    monkeypatch.setattr(float_types, "ROUND", {"float16": 1e-9, "float32": 1e-9})
+    with pytest.raises(ModelError, match="computes something else"):
+        quantize(halved(network), data[0], QuantizeRequest(), holdout=data[1])
+
+
+def test_q_dq_in_half_becomes_a_cache(network: Any, data: Data, tmp_path: Path) -> None:
+    typed = quantize(network, data[0], QuantizeRequest(trt="11.4.1", triage_samples=0), holdout=data[1])
+    assert typed.model is not None
+    model = onnx.ModelProto.FromString(typed.model)
+    # FLOAT16 scales exist from operator set 19 on.
+    model.opset_import[0].version, model.ir_version = 19, 9
+    path = save(halved(model), tmp_path / "qdq.onnx")
+    assert exit_code_of(["quantize", str(path), "-o", str(tmp_path / "q")]) == 0
+    assert types_left(onnx.load(str(tmp_path / "q" / "model.onnx"))) == []
+    assert (tmp_path / "q" / "calib.cache").is_file()

@@ -1,0 +1,144 @@
+"""`fix` of a model in half precision: turned to FLOAT for INT8, proven node by node, and only where it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import ModelError
+from edgedla.fixes.proofs import float_types
+from edgedla.fixes.proofs.float_types import prove_types
+from edgedla.quantization.session import open_session
+from edgedla.reports.fixes import render_fix
+from tests.models import constant, node, onnx_model, save
+from tests.quantization.half_nets import halved
+from tests.quantization.test_float32_types import types_left
+
+ORIN: Any = {"target": "agx-orin-64gb", "trt": "10.3"}
+
+
+def net() -> Any:
+    """Conv, HardSwish, a large Conv, and its mean."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((16, 3, 3, 3)).astype(np.float32) * 0.3,
+        "v": rng.standard_normal((32, 16, 3, 3)).astype(np.float32) * 0.1,
+    }
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("HardSwish", "a", "h"),
+        node("Conv", "h v", "c", pads=[1, 1, 1, 1]), node("GlobalAveragePool", "c", "y"),
+    ]  # fmt: skip
+    return onnx_model(nodes, {"x": (1, 3, 14, 14)}, {"y": (1, 32, 1, 1)}, weights, opset=17)
+
+
+def outputs(model: Any, x: np.ndarray) -> np.ndarray:
+    feed = x.astype(np.float16) if model.graph.input[0].type.tensor_type.elem_type == 10 else x
+    return np.asarray(open_session(model.SerializeToString(), optimize=False).run(["y"], {"x": feed})[0], np.float32)
+
+
+@pytest.mark.parametrize("keep_ends", [False, True])
+def test_int8_turns_the_types_first_and_proves_them(keep_ends: bool, tmp_path: Path) -> None:
+    model = halved(net(), keep_ends)
+    result = edgedla.fix(model, precision="int8", **ORIN)
+    assert result.types.startswith("types turned to FLOAT (4 of 4 nodes compute in FLOAT16, first 'a'): proven on ")
+    assert result.interface == (() if keep_ends else ("x takes FLOAT, before FLOAT16", "y gives FLOAT, before FLOAT16"))
+    assert result.counts["hard-sigmoid"] == 1, "exact in FLOAT, and not in FLOAT16"
+    written = onnx.load(str(result.save(tmp_path / "out.onnx")[0]))
+    assert types_left(written) == []
+    x = np.random.default_rng(1).standard_normal((1, 3, 14, 14)).astype(np.float32)
+    assert np.allclose(outputs(written, x), outputs(model, x), rtol=4e-3, atol=2e-3)
+    assert result.to_dict()["types"] == result.types
+    for form in ("text", "markdown", "html"):
+        assert "proven on" in " ".join(render_fix(result, form).split())
+
+
+def test_named_skipped_or_in_fp16() -> None:
+    model = halved(net())
+    assert edgedla.fix(model, precision="int8", skip="float32-types", **ORIN).types == ""
+    assert edgedla.fix(model, **ORIN).types == "", "FP16 builds of it need nothing"
+    alone = edgedla.fix(model, only="float32-types", **ORIN)
+    assert (alone.applied, types_left(alone.to_proto())) == ((), [])
+    both = edgedla.fix(model, only=["float32-types", "hard-sigmoid"], **ORIN)
+    assert (set(both.counts), types_left(both.to_proto())) == ({"hard-sigmoid"}, [])
+    assert edgedla.fix(net(), precision="int8", **ORIN).types == ""
+
+
+def test_weights_beside_the_model_are_turned_when_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "half.onnx"
+    onnx.save(halved(net()), str(path), save_as_external_data=True, location="half.bin", size_threshold=10)
+    edgedla.fix(path, precision="int8", **ORIN).save(tmp_path / "out.onnx")
+    whole = onnx.load(str(tmp_path / "out.onnx"))
+    assert types_left(whole) == []
+    original = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(path)).graph.initializer}
+    kept = {t.name: numpy_helper.to_array(t) for t in whole.graph.initializer if t.name in original}
+    assert kept
+    assert all(np.array_equal(kept[name], original[name]) for name in kept)
+    (tmp_path / "half.bin").unlink()
+    without = edgedla.fix(path, precision="int8", **ORIN)
+    assert without.types.endswith("not proven: it did not run")
+    assert types_left(without.to_proto()) == []
+
+
+def test_what_half_overflows_is_said() -> None:
+    nodes = [node("Mul", "x k", "a"), node("Sub", "a a", "b"), node("Relu", "b", "y")]
+    model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {"k": np.array(6e4, np.float32)}, opset=17)
+    result = edgedla.fix(halved(model), precision="int8", **ORIN)
+    assert result.types.endswith("not proven: on this input 'a' is no number in the model's own type, and one in FLOAT")
+
+
+def test_a_node_that_computes_something_else_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = float_types.turn_types
+
+    def wrong(model: Any) -> Any:
+        interface = plain(model)
+        weight = model.graph.initializer[0]
+        weight.CopyFrom(constant(weight.name, numpy_helper.to_array(weight) * 1.01))
+        return interface
+
+    monkeypatch.setattr(float_types, "turn_types", wrong)
+    with pytest.raises(ModelError, match="in FLOAT the model computes something else: a differs by 0.0"):
+        edgedla.fix(halved(net()), precision="int8", **ORIN)
+
+
+def test_levels_of_a_half_scale_may_be_the_next_ones() -> None:
+    """x / scale in FLOAT16 falls on another side of a half now and then; the network does not compute something else."""
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    constants = [constant("s", np.array(0.013, np.float32)), constant("z", np.array(0, np.int8))]
+    model = halved(onnx_model(nodes, {"x": (1, 3, 32, 32)}, {"y": (1, 3, 32, 32)}, constants, opset=19))
+    x = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float16)
+    turned = type(model)()
+    turned.CopyFrom(model)
+    float_types.turn_types(turned)
+    proof = prove_types(model, turned, {"x": x})
+    assert (proof.failed, proof.nodes) == ("", 2)
+
+
+def test_a_large_network_is_proven_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = edgedla.fix(halved(net()), only="float32-types", **ORIN).types
+    monkeypatch.setattr(float_types, "MOST_HELD_BYTES", 50_000)
+    assert edgedla.fix(halved(net()), only="float32-types", **ORIN).types == whole
+
+
+def test_sites_of_a_network_that_rounds_to_half_inside_are_judged_by_that() -> None:
+    """Its outputs are FLOAT, so that the bound of FLOAT would refuse every rewrite with sums in another order."""
+    result = edgedla.fix(halved(net(), keep_ends=True), only="global-average-pool", **ORIN)
+    assert result.counts == {"global-average-pool": 1}
+    assert result.network.within
+    assert result.network.bound == 4e-3
+
+
+def test_the_list_names_it_and_a_dry_run_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(["fix", "--list"]) == 0
+    assert "float32-types" in capsys.readouterr().out.splitlines()[1]
+    path = save(halved(net()), tmp_path / "half.onnx")
+    assert exit_code_of(["fix", str(path), "--dry-run", "--only", "float32-types"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "types turned to FLOAT, no site rewritten" in text
+    assert "x takes FLOAT, before FLOAT16" in text
