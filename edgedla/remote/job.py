@@ -155,7 +155,7 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
     try:
         _with_reconnect(board, bring, terminal, goes_on, lambda: True)
     except KeyboardInterrupt:
-        terminal.say(f"{stay} brings them")
+        terminal.say(f"{stay}{f' -o {into}' if into else ''} brings them")
         raise
     except (UsageError, BuildError, EnvironmentMissing):
         terminal.say(f"{stay} -o FOLDER brings them")
@@ -199,7 +199,9 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
     def ask() -> None:
         nonlocal asked
         how = terminal.stop()
-        if how is not None and not asked:
+        if how is not None and asked:
+            raise KeyboardInterrupt
+        if how is not None:
             # A board that waits for its lock takes any request for the end of the waiting.
             asked = how
             connection.send("jobs")

@@ -180,6 +180,7 @@ def fetch(connection: Connection, job: str, output: Output, target: Path) -> Non
 
         try:
             connection.answer(write)
+            f.flush()
         except OSError as e:
             raise EnvironmentMissing(f"cannot write: {e.strerror}", where=str(target)) from e
     digest = sha256_of(target)

@@ -77,11 +77,12 @@ def test_what_nobody_used_for_long_goes():
 
 @pytest.mark.parametrize("off_s", [-YEARS_S, YEARS_S])
 def test_a_reservation_lasts_as_long_as_it_was_asked_for(monkeypatch, tmp_path, off_s):
-    started, state = time.monotonic(), str(tmp_path / "state.json")
+    started = time.monotonic()
     real, looks = time.time, []
     monkeypatch.setattr(runner.time, "time", lambda: real() + (off_s if looks or looks.append(1) else 0.0))
-    runner._hold(str(tmp_path), {"hold_s": 0.5}, state)
+    runner._hold(str(tmp_path), {"hold_s": 0.5})
     assert 0.5 <= time.monotonic() - started < 5
+    assert json.loads((tmp_path / "state.json").read_text())["state"] == "ended"
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,19 @@ def test_a_board_that_changes_a_result_is_found_out(laptop):
     assert not (laptop.folder / "theirs/art/manifest.json").exists()
 
 
+def test_a_model_that_a_card_has_damaged_is_sent_again(laptop):
+    words = ("build", MODEL, "--backend", "host", "--board", "orin1", "-o")
+    assert laptop.edgedla(*words, "art").returncode == 0
+    (blob,) = (laptop.boards["orin1"].home / "blobs").iterdir()
+    data = bytearray(blob.read_bytes())
+    data[len(data) // 2] ^= 1
+    blob.chmod(0o644)
+    blob.write_bytes(data)
+    done = laptop.edgedla(*words, "again")
+    assert (done.returncode, "was damaged and is removed" in done.stderr) == (6, True), done.stderr
+    assert laptop.edgedla(*words, "again").returncode == 0
+
+
 def test_a_board_has_no_say_where_results_go(laptop):
     """Its list of results names a file that was not asked for: it stays there."""
     assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1").returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -56,7 +57,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             try:
                 # No link: ONNX takes weights in a file with several names for an attack.
-                _copy(blob_path(entry["sha256"]), target)
+                _copy(entry, target)
             except FileNotFoundError:
                 raise Refused("the file {} was not sent".format(entry["path"]), "try again")
         for path in job.get("folders", ()):
@@ -79,11 +80,20 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
     return str(job["id"])
 
 
-def _copy(source: str, target: str) -> None:
+def _copy(entry: Dict[str, Any], target: str) -> None:
+    """Raises Refused where a card has lost what was verified when it came; the next try sends it again."""
+    source, digest = blob_path(entry["sha256"]), hashlib.sha256()
     with open(source, "rb") as taken, open(target, "wb") as made:
         for block in iter(lambda: taken.read(1 << 20), b""):
             made.write(block)
+            digest.update(block)
             Progress.made()
+    if digest.hexdigest() != entry["sha256"]:
+        os.unlink(source)
+        raise Refused(
+            "the board's copy of {} was damaged and is removed".format(entry["path"]),
+            "try again; its card may be failing",
+        )
 
 
 def safe_join(base: str, path: str) -> str:

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import threading
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from edgedla.remote.board_side.store import digest_of
 
@@ -110,11 +110,11 @@ def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> Non
 
 def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     """Runs the job to its end."""
-    kept, state = os.path.join(folder, "reserve"), os.path.join(folder, "state.json")
-    log = Log(os.path.join(folder, "log"), kept)
+    state = os.path.join(folder, "state.json")
+    log = Log(os.path.join(folder, "log"), os.path.join(folder, "reserve"))
     write_json(state, {"state": "running", "pid": 0})
     if job["kind"] == "hold":
-        _hold(folder, job, state)
+        _hold(folder, job)
         return
     try:
         child = subprocess.Popen(
@@ -130,7 +130,7 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
         )
     except OSError as e:
         log.write("err", "{} cannot be started: {}\n".format(job["argv"][0], e.strerror))
-        write_json(state, {"state": "ended", "rc": 4, "outputs": [], "ended": time.time()})
+        _end(folder, 4)
         return
     write_json(state, {"state": "running", "pid": child.pid})
     copiers = [
@@ -145,25 +145,22 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     # The contents stay as blobs; a model twice on a board's disk is once too often.
     shutil.rmtree(os.path.join(folder, "in"), ignore_errors=True)
     outputs = outputs_of(os.path.join(folder, "out"))
-    release(kept)
     if len(outputs) == MAX_OUTPUTS:
         log.write("err", "no more than %d files come back; the others stay in %s/out\n" % (MAX_OUTPUTS, folder))
-    write_json(
-        state,
-        {
-            "state": "ended",
-            "rc": rc if rc >= 0 else 128 - rc,
-            "outputs": outputs,
-            "ended": time.time(),
-        },
-    )
+    _end(folder, rc if rc >= 0 else 128 - rc, outputs)
 
 
-def _hold(folder: str, job: Dict[str, Any], state: str) -> None:
+def _end(folder: str, rc: int, outputs: Sequence[Dict[str, Any]] = ()) -> None:
+    release(os.path.join(folder, "reserve"))
+    state = {"state": "ended", "rc": rc, "outputs": list(outputs), "ended": time.time()}
+    write_json(os.path.join(folder, "state.json"), state)
+
+
+def _hold(folder: str, job: Dict[str, Any]) -> None:
     until = time.monotonic() + float(job["hold_s"])
     while time.monotonic() < until and not os.path.exists(os.path.join(folder, "release")):
         time.sleep(0.1)
-    write_json(state, {"state": "ended", "rc": 0, "outputs": [], "ended": time.time()})
+    _end(folder, 0)
 
 
 def outputs_of(base: str) -> List[Dict[str, Any]]:
