@@ -216,6 +216,25 @@ def usable_folder(path: PathLike) -> Path:
     return folder
 
 
+def usable_file(path: PathLike) -> Path:
+    """The file, which need not be there yet; asked before work that takes long. Its folder is made, it itself is not touched.
+
+    Raises:
+        As `writing`.
+    """
+    with writing(path):
+        target = os.path.realpath(os.fspath(path))
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not special_file(target, True):
+            folder = os.path.dirname(target)
+            os.makedirs(folder, exist_ok=True)
+            fd, trial = open_partial(folder, os.path.basename(target))
+            os.close(fd)
+            os.unlink(trial)
+    return Path(path)
+
+
 def make_folder(path: PathLike) -> Path:
     """The folder and those above it, made where they are missing.
 

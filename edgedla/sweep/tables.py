@@ -7,7 +7,7 @@ import importlib
 import io
 import json
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import write_atomic
@@ -34,13 +34,17 @@ def to_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def write_parquet(rows: Sequence[Row], path: Path) -> None:
-    """Raises EnvironmentMissing without pyarrow."""
+def import_arrow(path: Path) -> Tuple[Any, Any]:
+    """(pyarrow, pyarrow.parquet), for the file that is to be written. Raises EnvironmentMissing without them."""
     try:
-        arrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as e:
         raise EnvironmentMissing(f"Parquet needs pyarrow: {e}", where=str(path), hint="pip install pyarrow") from e
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Raises EnvironmentMissing without pyarrow."""
+    arrow, parquet = import_arrow(path)
     kinds = {name: arrow.int64() for name in _WHOLE}
     kinds.update((name, arrow.float64()) for name in _REAL)
     # Columns of one kind whatever the rows hold, so that files of several sweeps can be read as one table.

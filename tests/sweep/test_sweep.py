@@ -250,8 +250,24 @@ def test_parquet_has_the_same_rows_or_says_what_is_missing(edgedla, models, tmp_
     except ImportError:
         assert done.returncode == 4
         assert "pip install pyarrow" in done.stderr
+        assert not (tmp_path / "r.jsonl.journal").exists(), "asked before the first row"
         return
     assert parquet.read_table(tmp_path / "r.parquet").to_pylist() == rows_of(tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-o", "folder.csv"), "this is a folder"), (("-o", "models/a.onnx/r.html"), "a part of this path is a file"),
+        (("--reports", "models/a.onnx/pages"), "a part of this path is a file"),
+    ],
+)  # fmt: skip
+def test_where_nothing_can_be_written_is_said_before_the_first_row(edgedla, models, tmp_path, words, says):
+    (tmp_path / "folder.csv").mkdir()
+    done = edgedla("sweep", "models", "-o", "r.csv", *words)
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "r.csv.journal").exists()
+    assert not (tmp_path / "r.csv").exists()
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def sweep(
     tasks = list(tasks_of(found, platforms, wanted, settings, _boards(given["board_group"])))
     folder = Path(given["reports"]) if given["reports"] else None
     journal = Path(f"{outputs[0]}.journal")
+    _require_writable(outputs, folder)
     if given["fresh"]:
         Journal(journal).remove()
     rows = run_sweep(
@@ -185,6 +186,19 @@ def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
     from edgedla.remote.inventory import boards_in
 
     return [(board.name, module_of(board)) for board in boards_in(group)]
+
+
+def _require_writable(outputs: Sequence[str], folder: Optional[Path]) -> None:
+    """What the end of a sweep needs, asked before its hours of work."""
+    from edgedla.files import make_folder, usable_file
+    from edgedla.sweep.tables import import_arrow
+
+    for output in outputs:
+        if output.lower().endswith(".parquet"):
+            import_arrow(Path(output))
+        usable_file(output)
+    if folder is not None:
+        make_folder(folder)
 
 
 def _write(path: Path, rows: Sequence[Row], folder: Optional[Path]) -> None:
