@@ -13,8 +13,8 @@ _ERROR_CHARACTERS = 500
 #: Of an exporter's chain of errors.
 _CAUSES = 8
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-#: The first PyTorch whose dynamo exporter is known to write BatchNormalization with today's onnxscript (0.7); 2.6 does not.
-DYNAMO_FITS = (2, 11)
+#: The first PyTorch whose dynamo exporter writes BatchNormalization with onnxscript 0.7; 2.6 does not.
+DYNAMO_FITS = (2, 7)
 
 
 def export_failure(error: Exception, last: Any) -> ModelError:

@@ -244,9 +244,10 @@ def test_a_failing_export_names_its_cause() -> None:
     assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
 
 
-@pytest.mark.skipif(not OLD, reason="of a PyTorch that does not fit its onnxscript")
-def test_an_old_pytorch_is_told_what_fits() -> None:
+def test_an_old_pytorch_is_told_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8))
-    with pytest.raises(ModelError, match=r"(?s)known to work from PyTorch 2\.11 on; this is .*onnxscript"):
-        to_onnx(module, X, exporter="dynamo")
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
+    text = str(export_failure(RuntimeError("no translation"), None))
+    assert "known to work from PyTorch 2.7 on; this is 2.6.0+cpu with onnxscript" in text
+    monkeypatch.setattr(torch, "__version__", "2.7.1")
+    assert "try the other exporter" in str(export_failure(RuntimeError("no translation"), None))
