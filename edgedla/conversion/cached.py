@@ -72,6 +72,9 @@ def conversion_line(facts: Mapping[str, Any]) -> str:
 
 def _key(source: Path, settings: str) -> str:
     digest = hashlib.sha256(f"{__version__} {settings}".encode())
-    for path in [source] if source.is_file() else sorted(p for p in source.rglob("*") if p.is_file()):
-        digest.update(os.fsencode(path.name) + hashlib.sha256(path.read_bytes()).digest())
+    # Paddle keeps weights beside the program.
+    weights = source.with_suffix(".pdiparams")
+    files = [source, *([weights] if weights.is_file() else [])]
+    for path in files if source.is_file() else sorted(p for p in source.rglob("*") if p.is_file()):
+        digest.update(os.fsencode(path.name) + bytes.fromhex(sha256_of(path)))
     return digest.hexdigest()[:32]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from edgedla.arguments import typed
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import OPSET, SEED, Converted, opset_notes, opset_of, tidied
+from edgedla.conversion.converted import OPSET, SEED, Converted, opset_of, parser_notes, tidied, tolerance_of
 from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
 from edgedla.conversion.objects import convert_module, object_kind, saved
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.importers.model_file.port_names import name_ports
 from edgedla.targets import platform_for
 from edgedla.vocabulary import one_of
 
@@ -96,12 +98,15 @@ def _of_file(
             "answer": str(Path(folder, "answer.json")),
         }  # fmt: skip
         answer = _run(kind, request, interpreter)
-        model = tidied(onnx.load(str(request["model"])))
-        rel_l2, max_abs = compared(model, Path(str(request["reference"])))
-    notes = opset_notes(model, platform)
+        model = onnx.load(str(request["model"]))
+        name_ports(model, answer.get("inputs", {}), answer.get("outputs", ()))
+        inputs, outputs = ran_with(Path(str(request["reference"])))
+        model = tidied(model, {name: x.shape for name, x in inputs.items()}, [x.shape for x in outputs])
+        rel_l2, max_abs = worst_difference(model, inputs, outputs) if outputs else (None, None)
+    notes = parser_notes(model, platform)
     return Converted(
         model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"], opset_of(model),
-        rel_l2, max_abs, notes if rel_l2 is not None else (*notes, "not compared with its source"),
+        rel_l2, max_abs, notes if rel_l2 is not None else (*notes, "not compared with its source"), tolerance_of(model),
     )  # fmt: skip
 
 
@@ -130,7 +135,7 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
     return kind
 
 
-def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> Dict[str, str]:
+def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> Dict[str, Any]:
     """Runs the framework's program; its answer."""
     python, timeout_s = interpreter
     program = Path(__file__).with_name("frameworks") / kind.program
@@ -138,17 +143,16 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     asked.write_text(json.dumps(request), encoding="utf-8")
     try:
         done = subprocess.run(
-            [python, str(program), str(asked)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout_s,
+            [python, str(program), str(asked)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
             cwd=asked.parent, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ModelError(f"its conversion took longer than {timeout_s:g} s", where=str(request["source"])) from None
     except OSError as e:
         raise EnvironmentMissing(f"the interpreter cannot be started: {e.strerror}", where=python) from e
-    lines = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    last = lines[-1][:_ERROR_CHARACTERS] if lines else f"exit code {done.returncode}"
+    last = _reason(done.stdout.decode("utf-8", "replace")) or f"exit code {done.returncode}"
     if done.returncode == 0 and Path(str(request["answer"])).is_file() and Path(str(request["model"])).is_file():
-        answer: Dict[str, str] = json.loads(Path(str(request["answer"])).read_text(encoding="utf-8"))
+        answer: Dict[str, Any] = json.loads(Path(str(request["answer"])).read_text(encoding="utf-8"))
         return answer
     if "ModuleNotFoundError" in last or "ImportError" in last:
         raise EnvironmentMissing(
@@ -159,15 +163,21 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]))
 
 
+def _reason(said: str) -> str:
+    """The last line that speaks of an error, else the last; paddle2onnx prints its own in colours, and warnings after it."""
+    lines = [_COLOURS.sub("", line).strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line)]
+    return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
+
+
+_COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
 _EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle2onnx": "paddle"}
 
 
-def compared(model: Any, reference: Path) -> Tuple[Optional[float], Optional[float]]:
-    """(relative L2, largest difference) of the worst output; (None, None) where the framework gave no reference."""
+def ran_with(reference: Path) -> Tuple[Dict[str, np.ndarray], List[np.ndarray]]:
+    """(inputs by name, outputs) that the framework ran with; ({}, []) where it did not."""
     if not reference.is_file():
-        return None, None
+        return {}, []
     arrays = np.load(str(reference), allow_pickle=False)
-    return worst_difference(
-        model, {n[3:]: arrays[n] for n in arrays.files if n.startswith("in:")},
-        [arrays[n] for n in arrays.files if n.startswith("out:")],
-    )  # fmt: skip
+    inputs = {n[3:]: arrays[n] for n in arrays.files if n.startswith("in:")}
+    return inputs, [arrays[n] for n in arrays.files if n.startswith("out:")]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.errors import ModelError
 from edgedla.files import write_atomic
+from edgedla.importers.model_file.port_names import without_identities
 
 #: The newest operator set that all parsers read rightly: those of TensorRT 8 take the axes of operator set 18's reductions
 #: for absent (sources in rules/, parser releases).
 OPSET = 17
 #: Largest relative L2 difference that is rounding; above it the conversion is not the same network.
 TOLERANCE = 1e-4
+#: The same of a network in FP16, whose numbers have 11 bits: ResNet-18 comes to 1e-3.
+TOLERANCE_FP16 = 1e-2
 #: Of the input that both are run on.
 SEED = 7
 
@@ -24,7 +28,7 @@ class Converted:
     Attributes:
         model: serialised onnx.ModelProto. opset: of it.
         rel_l2, max_abs: against the source framework on seeded input, the worst output; None where nothing was compared.
-        framework, exporter: with their versions.
+        framework, exporter: with their versions. tolerance: the largest rel_l2 that is rounding.
     """
 
     model: bytes
@@ -36,11 +40,12 @@ class Converted:
     rel_l2: Optional[float]
     max_abs: Optional[float]
     notes: Tuple[str, ...] = ()
+    tolerance: float = TOLERANCE
 
     @property
     def within(self) -> Optional[bool]:
         """Whether the difference is rounding; None where nothing was compared."""
-        return None if self.rel_l2 is None else self.rel_l2 <= TOLERANCE
+        return None if self.rel_l2 is None else self.rel_l2 <= self.tolerance
 
     def save(self, path: Union[str, Path]) -> Path:
         return write_atomic(path, self.model)
@@ -58,23 +63,70 @@ def opset_of(model: Any) -> int:
     return next((int(e.version) for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
 
 
-def opset_notes(model: Any, platform: Any) -> Tuple[str, ...]:
-    """What the platform's parser reads wrongly in the model's operator set."""
-    if opset_of(model) <= OPSET or platform.release.trt >= (10,):
+def tolerance_of(model: Any) -> float:
+    """How far an onnx.ModelProto may be from its source by rounding alone."""
+    from onnx import TensorProto
+
+    half = any(value.type.tensor_type.elem_type == TensorProto.FLOAT16 for value in model.graph.output)
+    return TOLERANCE_FP16 if half else TOLERANCE
+
+
+def parser_notes(model: Any, platform: Any) -> Tuple[str, ...]:
+    """What the platform's parser refuses of the model, or reads wrongly in its operator set."""
+    from edgedla.importers import load_onnx
+
+    trt, opset = platform.release.trt_text, opset_of(model)
+    try:
+        load_onnx(model, trt=platform.release.trt, open_batch=1)
+    except ModelError as e:
+        quantised = any(node.op_type in _QUANTISED for node in model.graph.node)
+        instead = "; convert the float model, and quantize that: `edgedla quantize`" if quantised else ""
+        return (f"{e.what}{instead}",)
+    if opset <= OPSET or platform.release.trt >= (10,):
         return ()
     return (
-        f"operator set {opset_of(model)}: TensorRT {platform.release.trt_text} reads reductions of 18 and newer wrongly; "
+        f"operator set {opset}: TensorRT {trt} reads reductions of 18 and newer wrongly; "
         f"`edgedla fix --opset {OPSET}` converts it",
     )
 
 
-def tidied(model: Any) -> Any:
-    """An onnx.ModelProto with its shapes worked out where they can be."""
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+
+
+def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Sequence[int]]) -> Any:
+    """An onnx.ModelProto without nodes that do nothing, with fixed sizes, and shapes worked out where they can be.
+
+    Args:
+        inputs: sizes by name that it ran with. outputs: of each, in order. Neither where nothing ran.
+    """
     import onnx
 
+    without_identities(model)
+    graph = model.graph
+    if any(value.name in inputs and not _is_fixed(value) for value in graph.input):
+        for value in graph.input:
+            _fix(value, inputs.get(value.name))
+        for value, dims in zip(graph.output, outputs):
+            _fix(value, dims)
+        # They were worked out from the open sizes.
+        del graph.value_info[:]
     try:
         # 2 GiB is protobuf's limit, and so that of shape inference in memory.
         return onnx.shape_inference.infer_shapes(model) if model.ByteSize() < (1 << 30) else model
     except Exception:
         # Shapes are a convenience: the importer works them out itself.
         return model
+
+
+def _is_fixed(value: Any) -> bool:
+    kind = value.type.tensor_type
+    return kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim)
+
+
+def _fix(value: Any, dims: Optional[Sequence[int]]) -> None:
+    if dims is not None:
+        del value.type.tensor_type.shape.dim[:]
+        # An empty shape is that of a scalar.
+        value.type.tensor_type.shape.SetInParent()
+        for size in dims:
+            value.type.tensor_type.shape.dim.add(dim_value=size)

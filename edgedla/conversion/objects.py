@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import SEED, Converted, opset_notes, opset_of, tidied
+from edgedla.conversion.converted import SEED, Converted, opset_of, parser_notes, tidied, tolerance_of
 from edgedla.errors import ModelError, UsageError
 
 Shapes = Optional[Mapping[str, Sequence[int]]]
@@ -127,26 +127,28 @@ def convert_module(
     else:
         args, names = forward_inputs(module, example_inputs)
     feeds = tuple(_seeded(value, index, torch) for index, value in enumerate(args))
-    onnx_model, wrote = _exported(module, dict(zip(names, feeds)), exporter, opset)
-    model = tidied(onnx_model)
+    outputs = _outputs(module, feeds, torch)
+    onnx_model, wrote = _exported(module, dict(zip(names, feeds)), exporter, opset, [name for name, _ in outputs])
     inputs = {name: feed.numpy() for name, feed in zip(names, feeds)}
-    rel_l2, max_abs = worst_difference(model, inputs, _outputs(module, feeds, torch))
+    model = tidied(onnx_model, {n: x.shape for n, x in inputs.items()}, [array.shape for _, array in outputs])
+    rel_l2, max_abs = worst_difference(model, inputs, [array for _, array in outputs])
     return Converted(
         model.SerializeToString(), where, kind="module", framework=f"torch {torch.__version__}", exporter=wrote,
-        opset=opset_of(model), rel_l2=rel_l2, max_abs=max_abs, notes=opset_notes(model, platform),
+        opset=opset_of(model), rel_l2=rel_l2, max_abs=max_abs, notes=parser_notes(model, platform), tolerance=tolerance_of(model),
     )  # fmt: skip
 
 
-def _exported(module: Any, feeds: Dict[str, Any], exporter: str, opset: int) -> Tuple[Any, str]:
+def _exported(module: Any, feeds: Dict[str, Any], exporter: str, opset: int, outputs: Sequence[str]) -> Tuple[Any, str]:
     from edgedla.torch.exporting import OPSET, to_onnx
 
     if exporter != "dynamo":
         try:
-            return to_onnx(module, feeds, exporter="torchscript", opset=opset), "torchscript"
+            return to_onnx(module, feeds, opset=opset, output_names=outputs), "torchscript"
         except ModelError:
             if exporter == "torchscript":
                 raise
-    return to_onnx(module, feeds, exporter="dynamo", opset=max(opset, OPSET + 1)), "dynamo"
+    newer = max(opset, OPSET + 1)
+    return to_onnx(module, feeds, exporter="dynamo", opset=newer, output_names=outputs), "dynamo"
 
 
 def _seeded(value: Any, index: int, torch: Any) -> Any:
@@ -158,21 +160,16 @@ def _seeded(value: Any, index: int, torch: Any) -> Any:
     return torch.randn(value.shape, generator=generator).to(value.dtype)
 
 
-def _outputs(module: Any, feeds: Sequence[Any], torch: Any) -> List[np.ndarray]:
+def _outputs(module: Any, feeds: Sequence[Any], torch: Any) -> List[Tuple[str, np.ndarray]]:
+    """(name, values) of each output, named as a saved program's are."""
+    from edgedla.conversion.frameworks.from_pytorch import named
     from edgedla.torch.exporting import evaluating
 
     parameter = next(iter(module.parameters()), None)
     device = parameter.device if parameter is not None else torch.device("cpu")
     with evaluating(module), torch.no_grad():
         result = module(*(feed.to(device) for feed in feeds))
-    tensors = _flat(result, torch)
+    tensors = [(name, tensor.cpu().numpy()) for name, tensor in named(result, torch)]
     if not tensors:
         raise ModelError("the module gives no tensor", where=type(module).__name__)
-    return [tensor.cpu().numpy() for tensor in tensors]
-
-
-def _flat(value: Any, torch: Any) -> List[Any]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    values = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for part in values for tensor in _flat(part, torch)]
+    return tensors

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
 from edgedla.torch.decomposing import decompose_once
@@ -320,11 +321,4 @@ def _name_outputs(model: Any, wanted: Sequence[str]) -> None:
     if wanted and len(wanted) != len(outputs):
         raise UsageError(f"{len(wanted)} output names", allowed=f"{len(outputs)}, one for each output")
     names = list(wanted) or (["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))])
-    taken = {i.name for i in model.graph.input}
-    renamed = {old: new for old, new in zip(outputs, names) if old not in taken}
-    for node in model.graph.node:
-        for values in (node.input, node.output):
-            for i, value in enumerate(values):
-                values[i] = renamed.get(value, value)
-    for value in (*model.graph.output, *model.graph.value_info):
-        value.name = renamed.get(value.name, value.name)
+    name_ports(model, {}, names)

@@ -5,19 +5,27 @@ from __future__ import annotations
 import pickle
 import sys
 import zipfile
+from collections import namedtuple
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, List
 
 import numpy as np
+import onnx
 import pytest
 
 import edgedla
 from edgedla.conversion import convert as module
-from edgedla.conversion.cached import FACTS, as_onnx
+from edgedla.conversion.cached import FACTS, _key, as_onnx
+from edgedla.conversion.comparison import worst_difference
+from edgedla.conversion.converted import parser_notes, tolerance_of
+from edgedla.conversion.frameworks.from_pytorch import in_order, named
+from edgedla.conversion.frameworks.from_tensorflow import by_number
 from edgedla.conversion.kinds import KINDS, kind_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
-from tests.models import node, onnx_model, save
+from edgedla.targets import platform_for
+from tests.models import node, onnx_model
 
 
 def archive(path: Path, *names: str) -> Path:
@@ -98,12 +106,15 @@ import numpy as np
 from onnx import TensorProto, helper, save
 asked = json.load(open(sys.argv[1]))
 if {fails!r}: raise ValueError({fails!r})
-info = lambda n: helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 4])
-graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [info("x")], [info("y")])
+info = lambda n: helper.make_tensor_value_info(n, TensorProto.FLOAT, {dims!r})
+idle = [helper.make_node("Identity", ["x"], ["i"]), helper.make_node("Identity", ["r"], ["5"])]
+nodes = [idle[0], helper.make_node("Relu", ["i"], ["r"]), idle[1]]
+graph = helper.make_graph(nodes, "g", [info("x")], [info("5")])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", asked["opset"])], ir_version=8), asked["model"])
 x = np.array([[-1, 0, 1, 2]], np.float32)
-np.savez(asked["reference"], **{{"in:x": x, "out:0": np.maximum(x, 0) + np.float32({shift})}})
-json.dump({{"framework": "test 1", "exporter": "test 2"}}, open(asked["answer"], "w"))
+np.savez(asked["reference"], **{{"in:image": x, "out:0": np.maximum(x, 0) + np.float32({shift})}})
+names = {{"inputs": {{"x": "image"}}, "outputs": ["scores"]}}
+json.dump({{"framework": "test 1", "exporter": "test 2", **names}}, open(asked["answer"], "w"))
 """
 
 
@@ -115,8 +126,8 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "__file__", str(tmp_path / "package" / "convert.py"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def make(shift: float = 0.0, fails: str = "") -> Path:
-        (folder / "from_tensorflow.py").write_text(PROGRAM.format(shift=shift, fails=fails))
+    def make(shift: float = 0.0, fails: str = "", dims: Any = (1, 4)) -> Path:
+        (folder / "from_tensorflow.py").write_text(PROGRAM.format(shift=shift, fails=fails, dims=dims))
         (tmp_path / "m.tflite").write_bytes(b"\x1c\0\0\0TFL3")
         return tmp_path / "m.tflite"
 
@@ -132,11 +143,64 @@ def test_a_conversion_is_compared_with_its_source(framework: Any) -> None:
     assert other.max_abs == 0.5
 
 
+def test_sizes_are_fixed_names_are_the_models_own_and_nothing_idle_stays(framework: Any) -> None:
+    model = onnx.load_from_string(edgedla.convert(framework(dims=("n", 4))).model)
+    (given,), (made,) = model.graph.input, model.graph.output
+    assert (given.name, made.name) == ("image", "scores")
+    assert [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in (given, made)] == [[1, 4], [1, 4]]
+    assert [(n.op_type, list(n.input), list(n.output)) for n in model.graph.node] == [("Relu", ["image"], ["scores"])]
+
+
 def test_an_operator_set_that_the_parser_reads_wrongly_is_said(framework: Any) -> None:
     assert edgedla.convert(framework(), target="agx-xavier-32gb").notes == ()
     notes = edgedla.convert(framework(), target="agx-xavier-32gb", opset=18).notes
     assert "reads reductions of 18 and newer wrongly" in notes[0]
     assert edgedla.convert(framework(), target="agx-orin-64gb", opset=18).notes == ()
+
+
+def test_what_the_parser_refuses_is_said() -> None:
+    scale, zero = np.float32(0.1), np.int8(3)
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    model = onnx_model(nodes, constants={"s": scale, "z": zero}, opset=17)
+    (note,) = parser_notes(model, platform_for("agx-orin-64gb"))
+    assert "only supports symmetric quantization" in note
+    assert "`edgedla quantize`" in note
+
+
+class Tensor:
+    """Stands in for a tensor of PyTorch."""
+
+
+def test_outputs_of_pytorch_are_named_by_the_keys_of_their_dicts() -> None:
+    torch, t = SimpleNamespace(Tensor=Tensor), Tensor()
+    found = namedtuple("Found", "boxes scores")
+    results: List[Any] = [
+        t, [t], (t, t), {"mask": t}, {"det": {"box": t, "score": t}, "more": [t, (t,)], "none": None}, found(t, [t, t]),
+    ]  # fmt: skip
+    assert [[name for name, _ in named(result, torch)] for result in results] == [
+        ["output"], ["output"], ["output_0", "output_1"], ["mask"], ["det_box", "det_score", "more_0", "more_1"],
+        ["boxes", "scores_0", "scores_1"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shapes", "own", "wanted"),
+    [
+        ({"meta": 2, "image": 1}, False, {"image": 1, "meta": 2}), ({"meta": 2}, False, {"meta": 2}), ({}, False, {}),
+        ({"a": 1, "b": 2}, True, {"a": 1, "b": 2}), ({"": 1}, True, {"image": 1}),
+        ({"a": 1, "b": 2}, False, None), ({"": 1}, False, None), ({"image": 1, "b": 2}, True, None),
+    ],
+)  # fmt: skip
+def test_sizes_stand_in_the_order_of_the_parameters(shapes: Any, own: bool, wanted: Any) -> None:
+    if wanted is None:
+        with pytest.raises(ValueError, match="its inputs: image, meta"):
+            in_order(shapes, ["image", "meta"], own)
+    else:
+        assert list(in_order(shapes, ["image", "meta"], own).items()) == list(wanted.items())
+
+
+def test_names_that_a_file_holds_in_an_order_of_chance_are_sorted() -> None:
+    assert by_number(["output_10", "b", "output_2", "a"]) == ["a", "b", "output_2", "output_10"]
 
 
 def test_what_the_framework_says_is_handed_on(framework: Any) -> None:
@@ -199,12 +263,40 @@ def test_an_interpreter_of_ones_own_is_used(framework: Any) -> None:
     assert edgedla.convert(framework(), python=sys.executable).within
 
 
-def test_outputs_of_other_shapes_are_an_error(tmp_path: Path) -> None:
+def test_outputs_of_other_shapes_are_an_error() -> None:
     model = onnx_model([node("Relu", "x", "y")], {"x": (1, 4)}, opset=17)
-    save(model, tmp_path / "m.onnx")
-    np.savez(tmp_path / "r.npz", **{"in:x": np.zeros((1, 4), np.float32), "out:0": np.zeros((1, 5), np.float32)})
     with pytest.raises(ModelError, match="its source"):
-        module.compared(model, tmp_path / "r.npz")
+        worst_difference(model, {"x": np.zeros((1, 4), np.float32)}, [np.zeros((1, 5), np.float32)])
+
+
+def test_outputs_are_compared_in_order_and_what_is_no_number_counts() -> None:
+    nodes = [node("Relu", "x", "y"), node("Sqrt", "x", "z")]
+    model = onnx_model(nodes, {"x": (1, 2)}, {"y": (1, 2), "z": (1, 2)}, opset=17)
+    feed = {"x": np.array([[4, -1]], np.float32)}
+    right = [np.array([[4, 0]], np.float32), np.array([[2, np.nan]], np.float32)]
+    assert worst_difference(model, feed, right) == (0.0, 0.0)
+    assert worst_difference(model, feed, right[::-1])[0] > 1e100
+    assert worst_difference(model, feed, [right[0], np.array([[2, 1]], np.float32)])[0] > 1e100
+
+
+def test_half_precision_rounds_more() -> None:
+    full, half = (onnx_model([node("Relu", "x", "y")], kind=kind) for kind in (1, 10))
+    assert [tolerance_of(full), tolerance_of(half)] == [1e-4, 1e-2]
+
+
+def test_a_paddle_model_with_other_weights_is_converted_again(tmp_path: Path) -> None:
+    (tmp_path / "m.pdmodel").write_bytes(b"program")
+    (tmp_path / "m.pdiparams").write_bytes(b"weights")
+    before = _key(tmp_path / "m.pdmodel", "")
+    assert _key(tmp_path / "m.pdmodel", "") == before
+    (tmp_path / "m.pdiparams").write_bytes(b"trained")
+    assert _key(tmp_path / "m.pdmodel", "") != before
+
+
+def test_the_reason_is_the_error_and_not_a_warning_after_it() -> None:
+    said = "loading\n\x1b[0;31m[ERROR]\tFailed: no such thing\x1b[0m\nUserWarning: no ccache\n  warnings.warn(text)\n"
+    assert module._reason(said) == "[ERROR]\tFailed: no such thing"
+    assert module._reason("Killed\n") == "Killed"
 
 
 @pytest.mark.parametrize(

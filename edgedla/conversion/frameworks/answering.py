@@ -7,7 +7,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-#: (framework and exporter, inputs by name, outputs in order); without outputs nothing can be compared.
+#: (framework, exporter and names, inputs by name, outputs in order); without outputs nothing can be compared. The names:
+#: "inputs", the exporter's name -> the model's own, and "outputs", in order.
 Conversion = Tuple[Dict[str, Any], Dict[str, Any], List[Any]]
 
 
@@ -16,6 +17,9 @@ def answer(convert: Callable[[Dict[str, Any]], Conversion]) -> None:
     with open(sys.argv[1], encoding="utf-8") as request_file:
         request = json.load(request_file)
     about, inputs, outputs = convert(request)
+    unknown = sorted(set(request["shapes"]) - set(inputs) - ({""} if len(inputs) == 1 else set()))
+    if unknown:
+        raise ValueError(f"sizes of {unknown[0] or 'the only input'}; its inputs: {', '.join(inputs)}")
     if outputs:
         import numpy as np
 

@@ -17,12 +17,14 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     paddle2onnx.export(
         request["source"], stem + ".pdiparams", request["model"], opset_version=request["opset"], optimize_tool="None"
     )
-    versions = {
+    versions: Dict[str, Any] = {
         "framework": f"paddle {paddle.__version__}",
         "exporter": f"paddle2onnx {getattr(paddle2onnx, '__version__', '')}".strip(),
     }
     inputs, outputs = reference(request, stem, paddle)
-    return versions, inputs, outputs
+    # Those of the program itself are fetch_name_0 and so on.
+    names = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
+    return {**versions, "outputs": names}, inputs, outputs
 
 
 def reference(request: Dict[str, Any], stem: str, paddle: Any) -> Tuple[Dict[str, Any], List[Any]]:

@@ -2,47 +2,92 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 
 def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[Any]]:
     import torch
 
     warnings.simplefilter("ignore")
-    module, args = loaded(request, torch)
+    module, args, names = loaded(request, torch)
     args = tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
     feeds = seeded(args, request["seed"], torch)
-    names = [f"input_{i}" if len(feeds) > 1 else "input" for i in range(len(feeds))]
     with torch.no_grad():
         result = module(*feeds)
-        wanted = flat(result, torch)
+        wanted = list(named(result, torch))
+        if not wanted:
+            raise ValueError("it gives no tensor")
+        if any(tensor.dtype is torch.bfloat16 for tensor in (*feeds, *(tensor for _, tensor in wanted))):
+            raise ValueError("it computes in bfloat16, which the DLA does not: export module.float()")
         if request["kind"] == "torchscript" and isinstance(result, dict):
             module = without_dict(module, feeds, torch)
         exporter = exported(module, feeds, names, request, torch)
-    about = {"framework": f"torch {torch.__version__}", "exporter": exporter}
-    return about, {n: f.numpy() for n, f in zip(names, feeds)}, [w.numpy() for w in wanted]
+    about = {"framework": f"torch {torch.__version__}", "exporter": exporter, "outputs": [name for name, _ in wanted]}
+    return about, {n: f.numpy() for n, f in zip(names, feeds)}, [tensor.numpy() for _, tensor in wanted]
 
 
-def loaded(request: Dict[str, Any], torch: Any) -> Tuple[Any, Tuple[Any, ...]]:
-    """(module in evaluation mode, example arguments)."""
-    path, kind = request["source"], request["kind"]
+def loaded(request: Dict[str, Any], torch: Any) -> Tuple[Any, Tuple[Any, ...], List[str]]:
+    """(module in evaluation mode, example arguments, their names)."""
+    path, kind, shapes = request["source"], request["kind"], request["shapes"]
     if kind == "pt2":
         program = torch.export.load(path)
-        args, kwargs = program.example_inputs or ((), {})
-        if kwargs:
-            raise ValueError("the program takes keyword arguments; export it with positional ones")
-        module = program.module()
+        module, leaves = program.module(), torch.utils._pytree.tree_leaves(program.example_inputs or ())
         # A program is exported in the mode that its module was in, and refuses another; exporters ask for one.
         module.train = module.eval = lambda mode=False: module
-        return module, tuple(args)
+        tensors = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+        names = [str(name) for name, is_tensor in zip(program.graph_signature.user_inputs, tensors) if is_tensor]
+        sizes = in_order(shapes, names)
+        args = [leaf for leaf, is_tensor in zip(leaves, tensors) if is_tensor]
+        args = [arg.new_zeros(sizes[name]) if name in sizes else arg for name, arg in zip(names, args)]
+        return on_tensors(module, program.example_inputs, torch), tuple(args), names
     if kind == "torchscript":
         module = torch.jit.load(path, map_location="cpu")
+        names = [argument.name for argument in module.forward.schema.arguments[1:]]
     else:
         module = torch.load(path, map_location="cpu", weights_only=False)
         if not isinstance(module, torch.nn.Module):
             raise ValueError(f"the file holds a {type(module).__name__}, not a module: weights alone have no graph")
-    return module.eval(), tuple(torch.zeros(*dims) for dims in request["shapes"].values())
+        names = list(inspect.signature(module.forward).parameters)
+    sizes = in_order(shapes, names, own=True)
+    return module.eval(), tuple(torch.zeros(*dims) for dims in sizes.values()), list(sizes)
+
+
+def on_tensors(module: Any, example: Any, torch: Any) -> Any:
+    """The module as one of its tensors alone, where it takes lists, dicts, keyword arguments or plain numbers too."""
+    args, kwargs = example or ((), {})
+    if not kwargs and all(isinstance(arg, torch.Tensor) for arg in args):
+        return module
+    leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+
+    class OnTensors(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *tensors: Any) -> Any:
+            given = iter(tensors)
+            filled = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            args, kwargs = torch.utils._pytree.tree_unflatten(filled, structure)
+            return self.module(*args, **kwargs)
+
+    return OnTensors()
+
+
+def in_order(shapes: Dict[str, Any], names: List[str], own: bool = False) -> Dict[str, Any]:
+    """Sizes by name in the order of forward's parameters.
+
+    Args:
+        own: other names than these may stand in for them, in their order, where nothing says the sizes otherwise.
+    """
+    if set(shapes) <= set(names):
+        return {name: shapes[name] for name in names if name in shapes}
+    if set(shapes) == {""} and (own or len(names) == 1):
+        return {(names or ["input"])[0]: shapes[""]}
+    if not own or set(shapes) & set(names):
+        raise ValueError(f"sizes of {', '.join(n or 'the only input' for n in shapes)}; its inputs: {', '.join(names)}")
+    return dict(shapes)
 
 
 def seeded(args: Tuple[Any, ...], seed: int, torch: Any) -> Tuple[Any, ...]:
@@ -59,12 +104,16 @@ def seeded(args: Tuple[Any, ...], seed: int, torch: Any) -> Tuple[Any, ...]:
     return tuple(made)
 
 
-def flat(value: Any, torch: Any) -> List[Any]:
-    """Tensors of a result in the order in which exporters name outputs."""
+def named(value: Any, torch: Any, prefix: str = "") -> Iterator[Tuple[str, Any]]:
+    """(name, tensor) of a result in the order in which exporters name outputs: by keys of dicts, by numbers in tuples."""
     if isinstance(value, torch.Tensor):
-        return [value]
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
-    return [tensor for part in values for tensor in flat(part, torch)]
+        yield prefix or "output", value
+    elif isinstance(value, dict) or hasattr(value, "_fields"):
+        for key, part in value.items() if isinstance(value, dict) else zip(value._fields, value):
+            yield from named(part, torch, f"{prefix}_{key}" if prefix else str(key))
+    elif isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            yield from named(part, torch, (prefix or "output") + (f"_{i}" if len(value) > 1 else ""))
 
 
 def without_dict(module: Any, feeds: Tuple[Any, ...], torch: Any) -> Any:
@@ -76,7 +125,7 @@ def without_dict(module: Any, feeds: Tuple[Any, ...], torch: Any) -> Any:
             self.module = module
 
         def forward(self, *args: Any) -> Any:
-            return tuple(flat(self.module(*args), torch))
+            return tuple(tensor for _, tensor in named(self.module(*args), torch))
 
     traced = torch.jit.freeze(torch.jit.trace(Values().eval(), feeds, strict=False))
     torch._C._jit_pass_inline(traced.graph)

@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Tuple
+import re
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
+
+
+class Loaded(NamedTuple):
+    """A model that stands in memory.
+
+    Attributes:
+        run: its outputs on arrays. inputs: (name, sizes, type) of each. outputs: their names.
+        renamed: what tf2onnx calls an input -> its name, where these differ.
+        trace: its outputs as symbolic tensors; None of TFLite. keep: what must live as long as it.
+    """
+
+    run: Callable[[List[Any]], List[Any]]
+    inputs: List[Tuple[str, Tuple[int, ...], str]]
+    outputs: List[str]
+    renamed: Dict[str, str] = {}
+    trace: Any = None
+    keep: Any = None
 
 
 def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[Any]]:
@@ -11,34 +29,68 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     import tensorflow as tf
     import tf2onnx
 
-    run, specs = {"tflite": tflite, "keras": keras, "h5": keras, "savedmodel": saved_model}[request["kind"]](
-        request, tf
-    )
-    inputs = {name: seeded(shape, dtype, request["seed"] + i) for i, (name, shape, dtype) in enumerate(specs)}
-    outputs = run([inputs[name] for name, _, _ in specs])
-    if request["kind"] == "tflite":
-        tf2onnx.convert.from_tflite(request["source"], opset=request["opset"], output_path=request["model"])
+    loaders = {"tflite": tflite, "keras": keras, "h5": keras, "savedmodel": saved_model}
+    loaded = loaders[request["kind"]](request, tf)
+    inputs = {name: seeded(shape, dtype, request["seed"] + i) for i, (name, shape, dtype) in enumerate(loaded.inputs)}
+    outputs = loaded.run(list(inputs.values()))
+    options = {"opset": request["opset"], "output_path": request["model"]}
+    if loaded.trace is None:
+        tf2onnx.convert.from_tflite(request["source"], **options)
     else:
-        signature = [tf.TensorSpec(shape, dtype, name=name) for name, shape, dtype in specs]
-        function = tf.function(lambda *args: run_graph(request, tf, args), input_signature=signature)
+        # Names of their own: those of the graph that is imported are taken.
+        signature = [tf.TensorSpec(s, d, name=f"convert_{i}") for i, (_, s, d) in enumerate(loaded.inputs)]
+        plain = tf.function(opened(loaded, tf), input_signature=signature, autograph=False)
         tf2onnx.convert.from_function(
-            function, input_signature=signature, opset=request["opset"], output_path=request["model"]
+            plain, input_signature=signature, custom_op_handlers={"Erfc": (erfc, [])}, **options
         )
-    return {"framework": f"tensorflow {tf.__version__}", "exporter": f"tf2onnx {tf2onnx.__version__}"}, inputs, outputs
+    about = {
+        "framework": f"tensorflow {tf.__version__}", "exporter": f"tf2onnx {tf2onnx.__version__}",
+        "inputs": loaded.renamed or {f"convert_{i}": name for i, name in enumerate(inputs)}, "outputs": loaded.outputs,
+    }  # fmt: skip
+    return about, inputs, outputs
 
 
-_LOADED: List[Any] = []
+#: What keeps a called function from being written out in its caller's place, which tf2onnx needs.
+_CLOSED = ("_XlaMustCompile", "_noinline")
 
 
-def run_graph(request: Dict[str, Any], tf: Any, args: Tuple[Any, ...]) -> Any:
-    """The model's outputs as symbolic tensors."""
-    model, names = _LOADED[0]
-    if request["kind"] == "savedmodel":
-        return list(model(**dict(zip(names, args))).values())
-    return model(args[0] if len(args) == 1 else list(args), training=False)
+def opened(loaded: Loaded, tf: Any) -> Any:
+    """The model as a function of symbolic tensors: no function that it calls is closed, and what it captured are constants."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    signature = [tf.TensorSpec(sizes, dtype) for _, sizes, dtype in loaded.inputs]
+    traced = tf.function(lambda *args: loaded.trace(args), input_signature=signature).get_concrete_function()
+    # As tf2onnx asks for it, which freezes variables, but not the tensors that a function captured.
+    frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False, aggressive_inlining=True)
+    graph = tf.compat.v1.GraphDef()
+    graph.CopyFrom(frozen.graph.as_graph_def())
+    functions = graph.library.function
+    for holder in (*graph.node, *functions, *(node for function in functions for node in function.node_def)):
+        for name in _CLOSED:
+            holder.attr.pop(name, None)
+    captured = {inner.name: outer.numpy() for outer, inner in frozen.graph.captures}
+
+    def function(*args: Any) -> List[Any]:
+        given = {inner.name: arg for inner, arg in zip(frozen.inputs, args)}
+        given.update((name, tf.constant(value)) for name, value in captured.items())
+        outputs = tf.graph_util.import_graph_def(graph, given, [o.name for o in frozen.outputs], name="")
+        return [tf.identity(output) for output in outputs]
+
+    return function
 
 
-Loaded = Tuple[Callable[[List[Any]], List[Any]], List[Tuple[str, Tuple[int, ...], str]]]
+def erfc(graph: Any, node: Any, name: str, args: Any) -> None:
+    """1 - Erf, for tf2onnx, which does not know Erfc: Keras 3 writes the exact GELU with it."""
+    import numpy as np
+    from tf2onnx import utils
+
+    shape, dtype = graph.get_shape(node.output[0]), graph.get_dtype(node.output[0])
+    graph.remove_node(name)
+    one = graph.make_const(utils.make_name(name), np.ones((), utils.map_onnx_to_numpy_type(dtype)))
+    erf = graph.make_node("Erf", node.input, shapes=[shape], dtypes=[dtype])
+    graph.make_node(
+        "Sub", [one.output[0], erf.output[0]], name=name, outputs=node.output, shapes=[shape], dtypes=[dtype]
+    )
 
 
 def keras(request: Dict[str, Any], tf: Any) -> Loaded:
@@ -47,17 +99,26 @@ def keras(request: Dict[str, Any], tf: Any) -> Loaded:
         # Lambda layers hold code.
         options["safe_mode"] = not request["trust"]
     model = tf.keras.models.load_model(request["source"], **options)
-    _LOADED.append((model, []))
-    specs = [
-        (tensor.name.split(":")[0], sizes(tensor.name.split(":")[0], tensor.shape, request), str(tensor.dtype))
-        for tensor in model.inputs
-    ]
+    names = [tensor.name.split(":")[0] for tensor in model.inputs]
+    specs = [(n, sizes(n, t.shape, request), str(t.dtype)) for n, t in zip(names, model.inputs)]
+
+    def trace(values: Any) -> List[Any]:
+        given = values[0] if len(values) == 1 else list(values)
+        return list(tf.nest.flatten(model(given, training=False)))
 
     def run(values: List[Any]) -> List[Any]:
-        outputs = model(values[0] if len(values) == 1 else values, training=False)
-        return [x.numpy() for x in tf.nest.flatten(outputs)]
+        return [x.numpy() for x in trace(values)]
 
-    return run, specs
+    return Loaded(run, specs, output_names(model, tf), trace=trace, keep=model)
+
+
+def output_names(model: Any, tf: Any) -> List[str]:
+    """In the order of tf.nest.flatten, which sorts a dict by its keys."""
+    structure = getattr(model, "_outputs_struct", None)
+    if isinstance(structure, dict):
+        keys = tf.nest.flatten({key: [key] * len(tf.nest.flatten(value)) for key, value in structure.items()})
+        return [str(key) for key in keys]
+    return [str(name) for name in model.output_names]
 
 
 def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
@@ -66,32 +127,54 @@ def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
     if not signatures:
         raise ValueError("the SavedModel has no signature; save it with model.export, or with signatures=")
     signature = signatures["serving_default"] if "serving_default" in signatures else next(iter(signatures.values()))
-    named = signature.structured_input_signature[1]
-    names = list(named)
-    # Without the model the signature's variables would go.
-    _LOADED.extend([(signature, names), model])
-    specs = [(n, sizes(n, named[n].shape, request), named[n].dtype.name) for n in names]
+    # Read from a file the names stand in an order of chance.
+    named = {n: signature.structured_input_signature[1][n] for n in by_number(signature.structured_input_signature[1])}
+    specs = [(n, sizes(n, named[n].shape, request), named[n].dtype.name) for n in named]
+    outputs = by_number(signature.structured_outputs)
+
+    def trace(values: Any) -> List[Any]:
+        made = signature(**dict(zip(named, values)))
+        return [made[name] for name in outputs]
 
     def run(values: List[Any]) -> List[Any]:
-        outputs = signature(**{n: tf.constant(v) for n, v in zip(names, values)})
-        return [x.numpy() for x in outputs.values()]
+        return [x.numpy() for x in trace([tf.constant(v) for v in values])]
 
-    return run, specs
+    # Without the model the signature's variables would go.
+    return Loaded(run, specs, outputs, trace=trace, keep=model)
+
+
+def by_number(names: Iterable[str]) -> List[str]:
+    """Sorted, output_2 before output_10."""
+    return sorted(names, key=lambda name: [p.zfill(9) if p.isdigit() else p for p in re.split(r"(\d+)", name)])
 
 
 def tflite(request: Dict[str, Any], tf: Any) -> Loaded:
     interpreter = tf.lite.Interpreter(model_path=request["source"])
+    names = signature_names(interpreter)
+    for detail in interpreter.get_input_details():
+        own = names.get(detail["index"], detail["name"])
+        interpreter.resize_tensor_input(detail["index"], sizes(own, detail["shape"], request))
     interpreter.allocate_tensors()
-    details = interpreter.get_input_details()
-    specs = [(d["name"], tuple(int(x) for x in d["shape"]), d["dtype"].__name__) for d in details]
+    details, results = interpreter.get_input_details(), interpreter.get_output_details()
+    specs = [(names.get(d["index"], d["name"]), tuple(map(int, d["shape"])), d["dtype"].__name__) for d in details]
 
     def run(values: List[Any]) -> List[Any]:
         for detail, value in zip(details, values):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
-        return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+        return [interpreter.get_tensor(d["index"]) for d in results]
 
-    return run, specs
+    outputs = [names.get(d["index"], d["name"].split(":")[0]) for d in results]
+    return Loaded(run, specs, outputs, {d["name"]: spec[0] for d, spec in zip(details, specs)})
+
+
+def signature_names(interpreter: Any) -> Dict[int, str]:
+    """Tensor index -> the name that the model's only signature has for it; a converter's own are of the kind "Identity_1"."""
+    if len(interpreter.get_signature_list()) != 1:
+        return {}
+    runner = interpreter.get_signature_runner()
+    both = (runner.get_input_details(), runner.get_output_details())
+    return {int(detail["index"]): str(name) for details in both for name, detail in details.items()}
 
 
 def sizes(name: str, shape: Any, request: Dict[str, Any]) -> Tuple[int, ...]:

@@ -1,0 +1,104 @@
+"""What an exporter leaves: numbers for names of inputs and outputs, and nodes that do nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
+
+
+def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) -> None:
+    """Renames the inputs and outputs of an onnx.ModelProto, in its nodes and their subgraphs too; nothing else changes.
+
+    Args:
+        inputs: today's name -> the wanted one; those that are not named stay. outputs: wanted names in order; where they
+            are not as many as the model's, the outputs stay. A name that is wanted twice gets a number.
+    """
+    graph = model.graph
+    present = [value.name for value in graph.input]
+    renamed = dict(zip(present, _apart([inputs.get(name, name) for name in present], set())))
+    if len(outputs) == len(graph.output):
+        wanted = _apart(outputs, set(renamed.values()))
+        for value, name in zip(graph.output, wanted):
+            if value.name in renamed:
+                # An input that is handed on, or a value that is given twice.
+                graph.node.add(op_type="Identity", name=f"{name}/Identity", input=[value.name], output=[name])
+                value.name = name
+            renamed[value.name] = name
+    every = set(_names(graph))
+    chosen = set(renamed.values())
+    for name in sorted((every & chosen) - set(renamed)):
+        # A value inside the network has the name already.
+        renamed[name] = _free(name, every | chosen)
+    _rename(graph, renamed)
+
+
+def without_identities(model: Any) -> None:
+    """Takes nodes out of an onnx.ModelProto that hand their input on as it is; inputs, outputs and their names stay."""
+    graph = model.graph
+    ports = {value.name for value in (*graph.input, *graph.output)}
+    made = {name for node in graph.node for name in node.output}
+    renamed: Dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        source = renamed.get(node.input[0], node.input[0]) if node.op_type == "Identity" else ""
+        if not source or node.domain not in ("", "ai.onnx"):
+            kept.append(node)
+        elif node.output[0] not in ports:
+            renamed[node.output[0]] = source
+        elif source in made and source not in ports:
+            # What makes the value makes the output.
+            renamed.update((name, node.output[0]) for name, value in list(renamed.items()) if value == source)
+            renamed[source] = node.output[0]
+            ports.add(source)
+        else:
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
+    _rename(graph, renamed)
+    described = {value.name: value for value in graph.value_info if value.name not in ports}
+    del graph.value_info[:]
+    graph.value_info.extend(described.values())
+
+
+def _apart(names: Sequence[str], taken: Set[str]) -> List[str]:
+    """The names, each made another than those before it and those taken."""
+    made: List[str] = []
+    for name in names:
+        made.append(_free(name, {*taken, *made}))
+    return made
+
+
+def _free(name: str, taken: Set[str]) -> str:
+    number, free = 0, name
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    return free
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") or attribute.graphs else ():
+                yield from _graphs(inner)
+
+
+def _names(graph: Any) -> Iterator[str]:
+    for inner in _graphs(graph):
+        for node in inner.node:
+            yield from (*node.input, *node.output)
+        yield from (v.name for v in (*inner.input, *inner.output, *inner.initializer, *inner.value_info))
+
+
+def _rename(graph: Any, renamed: Dict[str, str]) -> None:
+    for inner in _graphs(graph):
+        for node in inner.node:
+            for values in (node.input, node.output):
+                for i, value in enumerate(values):
+                    values[i] = renamed.get(value, value)
+        for value in (*inner.input, *inner.output, *inner.initializer, *inner.value_info):
+            value.name = renamed.get(value.name, value.name)
+        for sparse in inner.sparse_initializer:
+            sparse.values.name = renamed.get(sparse.values.name, sparse.values.name)
+        for annotation in inner.quantization_annotation:
+            annotation.tensor_name = renamed.get(annotation.tensor_name, annotation.tensor_name)
