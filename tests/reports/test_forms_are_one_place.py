@@ -10,11 +10,20 @@ from typing import Mapping
 import pytest
 
 from edgedla.cli import place
+from edgedla.cli.arguments.check_request import COSTED_FORMS
 from edgedla.cli.check import check
 from edgedla.cli.output import FORMAT_OF_ENDING
+from edgedla.costs.networks import network
+from edgedla.placement.check_cost import with_cost
+from edgedla.placement.worth import CostOptions
+from edgedla.regions import check_graph
 from edgedla.reports import FORMS as CHECK_FORMS
+from edgedla.reports import render_check
 from edgedla.reports.placement import FORMS as PLACEMENT_FORMS
 from edgedla.reports.table import FORMS as TABLE_FORMS
+from edgedla.reports.table import render_table
+from edgedla.reports.table.table import Cell, Row, Table, column_at
+from edgedla.targets import platform_for
 
 REPORTS = Path(__file__).resolve().parents[2] / "edgedla" / "reports"
 #: The command's own list stands beside its options: the command line imports no report.
@@ -50,3 +59,16 @@ def test_every_form_can_be_asked_for_by_a_file_or_is_named_here(room: str) -> No
 def test_the_command_takes_every_form(room: str) -> None:
     missing = [form for form in ROOMS[room] if form not in ASKED[room]]
     assert missing == [], "FORMATS of the command (cli/check/check.py, cli/place.py) names every form"
+
+
+def test_every_form_that_shows_a_cost_to_people_has_it_without_being_asked() -> None:
+    """COSTED_FORMS, from what the forms show of a report with a cost and of the same one without."""
+    graph, platform = network("resnet18"), platform_for("orin-nx-16gb")
+    plain = check_graph(graph, platform, "int8")
+    costed = with_cost(plain, graph, CostOptions())
+    showing = {form for form in CHECK_FORMS if render_check([plain], form) != render_check([costed], form)}
+    column = column_at(platform, "int8", "orin-nx-16gb")
+    tables = [Table((column,), (Row("resnet18", "a.onnx", (Cell(report),)),)) for report in (plain, costed)]
+    showing |= {form for form in TABLE_FORMS if render_table(tables[0], form) != render_table(tables[1], form)}
+    # JSON is for programs, which ask with --cost.
+    assert showing - {"json"} == set(COSTED_FORMS), "COSTED_FORMS in edgedla/cli/arguments/check_request.py"
