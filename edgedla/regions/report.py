@@ -113,7 +113,8 @@ class Totals:
     """Counts and shares. Folded layers do no work at run time and count in neither share.
 
     `layers_unknown` counts layers whose `cause` is unknown: nobody knows by the first check (`support` unknown) or by
-    the second look (`support` dla). They are predicted on the GPU and count there.
+    the second look (`support` dla). They are predicted on the GPU and count there. `transitions` leaves the network's inputs
+    and outputs out; those of a placement count them.
     """
 
     layers: int

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import xml.etree.ElementTree
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from edgedla.costs.cost import Cost
 from edgedla.errors import UsageError
+from edgedla.importers import load_onnx
+from edgedla.placement.api import place
 from edgedla.placement.result.placement import (
     Figures,
     PlacedLayer,
@@ -18,9 +21,12 @@ from edgedla.placement.result.placement import (
     Timeline,
     TimelineBar,
 )
+from edgedla.regions import check_graph
 from edgedla.reports.placement import render_placement
 from edgedla.reports.placement.timeline import WIDTH, timeline_lines, timeline_svg
+from edgedla.targets import platform_for
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
 PLATFORM = {
     "target": "agx-orin-64gb",
@@ -90,6 +96,15 @@ def test_numbers_carry_their_spread_and_basis() -> None:
     assert "2.00 ±20%" in text
     assert "fitted costs" in text
     assert "not measurements" in text
+
+
+def test_what_a_placement_counts_is_not_called_as_what_a_check_counts() -> None:
+    """A check leaves the network's inputs and outputs out of its transitions."""
+    graph, target = load_onnx(EXAMPLE), "agx-orin-64gb"
+    assert check_graph(graph, platform_for(target), "int8").totals.transitions == 0
+    text = render_placement(place([graph], target=target, precision="int8", pins="*:DLA0"), "text")
+    assert "3 tensors change device, the network's inputs and outputs counted" in " ".join(text.split())
+    assert "transition" not in text
 
 
 def test_an_unknown_form_is_refused() -> None:

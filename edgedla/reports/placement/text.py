@@ -171,7 +171,10 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         yield from (("", 2, line) for line in aligned(rows))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
-        yield "", 2, f"{len(model.transitions)} transitions, {size / 1e6:.3g} MB, {moved:.1f} us"
+        # Not `transitions`: those of a check leave the network's own inputs and outputs out.
+        n = len(model.transitions)
+        text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
+        yield "", 2, f"{text}: {size / 1e6:.3g} MB, {moved:.1f} us"
     yield from _every_layer(model) if everything else _by_reason(model)
 
 
