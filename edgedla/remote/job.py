@@ -128,9 +128,9 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
 
         def show(message: Message, _: bytes) -> None:
             nonlocal offset
-            if "text" in message:
+            if "text" in message and isinstance(message.get("offset"), int):
                 _show(message, names, terminal)
-                offset = int(message["offset"])
+                offset = message["offset"]
 
         def ask() -> None:
             how = terminal.stop()

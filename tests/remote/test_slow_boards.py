@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from edgedla.errors import EdgedlaError
 from edgedla.remote import connection as ours
 from edgedla.remote import job
 from edgedla.remote.board_side import agent, jobs, lock, runner, store
@@ -37,7 +38,9 @@ class Local(Connection):
         return self
 
     def close(self) -> None:
-        os.close(self._wire._write_fd)
+        if self._wire._write_fd >= 0:
+            os.close(self._wire._write_fd)
+            self._wire._write_fd = -1
 
     def _said(self) -> str:
         return ""
@@ -227,6 +230,28 @@ def test_ctrl_c_ends_the_search_for_a_board_that_is_gone(monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         job.follow(SimpleNamespace(name="slow"), JOB, Terminal(err=words.append, stop=presses.pop))
     assert words[-1] == f"the job {JOB} goes on: edgedla board attach slow {JOB}\n"
+
+
+def test_a_board_that_talks_nonsense_is_refused(monkeypatch, tmp_path):
+    """Words without a place, an end that is none: no traceback of ours."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shown = []
+    for frame in (
+        b'{"text":"x"}\n',
+        b'{"text":"x","offset":[]}\n',
+        b'{"offset":1}\n',
+        b'{"done":1,"outputs":7}\n',
+        b"7\n",
+        b"\xff\n",
+    ):
+        connection = Local()
+        os.write(connection.theirs._write_fd, frame)
+        os.close(connection.theirs._write_fd)
+        monkeypatch.setattr(job, "RECONNECT_S", ())
+        monkeypatch.setattr(job, "Connection", lambda *_, c=connection: c)
+        with pytest.raises(EdgedlaError):
+            job.follow(SimpleNamespace(name="slow"), JOB, Terminal(out=shown.append))
+    assert shown == []
 
 
 def test_a_result_that_comes_slowly_comes(monkeypatch, tmp_path):
