@@ -39,6 +39,8 @@ FILES: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 #: Verbs that look only; they need not wait for whoever has the board.
 SHARED = ("doctor", "monitor", "inspect")
+#: Options of theirs that build and measure.
+LOADING = ("deep",)
 #: A path of the board, not of this machine.
 ON_BOARD = "board:"
 
@@ -150,7 +152,7 @@ def request_of(command: click.Command, given: Mapping[str, Any], wait_s: float =
         slots=bundle.slots,
         names=bundle.names,
         model=bundle.model if verb == "build" else None,
-        exclusive=verb not in SHARED,
+        exclusive=verb not in SHARED or any(given.get(name) in (True, [True]) for name in LOADING),
         wait_s=wait_s,
     )
 

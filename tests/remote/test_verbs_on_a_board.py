@@ -7,12 +7,13 @@ import os
 import shutil
 from pathlib import Path
 
+import click
 import onnx
 import pytest
 from click.testing import CliRunner
 
 from edgedla import load_artifact
-from edgedla.cli.board_option import FILES, SHARED, BoardCommand
+from edgedla.cli.board_option import FILES, SHARED, BoardCommand, request_of
 from edgedla.cli.main import VERBS, main
 from tests.models import node, ones, onnx_model
 from tests.remote.loopback import MODEL
@@ -118,6 +119,23 @@ def test_another_version_on_the_board_is_refused(laptop):
     assert "edgedla board setup orin1" in done.stderr
     board.edgedla.unlink()
     assert "there is no edgedla on the board" in build(laptop).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "exclusive"),
+    [
+        (["doctor"], False),
+        (["doctor", "--deep", "-o", "t.tar.gz"], True),
+        (["doctor", "--deep", "--quick", "-o", "t.tar.gz"], True),
+        (["monitor", "--count", "1"], False),
+        (["bench", "board:art"], True),
+    ],
+)
+def test_who_builds_and_measures_waits_for_a_turn(words, exclusive):
+    """Two who measure at once measure each other."""
+    command = main.get_command(None, words[0])
+    given, _, _ = command.make_parser(click.Context(command)).parse_args(args=words[1:])
+    assert request_of(command, given).exclusive is exclusive
 
 
 def test_every_option_that_names_a_file_is_known():
