@@ -105,6 +105,8 @@ class LazyGroup(click.Group):
 
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(VERBS)}."
+            if os.path.basename(args[0]) == "trtexec":
+                hint = "A line of trtexec goes behind check, place, fix, build or bench, as in `edgedla check trtexec ...`."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and {"-h", "--help"} & set(rest):

@@ -9,6 +9,7 @@ import click
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import output_options
 from edgedla.cli.output import deliver, destinations, echo
+from edgedla.vocabulary import one_of
 
 FORMATS = ("text", "json")
 
@@ -24,10 +25,15 @@ def rules() -> None:
 def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[str, ...]) -> None:
     """List every rule: what must hold, for which layers, and how sure it is."""
     where = destinations(output_format, output, FORMATS)
+    from edgedla.graph.kinds import KINDS
     from edgedla.reports.rules import render_rules
     from edgedla.rules import all_rules
 
-    chosen = [rule for rule in all_rules() if kind is None or kind.upper() in rule.kinds or rule.kinds == ("",)]
+    every = all_rules()
+    if kind is not None:
+        kinds = {k for rule in every for k in rule.kinds if k}.union(KINDS)
+        kind = one_of("layer type", kind.upper(), sorted(kinds), "--kind")
+    chosen = [rule for rule in every if kind is None or kind in rule.kinds or rule.kinds == ("",)]
     deliver(where, lambda wanted, terminal: render_rules(chosen, wanted, terminal))
 
 

@@ -57,6 +57,8 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_misspelt_verb_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["chek"]) == 2
     assert "Did you mean 'check'?" in capsys.readouterr().err
+    assert main.exit_code_of(["/usr/src/tensorrt/bin/trtexec", "--onnx=a.onnx"]) == 2
+    assert "goes behind check, place, fix, build or bench" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("args", [[], ["check"], ["check", "--nonsense", "x"], ["check", "m.onnx", "--format", "pdf"]])

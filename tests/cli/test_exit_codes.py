@@ -33,6 +33,9 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("targets", "nowhere"),
         ("check", "{m}", "--compare", "nowhere"),
         ("check", "{m}", "--compare", "orin-nx-16gb@fp99"),
+        ("check", "{m}", "--compare", "orin-nx-16gb", "--with-fixes"),
+        ("check", "{m}", "--all", "-q"),
+        ("rules", "list", "--kind", "CONVOLUTIONS"),
         ("check", "{m}", "--compare", "orin-nx-16gb@fp16@int8"),
         ("sweep", "{m}", "-o", "{d}/s.csv", "--target", "orin-nx-16gb@fp99"),
         *((verb, "{m}", "--power-mode", "nowhere", *more) for verb, more in (

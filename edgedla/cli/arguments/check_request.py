@@ -23,6 +23,8 @@ class CheckRequest:
     def __init__(self, given: Dict[str, Any], precision: str, mode: str) -> None:
         self.precision, self.mode = precision, mode
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
+        if given["compare"] and given["with_fixes"]:
+            raise UsageError("a table of platforms says nothing of rewrites", where="--with-fixes", allowed="without --compare")
         self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
         if any(self.costs.values()):
             measured = given["profile"] or given["layer_info"]

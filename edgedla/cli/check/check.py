@@ -83,6 +83,8 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     request = CheckRequest(given, precision, mode)
+    if given["everything"] and given["quiet"]:
+        raise UsageError("one says everything, the other one line", where="--all, --quiet", allowed="one of them")
     if given["compare"]:
         from edgedla.cli.check.compare import compare
 
