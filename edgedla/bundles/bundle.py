@@ -20,6 +20,8 @@ from edgedla.publishing import publication
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 MANIFEST = "bundle.json"
 ARCHIVES: Tuple[str, ...] = (".tar", ".tar.gz", ".tgz", ".pyz")
+#: Endings of archives that are none of these: no folder is meant.
+OTHER_ARCHIVES = (".zip", ".gz", ".xz", ".bz2", ".zst", ".7z", ".whl", ".deb")
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,11 @@ def bundle(
     Raises:
         UsageError, DocumentError, EnvironmentMissing.
     """
-    contents = contents_of(artifact, pipeline)
     path = Path(out)
     name = path.name.lower()
+    if name.endswith(OTHER_ARCHIVES) and not name.endswith(ARCHIVES):
+        raise UsageError("no form of a bundle", where=str(path), allowed=f"a folder, {', '.join(ARCHIVES)}")
+    contents = contents_of(artifact, pipeline)
     try:
         if name.endswith(".pyz"):
             write_atomic(path, _zip(contents), private=contents.private)

@@ -17,6 +17,8 @@ from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
 #: What no text holds; colours of a terminal begin with ESC.
+#: One word that names a file, where no file is.
+_LOG_NAME = re.compile(r"^\S+\.(?:log|txt|out|gz)$", re.IGNORECASE)
 _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
@@ -66,6 +68,8 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
             raise DocumentError("this is no text file, and explain reads logs", where="standard input" if line == "-" else line,
                                 hint="`edgedla inspect` says what a file is")  # fmt: skip
         if not explained and not _is_log(line):
+            if _LOG_NAME.search(line):
+                raise DocumentError("no such file", where=line, hint="A line of a log is given in quotes.")
             from edgedla.rules.nearest import holding
 
             explained, unknown = tuple(Explained(message) for message in holding(line)), ((1, line),)

@@ -123,7 +123,11 @@ def shape_options() -> Callable[[Command], Command]:
             metavar="NAME:DIMS",
             help="Fix input shapes: name:1x3x640x640,other:1x8.",
         ),
-        option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input that --shapes does not name."),
+        option(
+            "--batch",
+            type=click.IntRange(min=1),
+            help="Set the first dimension of every input that --shapes does not name.",
+        ),
     )
 
 

@@ -36,6 +36,7 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("check", "{m}", "--compare", "orin-nx-16gb", "--with-fixes"),
         ("check", "{m}", "--all", "-q"),
         ("rules", "list", "--kind", "CONVOLUTIONS"),
+        ("bundle", "{art}", "-o", "{d}/b.zip"),
         ("check", "{m}", "--compare", "orin-nx-16gb@fp16@int8"),
         ("sweep", "{m}", "-o", "{d}/s.csv", "--target", "orin-nx-16gb@fp99"),
         *((verb, "{m}", "--power-mode", "nowhere", *more) for verb, more in (
@@ -116,6 +117,7 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("run", "{m}", *SOURCE),
         ("bundle", "{m}", "-o", "{d}/b"),
         ("explain", "{m}"),
+        ("explain", "{gone}.log"),
         ("acceptance", "show", "{gone}.tar.gz"),
         ("build", "{gone}.onnx", "--plan", "--board", "nobody@192.0.2.1"),
     ],

@@ -24,7 +24,9 @@ class CheckRequest:
         self.precision, self.mode = precision, mode
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
         if given["compare"] and given["with_fixes"]:
-            raise UsageError("a table of platforms says nothing of rewrites", where="--with-fixes", allowed="without --compare")
+            raise UsageError(
+                "a table of platforms says nothing of rewrites", where="--with-fixes", allowed="without --compare"
+            )
         self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
         if any(self.costs.values()):
             measured = given["profile"] or given["layer_info"]

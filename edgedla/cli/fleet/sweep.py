@@ -236,7 +236,7 @@ def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:
     for row in rows:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
     by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(rows)} rows ({by_status}): {', '.join(outputs)}"
+    return f"{len(rows)} row{'s' * (len(rows) != 1)} ({by_status}): {', '.join(outputs)}"
 
 
 class _Bar:
