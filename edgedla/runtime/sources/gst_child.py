@@ -15,9 +15,15 @@ import sys
 from typing import Optional
 
 NULL, PAUSED, PLAYING = 1, 3, 4
-STATE_CHANGE_FAILURE = 0
+STATE_CHANGE_FAILURE, STATE_CHANGE_NO_PREROLL = 0, 3
+#: How long a pipeline may take to its first frame before it counts as a camera's, in ns.
+PREROLL = 5 * 10**9
+#: A queue's property `leaky`: no frame is let go of, or the oldest.
+KEEPS_ALL, KEEPS_NEWEST = 0, 2
 EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
 FOR_EVER = 2**64 - 1
+#: Argument: the pipeline is the user's own.
+OF_USER = "--of-user"
 #: Name of an element in our pipeline, and its type as gst-launch prints it.
 WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
 #: The element's path in the debug text of a message.
@@ -127,7 +133,7 @@ def main() -> None:
         fail(text_of(error.contents.message) if error else "the pipeline cannot be made")
     kept = watch(gst, gobject, pipeline)
     bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
-    started = gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING)
+    started = play(gst, gobject, pipeline, OF_USER in sys.argv[1:])
     # The reason for a failure waits on the bus.
     wait = ctypes.c_uint64(0 if started == STATE_CHANGE_FAILURE else FOR_EVER)
     while True:
@@ -145,6 +151,27 @@ def main() -> None:
             gst.gst_element_set_state(ctypes.c_void_p(pipeline), NULL)
             kept.clear()
             os._exit(0)
+
+
+def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, of_user: bool) -> int:
+    """Starts the pipeline. One of the user's that is no camera, as of a film, keeps its own pace, and the queue all of it."""
+    if not of_user:
+        return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
+
+    def put(element: bytes, name: bytes, value: int) -> None:
+        found = ctypes.c_void_p(gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), element))
+        gobject.g_object_set(found, name, ctypes.c_int(value), None)
+
+    # Before the first frame is through, more of them come than the queue keeps.
+    put(b"edgedla-queue", b"leaky", KEEPS_ALL)
+    paused = gst.gst_element_set_state(ctypes.c_void_p(pipeline), PAUSED)
+    if paused != STATE_CHANGE_FAILURE:
+        paused = gst.gst_element_get_state(ctypes.c_void_p(pipeline), None, None, ctypes.c_uint64(PREROLL))
+    if paused == STATE_CHANGE_NO_PREROLL:
+        put(b"edgedla-queue", b"leaky", KEEPS_NEWEST)
+    else:
+        put(b"edgedla", b"sync", 1)
+    return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
 
 
 def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:

@@ -19,6 +19,7 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.sources.gst_child import OF_USER
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_secrets
 from edgedla.targets.jetson import on_jetson
@@ -65,6 +66,7 @@ class GstLaunchSource:
         # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
         self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
+        self._arguments = [OF_USER] if uri.scheme == "gst" else []
 
     def open(self) -> Tuple[int, int]:
         if shutil.which("gst-launch-1.0") is None:
@@ -82,7 +84,7 @@ class GstLaunchSource:
         try:
             self._process = subprocess.Popen(
                 # -I, -S: it needs the standard library only, and starts in 20 ms.
-                [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py"))],
+                [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 stdin=subprocess.PIPE,
@@ -220,7 +222,10 @@ class GstLaunchSource:
             line = _ELEMENT.sub(r"\1: ", line).strip(": .")
             if line and line not in kept:
                 kept.append(line)
-        return without_secrets("; ".join(kept[-4:]).replace(self._spec.place, self._spec.text))
+        words = "; ".join(kept[-4:])
+        # The name of a lone element is no secret, and what GStreamer says of it.
+        alone = self._spec.scheme == "gst" and self._spec.place.isalnum()
+        return without_secrets(words if alone else words.replace(self._spec.place, self._spec.text))
 
     def interrupt(self) -> None:
         """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""

@@ -174,6 +174,8 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             query = "&".join(f for f in fields if f.partition("=")[0] in OPTIONS)
         if scheme == "gst":
             place, query = rest, ""
+            if not place.strip():
+                raise UsageError("it holds no pipeline", where=text, allowed="gst://ELEMENT ! ELEMENT")
         if scheme in _PATHS:
             # Up to the question mark all is the file's name, a # too: no file has a part that a # could mean.
             place = unquote(place)

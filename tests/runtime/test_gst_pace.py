@@ -1,0 +1,44 @@
+"""Pipelines of the user's own: what is no camera keeps its pace and all of its frames, a camera's late frames are let go of."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from edgedla.runtime.sources import parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
+
+pytestmark = pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
+#: Larger than the pipe between the processes holds more than one of.
+SIZE = "width=800,height=600"
+
+
+def read(pipeline, pause_s):
+    """(frames up to the end, seconds) with a pause after each."""
+    source = GstLaunchSource(parse_source(f"gst://{pipeline}"))
+    source.open()
+    began, count = time.monotonic(), 0
+    try:
+        while source.read() is not None:
+            count += 1
+            time.sleep(pause_s)
+    finally:
+        source.close()
+    return count, time.monotonic() - began
+
+
+def test_what_is_no_camera_keeps_its_pace():
+    count, seconds = read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=20/1", 0.0)
+    assert count == 20
+    assert seconds > 0.8
+
+
+def test_what_is_no_camera_waits_for_its_reader():
+    assert read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=50/1", 0.05)[0] == 20
+
+
+def test_a_camera_does_not_wait_for_its_reader():
+    count, _ = read(f"videotestsrc is-live=true num-buffers=60 ! video/x-raw,{SIZE},framerate=60/1", 0.1)
+    assert 3 <= count < 30
