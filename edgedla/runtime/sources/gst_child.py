@@ -31,6 +31,8 @@ _PATH = re.compile(r"\(\): (/GstPipeline:\S+):$", re.MULTILINE)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _ADDED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _PROBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+#: multipartdemux: one part follows another. decodebin waits for further streams else, with 2 MB in hand.
+_SINGLE = b"single-stream"
 #: A property that all of libav's video decoders have, and no other.
 _CORRUPT = b"output-corrupt"
 #: gstpad.h: a probe's type and answers, and where its information holds the buffer; gstbuffer.h: where that holds its flags.
@@ -86,11 +88,12 @@ def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
             )
 
     # Python would free them while C still calls them.
-    return [callback, *wait_for_key_frames(gst, gobject, pipeline)]
+    return [callback, *set_up_elements(gst, gobject, pipeline)]
 
 
-def wait_for_key_frames(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
-    """Has libav's decoders give nothing before the first key frame: in the middle of a stream they begin with grey pictures."""
+def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
+    """Has libav's decoders give nothing before the first key frame (in the middle of a stream they begin with grey pictures), and
+    an HTTP camera's first picture come at once."""
 
     def is_delta(pad: int, info: int, _: object) -> int:
         buffer = ctypes.c_uint64.from_address(info + _OF_BUFFER).value
@@ -101,8 +104,10 @@ def wait_for_key_frames(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -
 
     def set_up(_: object, __: object, element: int, ___: object) -> None:
         # The first field of an object is its class.
-        kind = ctypes.cast(ctypes.c_void_p(element), ctypes.POINTER(ctypes.c_void_p))[0]
-        if gobject.g_object_class_find_property(ctypes.c_void_p(kind), _CORRUPT):
+        kind = ctypes.c_void_p(ctypes.cast(ctypes.c_void_p(element), ctypes.POINTER(ctypes.c_void_p))[0])
+        if gobject.g_object_class_find_property(kind, _SINGLE):
+            gobject.g_object_set(ctypes.c_void_p(element), _SINGLE, ctypes.c_int(1), None)
+        if gobject.g_object_class_find_property(kind, _CORRUPT):
             # After a loss, where the decoder knows of it.
             gobject.g_object_set(ctypes.c_void_p(element), _CORRUPT, ctypes.c_int(0), None)
             pad = ctypes.c_void_p(gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink"))

@@ -1,0 +1,89 @@
+"""A camera that sends JPEG pictures by HTTP, good ones and broken ones. Needs GStreamer."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from edgedla.errors import RunError
+from edgedla.runtime.sources import parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+pytestmark = pytest.mark.skipif(
+    shutil.which("gst-launch-1.0") is None
+    or subprocess.run(["gst-inspect-1.0", "souphttpsrc"], capture_output=True).returncode != 0,
+    reason="GStreamer or its HTTP source is not installed",
+)
+LEVEL = 4
+
+
+def jpeg(number, hw=(48, 64)):
+    return cv2.imencode(".jpg", np.full((*hw, 3), number * LEVEL % 256, np.uint8))[1].tobytes()
+
+
+class Camera(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "multipart/x-mixed-replace;boundary=b")
+        self.end_headers()
+        try:
+            for number in range(600):
+                data = jpeg(number, (96, 128) if self.path == "/grows" and number > 9 else (48, 64))
+                if self.path == "/broken" and number % 4 == 3:
+                    data = (b"", b"\xff\xd8 no picture", data[:-9])[number // 4 % 3]
+                head = f"--b\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
+                self.wfile.write(head.encode() + data + b"\r\n")
+                time.sleep(0.02)
+        except OSError:
+            pass
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def levels(uri, count):
+    """(seconds to the first picture, the numbers of the pictures that follow)."""
+    source = GstLaunchSource(parse_source(uri))
+    began = time.monotonic()
+    try:
+        source.open()
+        opened_s = time.monotonic() - began
+        return opened_s, [round(float(source.read().mean()) / LEVEL) for _ in range(count)]
+    finally:
+        source.close()
+
+
+def test_small_pictures_come_at_once_and_each_of_them(address):
+    opened_s, numbers = levels(f"{address}/good", 40)
+    # Their 2 MB would take minutes.
+    assert opened_s < 5
+    assert numbers[0] < 20
+    assert sum(b - a == 1 for a, b in zip(numbers, numbers[1:])) > 30
+
+
+def test_broken_pictures_are_left_out_and_the_stream_goes_on(address):
+    _, numbers = levels(f"{address}/broken", 30)
+    assert numbers[-1] > 25
+    assert len({n for n in numbers if n % 4 != 3}) > 20
+
+
+def test_a_camera_that_changes_its_size_is_told(address):
+    with pytest.raises(RunError, match="the frames changed to 128x96"):
+        levels(f"{address}/grows", 40)
