@@ -321,7 +321,8 @@ def test_a_broken_gstreamer_pipeline_says_what_gstreamer_says():
 
 @gstreamer
 @pytest.mark.parametrize(
-    ("uri", "says"), [("rtsp://127.0.0.1:9/x", "Failed to connect"), ("v4l2:///dev/video99", "Cannot identify device")]
+    ("uri", "says"),
+    [("rtsp://127.0.0.1:9/x", "Failed to connect"), ("v4l2:///dev/video99", "Cannot identify device '/dev/video99'")],
 )
 def test_a_camera_that_is_not_there_is_an_error_at_the_opening(uri, says):
     source = GstLaunchSource(parse_source(uri))

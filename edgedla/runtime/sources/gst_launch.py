@@ -223,9 +223,9 @@ class GstLaunchSource:
             if line and line not in kept:
                 kept.append(line)
         words = "; ".join(kept[-4:])
-        # The name of a lone element is no secret, and what GStreamer says of it.
-        alone = self._spec.scheme == "gst" and self._spec.place.isalnum()
-        return without_secrets(words if alone else words.replace(self._spec.place, self._spec.text))
+        # The name of a device or of a lone element is no secret, and what GStreamer complains of.
+        plain = self._spec.scheme in ("v4l2", "csi") or (self._spec.scheme == "gst" and self._spec.place.isalnum())
+        return without_secrets(words if plain else words.replace(self._spec.place, self._spec.text))
 
     def interrupt(self) -> None:
         """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""
