@@ -1,5 +1,7 @@
 """A process that runs one GStreamer pipeline, whose description it reads from stdin. Imports nothing of edgedla.
 
+Its first argument is the pipe that the frames go into: where nobody reads it any more, the process ends.
+
 gst-launch-1.0 takes the pipeline as arguments, and every user of the machine reads arguments: a camera's password would
 stand in `ps`. It says what gst-launch-1.0 -v says: on stdout the caps of the pads that `gst_launch.py` listens to, on
 stderr errors and warnings. Functions and constants: GStreamer 1.0's C API (gst/gst.h), stable since 1.0.
@@ -10,8 +12,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import select
 import signal
 import sys
+import threading
 from typing import Optional
 
 NULL, PAUSED, PLAYING = 1, 3, 4
@@ -125,6 +129,7 @@ def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> li
 def main() -> None:
     # As in any program of C: ended when nobody takes the frames any more.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    threading.Thread(target=leave_with_the_reader, args=(int(sys.argv[1]),), daemon=True).start()
     description = sys.stdin.buffer.read()
     try:
         gst, gobject = libraries(), ctypes.CDLL("libgobject-2.0.so.0")
@@ -138,7 +143,7 @@ def main() -> None:
         fail(text_of(error.contents.message) if error else "the pipeline cannot be made")
     kept = watch(gst, gobject, pipeline)
     bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
-    started = play(gst, gobject, pipeline, OF_USER in sys.argv[1:])
+    started = play(gst, gobject, pipeline, OF_USER in sys.argv)
     # The reason for a failure waits on the bus.
     wait = ctypes.c_uint64(0 if started == STATE_CHANGE_FAILURE else FOR_EVER)
     while True:
@@ -156,6 +161,15 @@ def main() -> None:
             gst.gst_element_set_state(ctypes.c_void_p(pipeline), NULL)
             kept.clear()
             os._exit(0)
+
+
+def leave_with_the_reader(fd: int) -> None:
+    """Ends the process once nobody can read its frames any more: a pipeline that gives none would hold the camera for ever."""
+    watched = select.poll()
+    watched.register(fd, 0)
+    # Of a pipe without a reader an error is told, whatever was asked for.
+    watched.poll()
+    os._exit(1)
 
 
 def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, of_user: bool) -> int:

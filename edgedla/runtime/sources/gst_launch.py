@@ -66,7 +66,6 @@ class GstLaunchSource:
         # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
         self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
-        self._arguments = [OF_USER] if uri.scheme == "gst" else []
 
     def open(self) -> Tuple[int, int]:
         if shutil.which("gst-launch-1.0") is None:
@@ -81,10 +80,11 @@ class GstLaunchSource:
         with contextlib.suppress(OSError):
             fcntl.fcntl(theirs, _F_SETPIPE_SZ, _PIPE_BYTES)
         pipeline = f"{pipeline_head(self._spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
+        # -I, -S: it needs the standard library only, and starts in 20 ms.
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
         try:
             self._process = subprocess.Popen(
-                # -I, -S: it needs the standard library only, and starts in 20 ms.
-                [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), *self._arguments],
+                [*command, *([OF_USER] if self._spec.scheme == "gst" else [])],
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 stdin=subprocess.PIPE,
