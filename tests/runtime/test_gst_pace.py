@@ -41,4 +41,4 @@ def test_what_is_no_camera_waits_for_its_reader():
 
 def test_a_camera_does_not_wait_for_its_reader():
     count, _ = read(f"videotestsrc is-live=true num-buffers=60 ! video/x-raw,{SIZE},framerate=60/1", 0.1)
-    assert 3 <= count < 30
+    assert 1 <= count < 45
