@@ -11,6 +11,8 @@ from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import DocumentError, ModelError, UsageError
 from edgedla.files import sha256_of
+from edgedla.graph.open_sizes import open_inputs
+from edgedla.importers import load_onnx
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
@@ -229,6 +231,23 @@ def not_expressed(handover: Handover) -> List[str]:
     if handover.preprocess.fit == "letterbox" and handover.preprocess.pad:
         return [f"the pixel value {handover.preprocess.pad} around a letterboxed picture: nvinfer pads with black"]
     return []
+
+
+def open_sizes(handover: Handover) -> List[str]:
+    """That the ONNX file leaves sizes open, where the runtime builds its engine from it for a DLA."""
+    if handover.onnx is None or handover.core is None:
+        return []
+    try:
+        names = open_inputs(load_onnx(handover.onnx))
+    except ModelError:
+        # Whoever builds from it says what is wrong with it.
+        return []
+    if not names:
+        return []
+    return [
+        f"sizes of {', '.join(names)}, which the ONNX file leaves open: over a range of sizes an engine uses no DLA. Give a "
+        f"file of fixed sizes: edgedla fix MODEL --batch {handover.batch} -o OUT, or --shapes"
+    ]
 
 
 Files = Dict[str, Union[str, Path]]

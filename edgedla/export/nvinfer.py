@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import List, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.export.handover import Handover, LayerEntry, linear_float, not_expressed, scale_and_means
+from edgedla.export.handover import Handover, LayerEntry, linear_float, not_expressed, open_sizes, scale_and_means
 
 #: network-mode: FP32 is 0, INT8 1, FP16 2 (Gst-nvinfer, table of the group property).
 NETWORK_MODES = {"int8": 1, "fp16": 2}
@@ -86,6 +86,6 @@ def _unwritable(entry: str, layer: LayerEntry) -> str:
 
 def common_gaps(handover: Handover, lost: List[str]) -> List[str]:
     """What README says that this configuration does not hold."""
-    gaps = not_expressed(handover) + lost
+    gaps = not_expressed(handover) + lost + ([] if handover.engine is not None else open_sizes(handover))
     gaps.append("memory pools of the DLA (edgedla's plan sets them): nvinfer leaves TensorRT's defaults")
     return gaps

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
-from edgedla.export.handover import Export, Files, Handover
+from edgedla.export.handover import Export, Files, Handover, open_sizes
 
 READ_BY = "ONNX Runtime with the TensorRT execution provider, built for the board's TensorRT"
 
@@ -56,7 +56,11 @@ def export(handover: Handover, number: int = 1) -> Export:
         missing[handover.onnx_name] = "the ONNX model (or give it: --onnx)"
     files["provider_options.json"] = json.dumps(options, indent=1) + "\n"
     template = _RUN.read_text(encoding="utf-8")
-    files["run.py"] = template.replace("@NAME@", handover.name).replace("@ONNX@", handover.onnx_name)
+    sizes = json.dumps({name: list(dims) for name, dims in handover.dims.items()})
+    for mark, text in (("@NAME@", handover.name), ("@ONNX@", handover.onnx_name), ("@SIZES@", sizes)):
+        template = template.replace(mark, text)
+    files["run.py"] = template
+    gaps += open_sizes(handover)
     if handover.engine is not None:
         gaps.append("the engine that edgedla built: the provider builds its own of the parts that it takes")
     gaps.append("pictures and decoding: sessions take prepared arrays")

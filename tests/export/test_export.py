@@ -21,6 +21,7 @@ from edgedla.export.handover import Handover, LayerEntry, handovers
 from edgedla.placement.api import place
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from tests.models import node, onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
@@ -236,6 +237,24 @@ def test_the_written_python_file_runs_the_model(artifact, tmp_path):
     assert "raw_s8 float32 [1, 35, 32, 32]" in ran.stdout
     assert "nothing of this ran on a DLA" in ran.stdout
     assert (tmp_path / "shapes_detector.onnx").read_bytes() == MODEL.read_bytes()
+
+
+def test_sizes_that_the_model_leaves_open_are_told_and_run_with_those_of_the_build(tmp_path):
+    path = tmp_path / "net.onnx"
+    save(onnx_model([node("Relu", "x", "y")], {"x": ("n", 3, 8, 8)}, {"y": ("n", 3, 8, 8)}, opset=17), path)
+    opened = changed(onnx=path, dims={"x": (2, 3, 8, 8)}, engine=None, layers=())
+    for runtime in ("deepstream", "savant", "onnxruntime"):
+        (gap,) = (g for g in RUNTIMES[runtime](opened, 1).not_expressed if "leaves open" in g)
+        assert "sizes of x" in gap
+        assert "--batch 2" in gap
+        on_gpu = dataclasses.replace(opened, core=None)
+        assert not [g for g in RUNTIMES[runtime](on_gpu, 1).not_expressed if "leaves open" in g]
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    made = RUNTIMES["onnxruntime"](dataclasses.replace(opened, precision="fp16", core=0), 1)
+    for name in ("run.py", "provider_options.json"):
+        (tmp_path / name).write_text(made.files[name])
+    ran = subprocess.run([sys.executable, str(tmp_path / "run.py")], capture_output=True, text=True, timeout=120)
+    assert "y float32 [2, 3, 8, 8]" in ran.stdout, ran.stderr
 
 
 @pytest.mark.parametrize("runtime", sorted(RUNTIMES))
