@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import threading
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
@@ -40,6 +41,8 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
         EnvironmentMissing: no dask.distributed here, no scheduler there, no worker for a board.
     """
     distributed = _distributed()
+    # It writes a traceback for each connection that is lost; what matters is raised.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=15, set_as_default=False)
     except ValueError as e:
@@ -77,6 +80,11 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
             try:
                 rows = future.result()
             except (Exception, asyncio.CancelledError) as e:
+                if client.status != "running" or "Cancelled" in type(e).__name__:
+                    raise EnvironmentMissing(
+                        "the Dask scheduler went away, or another client cancelled the work", where=address,
+                        hint="start it and give the same command again: the sweep goes on where it stopped",
+                    ) from e  # fmt: skip
                 raise EnvironmentMissing(f"the Dask workers failed: {described(e)}", where=address) from e
             yield from rows
             future.release()

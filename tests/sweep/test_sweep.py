@@ -333,6 +333,20 @@ def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models
         run_sweep(board, limits=Limits(), engine=dask.address)
 
 
+def test_a_scheduler_that_goes_away_is_named_and_the_rows_before_stay(dask, models, tmp_path):
+    dask.worker()
+    wanted = tasks(models)
+
+    def kill(done, total, row):
+        if row is not None:
+            os.killpg(dask.processes[0].pid, signal.SIGKILL)
+
+    with pytest.raises(EnvironmentMissing, match="scheduler went away") as e:
+        run_sweep(wanted, limits=Limits(), engine=dask.address, journal=tmp_path / "j", progress=kill)
+    assert "goes on where it stopped" in str(e.value)
+    assert Journal(tmp_path / "j").rows()
+
+
 def test_a_platform_may_name_its_own_precision(models):
     own = {"target": "agx-orin-64gb", "precision": "int8"}
     platforms = [("orin@int8", own), ("xavier", {"target": "agx-xavier-32gb"})]
