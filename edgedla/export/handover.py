@@ -245,8 +245,8 @@ def open_sizes(handover: Handover) -> List[str]:
     if not names:
         return []
     return [
-        f"sizes of {', '.join(names)}, which the ONNX file leaves open: over a range of sizes an engine uses no DLA. Give a "
-        f"file of fixed sizes: edgedla fix MODEL --batch {handover.batch} -o OUT, or --shapes"
+        f"sizes of {', '.join(names)}, which the ONNX file leaves open: over a range of sizes an engine uses no DLA. "
+        f"Build or place a file of fixed sizes: edgedla fix MODEL --batch {handover.batch} -o OUT, or --shapes"
     ]
 
 
