@@ -131,7 +131,13 @@ def shape_options() -> Callable[[Command], Command]:
     )
 
 
-def network_options() -> Callable[[Command], Command]:
+MODE_HELP = (
+    "fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one DLA loadable.  "
+    "[default: fallback]"
+)
+
+
+def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
     """--precision, --mode, and trtexec's spellings of the same; `resolve_network` turns them into values."""
     return _stack(
         option(
@@ -142,8 +148,7 @@ def network_options() -> Callable[[Command], Command]:
         option(
             "--mode",
             type=click.Choice(CHECK_MODES, case_sensitive=False),
-            help="fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one "
-            "DLA loadable.  [default: fallback]",
+            help=mode_help,
         ),
         option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),
         option("--useDLACore", "trtexec_core", hidden=True, type=int),

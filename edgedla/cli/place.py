@@ -34,7 +34,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.command(epilog=TRTEXEC_NOTE)
 @click.argument("models", nargs=-1, metavar="MODEL...")
 @platform_flags()
-@network_options()
+@network_options("Always fallback: a placement runs on the GPU what the DLA refuses.")
 @shape_options()
 @option(
     "--objective",
@@ -250,6 +250,13 @@ def place(
 
 def _network(precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]) -> Tuple[str, Optional[int]]:
     """(precision, the DLA core or None)."""
+    if mode == "strict":
+        raise UsageError(
+            "a placement has on the GPU what the DLA refuses",
+            where="--mode",
+            allowed="fallback",
+            hint="--devices DLA0 leaves the GPU out, and names a layer that then has no device.",
+        )
     precision, mode, core = resolve_network(precision, mode, trtexec)
     # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
     if mode == "standalone" or trtexec["trtexec_standalone"]:

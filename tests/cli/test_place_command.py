@@ -50,6 +50,8 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use it"]),
     (["--rates", "fast", "--objective", "throughput"], 2, ["no list of numbers"]),
     (["--buildDLAStandalone"], 2, ["standalone"]),
+    (["--mode", "strict"], 2, ["--mode: a placement has on the GPU what the DLA refuses", "--devices DLA0"]),
+    (["--mode", "fallback", "--useDLACore=0"], 0, ["latency per frame"]),
     (["--target", "agx-thorn"], 2, ["agx-thorn"]),
     (["--power-mode", "TURBO"], 2, ["TURBO"]),
     (["--evaluate", "GPU", "--int8"], 0, ["INT8", "frames/s are with one frame in flight; with many"]),
