@@ -166,26 +166,27 @@ class Events:
 
     def _end_silent(self, now_s: float, time_s: float) -> None:
         for (name, _, _), stream in self._streams.items():
-            if stream.now is not None and now_s - stream.seen_s >= _silent_s(self._rules[name], stream):
+            if stream.now is not None and now_s - stream.last_s >= _silent_s(self._rules[name], stream):
                 self._end(stream, time_s)
 
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
         stream = self._streams.setdefault((name, result.source, result.model), _Stream())
-        objects, at_s = rule.objects(result), result.frame.captured_s
+        # How long something was there is told by the clock of what is seen, that nothing comes by the one of capture.
+        objects, at_s, seen_s = rule.objects(result), result.frame.captured_s, result.frame.seen_s
         if stream.now is not None and stream.gap_s and at_s - stream.last_s >= _silent_s(rule, stream):
             # Whoever stands there after an outage is a new event: nobody knows what was there meanwhile.
             self._end(stream, result.frame.time_s)
         stream.gap_s, stream.last_s = (at_s - stream.last_s if stream.last_s else 0.0), at_s
         if objects:
             stream.row += 1
-            stream.seen_s = at_s
+            stream.seen_s = seen_s
             best = max(objects, key=lambda d: d.score)
             stream.best = best if stream.best is None or best.score > stream.best.score else stream.best
         else:
             stream.row = 0
         if stream.now is not None:
             stream.frames += bool(objects)
-            if at_s - stream.seen_s >= rule.end_s:
+            if seen_s - stream.seen_s >= rule.end_s:
                 self._end(stream, result.frame.time_s)
         elif objects and stream.row >= max(1, rule.frames):
             self._begin(name, stream, objects, result)
@@ -198,7 +199,7 @@ class Events:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.frame.time_s))
         parts = [result.source, name, stamp, str(self._count)]
         stream.now = {"event": name, "id": "-".join(p for p in parts if p), **names}
-        stream.began_s, stream.frames = result.frame.captured_s, stream.row
+        stream.began_s, stream.frames = result.frame.seen_s, stream.row
         self.began += 1
         document = self._document(stream, "begin", result.frame.time_s)
         document.update(frame=result.frame.index, objects=[d.to_dict() for d in objects])

@@ -261,3 +261,15 @@ def test_right_settings_are_read(tmp_path):
     file.write_text(FILE.replace("events: {e: %s}", "").replace("%s", "{clips: {folder: c}}"))
     with pytest.raises(DocumentError, match="films events, and there are none"):
         load_config(str(file))
+
+
+@pytest.mark.parametrize("speed", [0.1, 1.0, 20.0])
+def test_events_of_a_film_last_as_long_as_in_the_film_however_fast_it_is_read(speed):
+    seen = [1] * 10 + [0] * 8 + [1] * 10 + [0] * 12
+    results = []
+    for i, n in enumerate(seen):
+        made = result(i, *[PERSON] * n, seconds_a_frame=0.1 / speed)
+        results.append(dataclasses.replace(made, frame=dataclasses.replace(made.frame, clock_s=i * 0.1)))
+    told, _ = run({"e": EventRule(frames=1, end_s=0.5)}, results)
+    assert [d["state"] for d in told.documents] == ["begin", "end", "begin", "end"]
+    assert [d["seconds"] for d in told.documents if d["state"] == "end"] == [0.9, 0.9]
