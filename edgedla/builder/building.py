@@ -197,7 +197,7 @@ def _plan(
     calibration = Calibration()
     calibrated = request.precision == "int8" and not platform.release.strongly_typed
     if (request.precision == "int8" and simulated) or (calibrated and request.calib is None):
-        _require_fp32(graph, source.path)
+        _require_fp32(graph, source.path, platform.release.strongly_typed)
     if calibrated:
         calibration = calibrate(
             source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
@@ -220,18 +220,20 @@ def _plan(
     )
 
 
-def _require_fp32(graph: LayerGraph, path: Path) -> None:
+def _require_fp32(graph: LayerGraph, path: Path, typed: bool) -> None:
     """Raises:
     ModelError: a layer computes in FP16 by the model's own types, so that it would get no scale and no rounding.
     """
     half = graph.narrow
     if half:
+        turn = f"`edgedla fix {shlex.quote(str(path))} --precision int8 -o OUT.onnx` turns the types and proves it"
+        if typed:
+            turn = "`edgedla quantize` writes it as Q/DQ in FP32"
         raise ModelError(
             f"{len(half)} of {len(graph.layers)} layers compute in FP16 by the model's own types, first {half[0].name!r}: "
             "INT8 is measured and simulated in FP32 only",
             where=graph.name,
-            hint=f"`edgedla fix {shlex.quote(str(path))} --precision int8 -o OUT.onnx` turns the types and proves it; a build "
-            "makes FP16 and INT8 of FP32 by itself",
+            hint=turn,
         )
 
 

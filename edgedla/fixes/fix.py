@@ -95,16 +95,12 @@ def fix(
     require_samples(data)
     source = _path_of(model)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    goal = Goal(
-        precision=precision,
-        change_outputs=purpose != "hybrid" if change_outputs is None else change_outputs,
-        approximate=approximate,
-        trt=platform.release.trt,
-        chip=platform.module.chip,
-    )
+    changes_outputs = purpose != "hybrid" if change_outputs is None else change_outputs
+    goal = Goal(precision, changes_outputs, approximate, platform.release.trt, platform.module.chip)
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     require_size(model, platform.release.trt)
-    opened = _opened(model, source, opset, shapes or {}, batch, turns_types(only, skip, precision), prove, data)
+    turn = turns_types(only, skip, precision, platform.release.strongly_typed)
+    opened = _opened(model, source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
     layers_before = placed_layers(judge)
@@ -168,7 +164,8 @@ def fix_gain(
         UsageError, ModelError, EnvironmentMissing: as `fix`.
     """
     require_size(model, platform.release.trt)
-    opened = _opened(open_weightless(model), "", None, shapes or {}, batch, precision == "int8", False, None)
+    turn = turns_types((), (), precision, platform.release.strongly_typed)
+    opened = _opened(open_weightless(model), "", None, shapes or {}, batch, turn, False, None)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before))
     goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)

@@ -51,10 +51,14 @@ def wanted_rewrites(
     return tuple(chosen)
 
 
-def turns_types(only: Sequence[str], skip: Sequence[str], precision: str) -> bool:
-    """Whether types become FLOAT first: where that is named, and for INT8, whose scales are measured on FLOAT."""
+def turns_types(only: Sequence[str], skip: Sequence[str], precision: str, typed: bool) -> bool:
+    """Whether types become FLOAT first: where that is named, and for INT8, whose scales are measured on FLOAT.
+
+    Args:
+        typed: tensor types decide in the release: FP16 is what the DLA takes, and INT8 is Q/DQ.
+    """
     named, skipped = rewrites_named(_listed(only), "--only"), rewrites_named(_listed(skip), "--skip")
-    return TYPES not in skipped and (TYPES in named if named else precision == "int8")
+    return TYPES not in skipped and (TYPES in named if named else precision == "int8" and not typed)
 
 
 def _listed(ids: Sequence[str]) -> Sequence[str]:

@@ -124,6 +124,8 @@ def check_graph(
     as_exported = _as_exported(graph, platform, precision, mode, rules)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
+    # Where types decide, INT8 is Q/DQ, and FP16 is what the DLA takes beside it.
+    narrow = graph.narrow if precision == "int8" and not platform.release.strongly_typed else ()
     return CheckReport(
         model=graph.name,
         sha256=graph.sha256,
@@ -140,9 +142,9 @@ def check_graph(
         totals=_totals(layers, prediction, work_is_known(graph)),
         ranking=prediction.ranking,
         strict=strict,
-        notes=_notes(graph, platform, precision, prediction, as_exported),
+        notes=_notes(graph, platform, len(narrow), prediction, as_exported),
         as_exported=as_exported,
-        narrow_layers=len(graph.narrow),
+        narrow_layers=len(narrow),
         verdicts=verdicts if mode == "fallback" else (),
     )
 
@@ -225,7 +227,7 @@ def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: st
 
 
 def _notes(
-    graph: LayerGraph, platform: Platform, precision: str, prediction: Prediction, as_exported: Optional[Totals]
+    graph: LayerGraph, platform: Platform, narrow: int, prediction: Prediction, as_exported: Optional[Totals]
 ) -> Tuple[str, ...]:
     notes = list(graph.notes) + list(prediction.notes)
     if as_exported is not None:
@@ -237,10 +239,10 @@ def _notes(
             f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
             f"loadable{'s' * (as_exported.regions != 1)}; export after training",
         )
-    if precision == "int8" and graph.narrow:
+    if narrow:
         notes.insert(
             0,
-            f"{len(graph.narrow)} of {len(graph.layers)} layers compute in FP16 by the model's own types, and INT8 scales are "
+            f"{narrow} of {len(graph.layers)} layers compute in FP16 by the model's own types, and INT8 scales are "
             "measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
             "types and proves it; `quantize` and `deploy` do so by themselves, `build` refuses the model",
         )

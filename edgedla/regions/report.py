@@ -200,7 +200,8 @@ class CheckReport:
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
         sizes: of inputs, as the user gave them: for the commands that a report shows; in no document.
-        narrow_layers: that compute in FP16 or BF16 by the model's own types, for the command to run next; in no document.
+        narrow_layers: that compute in FP16 or BF16 by the model's own types and get no INT8 scale, for the command to run next; in
+            no document.
         verdicts: of the rules, one per layer in mode "fallback", so that costs need not ask again; in no document.
         as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".

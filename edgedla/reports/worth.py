@@ -144,7 +144,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
         return before
     rest = f"{shlex.quote(file)} {_options(report)}"
     # INT8 scales are measured on FP32 tensors: what the model's own types leave out comes first.
-    if (report.narrow_layers and report.precision == "int8") or _fix_pays(report):
+    if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
     asked = ratio(report)

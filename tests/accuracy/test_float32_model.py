@@ -69,6 +69,9 @@ def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: p
     text = capsys.readouterr().out
     assert "8 of 8 layers compute in FP16 by the model's own types" in " ".join(text.split())
     assert text.rstrip().splitlines()[-1].startswith(f"  edgedla fix {path} --target agx-orin-64gb --precision int8")
+    # Where types decide, FP16 is what the DLA takes.
+    exit_code_of(["check", str(path), "--precision", "int8", "--trt", "11.4.1"])
+    assert "own types" not in capsys.readouterr().out
     exit_code_of(["check", str(path), "--format", "json"])
     assert not any("own types" in note for note in json.loads(capsys.readouterr().out)["notes"])
 

@@ -63,6 +63,7 @@ def test_named_skipped_or_in_fp16() -> None:
     model = halved(net())
     assert edgedla.fix(model, precision="int8", skip="float32-types", **ORIN).types == ""
     assert edgedla.fix(model, **ORIN).types == "", "FP16 builds of it need nothing"
+    assert edgedla.fix(model, target="agx-orin-64gb", trt="11.4.1", precision="int8").types == "", "types decide there"
     alone = edgedla.fix(model, only="float32-types", **ORIN)
     assert (alone.applied, types_left(alone.to_proto())) == ((), [])
     both = edgedla.fix(model, only=["float32-types", "hard-sigmoid"], **ORIN)
