@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
 from edgedla.accuracy.phases.job import Progress, Say
 from edgedla.builder.request import BuildRequest, Model, settled
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.accuracy.result import Quantized
@@ -63,6 +63,21 @@ def _refuse(request: BuildRequest) -> None:
         )  # fmt: skip
 
 
+def _require_float32(path: Path) -> None:
+    """Raises:
+    ModelError: the search would turn the model's types, and the build is of the model as it is.
+    """
+    from edgedla.importers.model_file.onnx_file import read
+    from edgedla.quantization.float32_types import own_types
+
+    own = own_types(read(path).model)
+    if own is not None:
+        raise ModelError(
+            f"{own.text}: INT8 is measured and simulated in FP32 only", where=str(path),
+            hint="`edgedla quantize` turns the types and writes the model with its scales: build that one",
+        )  # fmt: skip
+
+
 def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress: Optional[Progress]) -> Quantized:
     from edgedla.accuracy.quantize import quantize
     from edgedla.accuracy.request import QuantizeRequest
@@ -75,6 +90,7 @@ def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress
     data = request.calib_data
     assert data is not None
     with as_file(model) as path:
+        _require_float32(path)
         pictures = with_embedded(request.preprocess, embedded_preprocess(read(path).model, str(path)))
         asked = QuantizeRequest(
             target=request.target, jetpack=request.jetpack, trt=request.trt, method=request.calib_method,

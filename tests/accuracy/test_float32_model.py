@@ -63,6 +63,14 @@ def test_a_build_refuses_them_with_the_command(
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "b")]) == 0
 
 
+def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_path: Path, capsys: Any) -> None:
+    path = save(halved(network), tmp_path / "half.onnx")
+    np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 16, 16), np.float32))
+    arguments = ["--precision", "int8", "--calib-data", str(tmp_path / "d.npz"), "--calib-search", "--backend", "host"]
+    assert exit_code_of(["build", str(path), *arguments, "-o", str(tmp_path / "b")]) == 3
+    assert "`edgedla quantize` turns the types and writes the model" in capsys.readouterr().err
+
+
 def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save(halved(network), tmp_path / "half.onnx")
     exit_code_of(["check", str(path), "--precision", "int8"])
