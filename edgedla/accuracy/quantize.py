@@ -18,7 +18,7 @@ from edgedla.accuracy.plain.float32_model import float32_model
 from edgedla.accuracy.plain.qdq_model import plain_model
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
-from edgedla.accuracy.split_samples import Data, split_samples
+from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
 from edgedla.accuracy.state import State
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
@@ -52,7 +52,8 @@ def quantize(
         data: calibration samples: arrays, pictures or a video by their path (see pictures.open_samples), Samples, an array
             or an iterable (see iterable_samples.samples_from), a function that makes Samples for the network's inputs, or
             None for random input, which is marked.
-        holdout: samples that errors are measured on; None takes the last fifth of `data` out of the calibration.
+        holdout: samples that errors are measured on; None takes the last fifth of `data` out of the calibration. Of 32 or
+            more the first half judges steps, and the numbers of the result are of the second.
         absmax: ranges to judge and repair in place of those that `request.method` chooses, for example of a cache.
         progress: called with (phase, done, of).
 
@@ -96,9 +97,10 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
         require_labels(request.metric, held_out, _classes(job.model))
     job.announce(f"collecting histograms on {calibration.detail}")
     collection = collect(job.model, calibration, job.counter("collecting"), job.say)
-    state = first_state(job, collection, calibration, held_out, given)
+    judged, measured = keep_apart(held_out) if request.keep_apart else (held_out, held_out)
+    state = first_state(job, collection, calibration, (judged, measured), given)
     times = layer_times(job.graph, job.platform)
-    feeds = held_out.feeds[:_COMPARE]
+    feeds = judged.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
     job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
     methods = _methods(state, collection, feeds, job.counter("methods"))

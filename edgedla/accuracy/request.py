@@ -25,6 +25,8 @@ class QuantizeRequest:
         preprocess: how pictures become inputs. classes: names in the order of the outputs, of which pictures' folders are some.
         triage_samples: samples that a run per tensor uses; 0: no tensor is run alone before a repair asks for it, and no
             threshold is chosen by the error at the outputs. holdout_share: of the samples, where no others are held out.
+        keep_apart: measure the result on half of the held-out samples, which no step sees, where there are enough
+            (split_samples.ENOUGH).
     """
 
     target: str = "agx-orin-64gb"
@@ -44,6 +46,7 @@ class QuantizeRequest:
     classes: Sequence[str] = ()
     triage_samples: int = 16
     holdout_share: float = 0.2
+    keep_apart: bool = True
 
     def __post_init__(self) -> None:
         require_field_types(self)

@@ -47,6 +47,7 @@ class Quantized:
             scales cost, "fp16" all layers in FP16 on the DLA.
         missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose none.
         cache: text of the calibration cache; "" for TensorRT 11. model: changed ONNX, serialised; None where unchanged.
+        judged: the samples that steps were judged by; where they are those of `holdout`, its numbers are optimistic.
         identity: {"name", "sha256", "external"} of the model as it came, see model_identity.
     """
 
@@ -76,6 +77,7 @@ class Quantized:
     cache: str = ""
     model: Optional[bytes] = None
     identity: Mapping[str, Any] = field(default_factory=dict)
+    judged: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
         """The document edgedla.quantization/1."""
@@ -86,7 +88,8 @@ class Quantized:
             "platform": dict(self.platform),
             "basis": "simulated",
             "method": self.method,
-            "samples": {"calibration": self.samples, "held_out": self.holdout, "synthetic": self.synthetic},
+            "samples": {"calibration": self.samples, "held_out": self.holdout, "synthetic": self.synthetic,
+                        **({"judged": self.judged} if self.judged else {})},
             "sqnr_db": digits(self.sqnr_db),
             "methods": {name: digits(value) for name, value in self.methods.items()},
             "goal": {"text": self.goal, "met": self.met},

@@ -16,6 +16,8 @@ Data = Union[None, str, Path, Samples, Mapping[str, Any], Iterable[Any], Callabl
 Opened = Callable[[Union[str, Path]], Samples]
 #: Fewer calibration samples than this are too few for most networks.
 FEW = 64
+#: From so many held-out samples on a half is kept apart for the result; of fewer, steps need every one.
+ENOUGH = 32
 
 
 def samples_of(data: Data, specs: Sequence[InputSpec], opened: Opened) -> Samples:
@@ -53,11 +55,25 @@ def split_samples(
         )  # fmt: skip
     kept = max(count - max(round(count * share), 1), 1)
     notes = [f"{kept} calibration samples are few: {FEW} or more are better"] if kept < FEW else []
-    labels = every.labels
-    first, last = (
-        Samples(
-            every.feeds[part], False, f"{which} of {every.detail}", labels and labels[part], "", every.class_folders
-        )
-        for part, which in ((slice(kept), f"the first {kept}"), (slice(kept, None), f"the last {count - kept}"))
-    )
+    first, last = parted(every, kept)
     return first, last, notes
+
+
+def keep_apart(held_out: Samples) -> Tuple[Samples, Samples]:
+    """(what steps are judged by, what the result is measured on): both all of them where there are fewer than ENOUGH."""
+    count = len(held_out.feeds)
+    return parted(held_out, count // 2) if count >= ENOUGH else (held_out, held_out)
+
+
+def parted(samples: Samples, first: int) -> Tuple[Samples, Samples]:
+    """The first samples and the rest."""
+    labels, count = samples.labels, len(samples.feeds)
+    one, other = (
+        Samples(
+            samples.feeds[part], samples.synthetic, f"{which} of {samples.detail}",
+            None if labels is None else labels[part], "",
+            samples.class_folders,
+        )
+        for part, which in ((slice(first), f"the first {first}"), (slice(first, None), f"the last {count - first}"))
+    )  # fmt: skip
+    return one, other

@@ -39,13 +39,14 @@ class Step:
 class State:
     """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`.
 
-    `reference` is of the model as it came.
+    `reference` is of the model as it came. Steps are judged by `judged`; the result is measured on `holdout`, which may be the same.
     """
 
     model: Any
     reference: Reference
     graph: LayerGraph
     report: CheckReport
+    judged: Samples
     holdout: Samples
     absmax: Dict[str, float]
     source: str

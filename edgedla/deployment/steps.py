@@ -129,7 +129,7 @@ class Steps:
             # What random input finds out about a single tensor is no reason to change it.
             asked = QuantizeRequest(
                 **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method,
-                triage_samples=0 if calibration.synthetic else 8,
+                triage_samples=0 if calibration.synthetic else 8, keep_apart=False,
             )  # fmt: skip
             result = quantize(model, calibration, asked, holdout=parts.search, progress=progress)
             result.save(folder)

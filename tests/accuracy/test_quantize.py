@@ -81,7 +81,7 @@ def test_the_adjustable_simulation_is_the_plan_s_own(network: Any, data: Data) -
         graph = load_onnx(path, trt=platform.release.trt)
     absmax = thresholds(collect(network, data[0]))
     state = State(
-        network, network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], absmax, "data", ""
+        network, network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], data[1], absmax, "data", ""
     )
     fixed = open_session(simulate(network, state.plan()).model.SerializeToString())
     adjustable = Simulation(network, state.plan())
@@ -286,3 +286,59 @@ def test_given_ranges_that_are_none_or_of_another_model_are_refused(
     with pytest.raises(UsageError, match=what) as caught:
         run(network, data, absmax=absmax)
     assert caught.value.where == "absmax"
+
+
+def test_the_result_is_measured_on_samples_that_no_step_saw(network: Any, data: Data) -> None:
+    from tests.accuracy.conftest import pictures
+
+    held_out = pictures(40, 3)
+    result = quantize(network, data[0], QuantizeRequest(triage_samples=4), holdout=held_out)
+    assert (result.judged, result.holdout) == ("the first 20 of 40 tests", "the last 20 of 40 tests")
+    seen = quantize(network, data[0], QuantizeRequest(triage_samples=4), holdout=pictures_of(held_out, slice(20)))
+    unseen = quantize(
+        network, data[0], QuantizeRequest(triage_samples=0), holdout=pictures_of(held_out, slice(20, None)),
+        absmax=result.absmax,
+    )  # fmt: skip
+    # Chosen by the first half alone, and measured on the second alone.
+    assert result.absmax == seen.absmax
+    assert [s.sqnr_db for s in result.steps] == [s.sqnr_db for s in seen.steps]
+    assert result.methods == seen.methods
+    assert result.sqnr_db == pytest.approx(unseen.sqnr_db, abs=1e-4)
+    assert result.sqnr_db != seen.sqnr_db
+    assert result.to_dict()["samples"]["judged"] == result.judged
+
+
+def pictures_of(samples: Samples, part: slice) -> Samples:
+    return Samples(samples.feeds[part], False, "a part")
+
+
+@pytest.mark.parametrize(("count", "apart"), [(31, True), (40, False)])
+def test_too_few_or_not_wanted_every_sample_serves_both(count: int, apart: bool, network: Any, data: Data) -> None:
+    from edgedla.reports.quantization import render_quantized
+    from tests.accuracy.conftest import pictures
+
+    request = QuantizeRequest(triage_samples=0, keep_apart=apart)
+    result = quantize(network, data[0], request, holdout=pictures(count, 3))
+    assert result.judged == result.holdout == f"{count} tests"
+    assert "by the same samples, so the error is optimistic" in render_quantized(result, "text")
+    assert "by the same samples, so the error is optimistic" in render_quantized(result, "html")
+
+
+def test_a_goal_is_reached_on_the_one_half_and_told_of_the_other(network: Any, data: Data) -> None:
+    from tests.accuracy.conftest import pictures
+
+    labelled = pictures(40, 3)
+    labelled = Samples(labelled.feeds, False, "40 tests", [int(k >= 20) for k in range(40)])
+    told = []
+
+    def value(outputs: Any, label: Any, reference: Any) -> float:
+        told.append(label)
+        return 1.0
+
+    own = Metric("own", value, lambda values: sum(values) / len(values), needs_labels=True)
+    request = QuantizeRequest(triage_samples=0, metric=own, max_drop=0.1)
+    result = quantize(network, data[0], request, holdout=labelled)
+    assert result.met
+    assert result.scores[0].samples == 20
+    assert set(told[:40]) == {0}, "the goal is asked for on the first half"
+    assert set(told[-40:]) == {1}

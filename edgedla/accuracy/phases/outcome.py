@@ -53,6 +53,7 @@ def outcome(
         samples=calibration.detail,
         synthetic=calibration.synthetic,
         holdout=state.holdout.detail,
+        judged=state.judged.detail,
         absmax=scales.absmax,
         coverage=covered,
         errors=errors,

@@ -101,7 +101,7 @@ class Repairs:
             return None
 
         def ok(simulation: Simulation) -> bool:
-            exact, simulated = metric_values(simulation, self.state.holdout, metric)
+            exact, simulated = metric_values(simulation, self.state.judged, metric)
             return metric.figure(exact) - metric.figure(simulated) <= most
 
         return ok

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, Tuple
 
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.reference import Reference
@@ -16,9 +16,14 @@ from edgedla.quantization.samples import Samples
 
 
 def first_state(
-    job: Job, collection: Collection, calibration: Samples, held_out: Samples, given: Optional[Mapping[str, float]]
+    job: Job,
+    collection: Collection,
+    calibration: Samples,
+    held_out: Tuple[Samples, Samples],
+    given: Optional[Mapping[str, float]],
 ) -> State:
     """Args:
+        held_out: what steps are judged by, and what the result is measured on.
         given: ranges to judge in place of those of `request.method`.
 
     Raises:
@@ -42,7 +47,8 @@ def first_state(
         reference=Reference(job.model),
         graph=job.graph,
         report=job.report,
-        holdout=held_out,
+        judged=held_out[0],
+        holdout=held_out[1],
         absmax=absmax,
         source="synthetic" if calibration.synthetic else "data",
         detail=f"{calibration.detail}, {job.request.method if given is None else GIVEN}",

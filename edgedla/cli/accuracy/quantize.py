@@ -27,7 +27,8 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 @option(
     "--holdout",
     metavar="PATH",
-    help="Samples that errors are measured on.  [default: the last fifth of --data, which calibration leaves out]",
+    help="Samples that errors are measured on: of 32 or more the first half judges steps, the second the result.  [default: the last "
+    "fifth of --data, which calibration leaves out]",
 )
 @classes_option()
 @preprocess_options()

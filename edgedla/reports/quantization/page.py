@@ -10,7 +10,7 @@ from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.quantization.drawing import error_drawing, histogram_drawing
-from edgedla.reports.quantization.text import db
+from edgedla.reports.quantization.text import db, judged
 
 
 def to_page(r: Quantized) -> str:
@@ -85,6 +85,7 @@ def _basis(r: Quantized) -> Tuple[Fact, ...]:
     return (
         Fact("Platform", f"{p['target']}, TensorRT {p['trt']}"),
         Fact("Calibration", f"{r.samples}, method {r.method}", "measured"),
+        *((Fact("Steps judged", judged(r), "simulated"),) if r.judged and r.methods else ()),
         Fact("Errors", f"{r.holdout}; ONNX Runtime with INT8 rounding of every stored tensor, no DLA", "simulated"),
         Fact("Times", "cost model of this module", "predicted"),
         Fact("Scale rules", "rules/int8_scales.yaml", code=True),

@@ -57,6 +57,8 @@ def _lines(r: Quantized) -> List[str]:
         if math.isnan(r.sqnr_db)
         else f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
     ]
+    if r.judged and r.methods:
+        lines.append(f"judged    steps {judged(r)}")
     if r.methods:
         lines.append("methods   " + ", ".join(f"{name} {db(value)}" for name, value in r.methods.items()))
     if r.nodes:
@@ -88,6 +90,13 @@ def _lines(r: Quantized) -> List[str]:
         lines.append("          --repair-fp16 does the first, and where it cannot the second")
     lines += [f"note      {note}" for note in r.notes]
     return lines
+
+
+def judged(r: Quantized) -> str:
+    """What steps were judged by, beside what the result was measured on."""
+    if r.judged != r.holdout:
+        return f"by {r.judged}, none of which is in the error"
+    return "by the same samples, so the error is optimistic; of 32 held-out samples or more half are kept apart"
 
 
 def _time(time_us: float) -> str:
