@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Prices:
     Attributes:
         weights: (ways * weights, devices).
         unused: (ways * weights, cores).
+        trunk: the items of the path whose loadables are counted, and the one before each on it.
     """
 
     def __init__(self, frontier: Frontier, weights: np.ndarray, along: np.ndarray) -> None:
@@ -38,7 +39,7 @@ class Prices:
         problem = frontier.problem
         self._loadable_us = np.where(along, frontier.loadable_us, 0.0)
         self.unused = weights[:, 1:] * _least_rates(frontier) * np.where(along, 0.0, frontier.loadable_us)[:, None]
-        self._trunk = _trunk(frontier)
+        self.trunk = _trunk(frontier)
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
         self._message: List[Optional[np.ndarray]] = [None] * len(problem.flows)
@@ -54,7 +55,7 @@ class Prices:
         self._ahead: List[Optional[int]] = [None] * (len(problem.items) + 1)
         for i in reversed(range(len(problem.items))):
             same = i + 1 < len(problem.items) and problem.items[i + 1].model == problem.items[i].model
-            self._ahead[i] = i if i in self._trunk else self._ahead[i + 1] if same else None
+            self._ahead[i] = i if i in self.trunk else self._ahead[i + 1] if same else None
 
     @classmethod
     def both_ways(cls, frontier: Frontier, weights: np.ndarray) -> Prices:
@@ -95,7 +96,7 @@ class Prices:
     def _shares(self, i: int) -> Dict[int, float]:
         flows = self.frontier.into[i]
         share = {k: 1 / len(flows) for k in flows}
-        before = self._trunk.get(i)
+        before = self.trunk.get(i)
         if before is not None and len(flows) > 1:
             # The trunk of the network bears more: where it stands decides what its branches do.
             share = {k: 0.5 / len(flows) for k in flows}
@@ -117,7 +118,7 @@ class Prices:
                     cost = np.array([link.cost(d).latency_us * rate for d in f.devices])
                     key = self._first_flow(link.producer, consumer), consumer
                     torn[key] = torn.get(key, 0.0) + self.weights.T * cost[:, None]
-        for consumer, before in self._trunk.items():
+        for consumer, before in self.trunk.items():
             if before is not None:
                 rate = f.problem.rates[f.problem.items[consumer].model]
                 key = self._first_flow(before, consumer), consumer
@@ -162,14 +163,7 @@ class Prices:
             for s in sets:
                 messages[len(readers), source, s] = 0.0
             for j in reversed(range(len(readers))):
-                subtree = self._own[readers[j]]
-                assert subtree is not None
-                term = subtree * self._share[readers[j]][k]
-                torn = self._torn.get((k, readers[j]))
-                if torn is not None:
-                    stays = term[source].copy()
-                    term = term + torn
-                    term[source] = stays
+                term = self._term(k, readers[j], source)
                 for s in sets:
                     rest[s] = rest[s] + term[[d for d in range(size) if s >> d & 1]].min(axis=0)
                 for s in sets:
@@ -207,6 +201,48 @@ class Prices:
                 needs, called[i] = False, False
         return constant, called
 
+    def own(self, i: int) -> np.ndarray:
+        """(devices, weights): the least of an item and all that hangs on it, by where it runs."""
+        own = self._own[i]
+        assert own is not None
+        return own
+
+    def message(
+        self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()
+    ) -> np.ndarray:
+        """By weight, the least that these readers of a tensor add, from its source and the set of devices that have it.
+
+        Args:
+            on_core: readers that are on no other device than the first core.
+        """
+        f = self.frontier
+        flow, size = f.problem.flows[k], len(f.devices)
+        terms = [(self._term(k, c, source), c in on_core) for c in readers]
+        best: Optional[np.ndarray] = None
+        for s in range(1 << size):
+            if s & has == has:
+                total: np.ndarray = np.zeros(len(self.weights))
+                for d in range(size):
+                    if s >> d & 1 and not has >> d & 1:
+                        cost = flow.cost(f.devices[source], f.devices[d]).latency_us * f.problem.rates[flow.model]
+                        total = total + self.weights[:, d if source and d else 0] * cost
+                for term, only in terms:
+                    possible = [d for d in range(size) if s >> d & 1 and (d == 1 or not only)]
+                    total = total + term[possible].min(axis=0, initial=np.inf)
+                best = total if best is None else np.minimum(best, total)
+        assert best is not None
+        return best
+
+    def _term(self, k: int, reader: int, source: int) -> np.ndarray:
+        """(devices, weights): what one reader of a tensor adds to a message, by where it runs."""
+        term: np.ndarray = self.own(reader) * self._share[reader][k]
+        torn = self._torn.get((k, reader))
+        if torn is not None:
+            stays = term[source].copy()
+            term = term + torn
+            term[source] = stays
+        return term
+
     def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
         """By state before item i and by weight, the least that the items from i on add to the weighted loads."""
         return self.rest_of_rows(i, Columns(self.frontier, i).rows(states))
@@ -229,7 +265,7 @@ class Prices:
         rate = f.problem.rates[model]
         ahead = self._ahead[i]
         if ahead is not None and f.problem.items[i - 1].model == model:
-            before = self._trunk[ahead]
+            before = self.trunk[ahead]
             for a, core in enumerate(f.cores):
                 # Stretches that come as no new loadable, because another path has had more.
                 at = columns.counts_at + a if before is None else columns.slack(item_at[before], a)
