@@ -11,6 +11,7 @@ from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several.any_order import AnyOrder
 from edgedla.placement.solvers.several.dives import Dives, best_pairs, dives
 from edgedla.placement.solvers.several.pair import Pair
@@ -24,6 +25,9 @@ GLANCES = ((2, 400, 3_000),)
 
 #: Share of the time left that a search in turns may take.
 TURNING = 0.25
+
+#: Share of the time left that the search over labels may take.
+LABELS = 0.25
 
 
 class PairSearch:
@@ -47,11 +51,10 @@ class PairSearch:
                 self.pair.frontiers, self.pair.factors, self._weighed, self._weights, self.bound
             )
         self._turns: Optional[Turns] = None
-        if self.bound < self.pair.limit:
-            pair = self.pair
-            self._turns = Turns(problem, best, pair.names, pair.counted, pair.order, pair.factors, deadline)
-            self._turns.begin(self._until())
-            self._take_turns()
+        self._labels: Optional[LabelRounds] = None
+        if self.bound < self.pair.limit and LabelRounds.can_run(self.pair):
+            self._labels = LabelRounds(self.pair, self._weights, self._weighed)
+            self._look_at_labels()
 
     def look(self, most_states: int, share: float = 1.0) -> bool:
         """Raises `bound` or finds something shorter; True where another look of this size may do more.
@@ -60,13 +63,15 @@ class PairSearch:
             share: of the gap above `bound`, how much is looked into: far fewer states and rows lie in its lower half.
         """
         before = self.pair.best.value
+        self._look_at_labels()
+        if self.bound >= self.pair.limit:
+            return False
         asked = min(self.bound + share * (self.pair.limit - self.bound), self.pair.limit)
         rows_of_weights = weights_around(self._weights, self._weighed)
         any_order = AnyOrder(self.pair, rows_of_weights, self.bound, asked)
         more = any_order.look(most_states)
         self.bound = any_order.bound
-        if any_order.known:
-            self._take_turns(any_order.seeds())
+        self._take_turns(any_order.seeds() if any_order.known else ())
         climbed = rows_of_weights[int((any_order.least[0] + any_order.least[1]).argmax())]
         if not np.allclose(climbed, self._weights, atol=1e-6):
             self._weights = climbed
@@ -107,13 +112,23 @@ class PairSearch:
                     break
         self._glanced = self.pair.limit
 
-    def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
-        if self._turns is not None and self.pair.best.evaluation is not None:
-            self._turns.improve([self.pair.best.evaluation, *seeds], self._until())
+    def _look_at_labels(self) -> None:
+        if self._labels is not None and self._labels.goes_on:
+            self.bound = max(self.bound, self._labels.run(self.bound, self._until(LABELS)))
 
-    def _until(self) -> float:
+    def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
+        pair = self.pair
+        if self._turns is None:
+            self._turns = Turns(
+                pair.problem, pair.best, pair.names, pair.counted, pair.order, pair.factors, pair.deadline
+            )
+            self._turns.begin(self._until())
+        if pair.best.evaluation is not None:
+            self._turns.improve([pair.best.evaluation, *seeds], self._until())
+
+    def _until(self, share: float = TURNING) -> float:
         now = time.monotonic()
-        return min(self.pair.deadline, now + TURNING * (self.pair.deadline - now))
+        return min(self.pair.deadline, now + share * (self.pair.deadline - now))
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""

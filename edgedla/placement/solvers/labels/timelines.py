@@ -1,0 +1,135 @@
+"""Both models' moments and ways as arrays, each looked at when a label first stands there."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.labels.grown import Grown
+from edgedla.placement.solvers.labels.moments import Moment, Moments
+from edgedla.placement.solvers.labels.rests import Rests
+
+
+class Known(NamedTuple):
+    """Of moments and ways, what has been met.
+
+    Attributes:
+        first, ways: by moment, its first way and how many it has; -1 ways as long as nobody looked.
+        acquiring: by moment, how many of the ways acquire the GPU; these come first.
+        ended: by moment, whether its model has ended.
+        rest: (moments, weights): the least that is still to come.
+        target, gpu_us, core_us, acquires: by way, as `Way` has them.
+    """
+
+    first: np.ndarray
+    ways: np.ndarray
+    acquiring: np.ndarray
+    ended: np.ndarray
+    rest: np.ndarray
+    target: np.ndarray
+    gpu_us: np.ndarray
+    core_us: np.ndarray
+    acquires: np.ndarray
+
+
+class Timelines:
+    """The moments of two models, numbered as they are met.
+
+    Attributes:
+        starts: by model, its first moment.
+        choices: by way, (model, item, device).
+    """
+
+    def __init__(self, models: Sequence[Moments], rests: Sequence[Rests]) -> None:
+        self._models, self._rests = models, rests
+        self._at: List[Dict[Moment, int]] = [{}, {}]
+        self._moments: List[Tuple[int, Moment]] = []
+        self.choices: List[Tuple[int, int, int]] = []
+        self._model, self._run, self._rest = Grown(np.int8), Grown(int), Grown(float, len(rests[0].weights))
+        self._first, self._ways, self._acquiring = Grown(int), Grown(int), Grown(int)
+        self._ended, self._acquires, self._target = Grown(bool), Grown(bool), Grown(int)
+        self._us = Grown(float, 2)
+        self.starts = [self._numbers(m, [model.start])[0] for m, model in enumerate(models)]
+
+    @property
+    def model(self) -> np.ndarray:
+        """By moment, whose it is."""
+        return self._model.rows
+
+    @property
+    def size(self) -> int:
+        """How many moments were met."""
+        return len(self._moments)
+
+    @property
+    def known(self) -> Known:
+        us = self._us.rows
+        return Known(
+            self._first.rows, self._ways.rows, self._acquiring.rows, self._ended.rows, self._rest.rows,
+            self._target.rows, us[:, 0], us[:, 1], self._acquires.rows,
+        )  # fmt: skip
+
+    def look(self, moments: np.ndarray) -> Known:
+        """All that is known, with the ways of these moments."""
+        new = np.unique(moments)
+        new = new[self._ways.rows[new] < 0]
+        for m in (0, 1):
+            of_model = new[self.model[new] == m]
+            if len(of_model):
+                self._look(m, of_model)
+        return self.known
+
+    def look_ahead(self) -> None:
+        """Raises what is still to come from each moment whose ways are known to the least of these ways, the last first."""
+        known = self.known
+        for m in (0, 1):
+            looked = np.flatnonzero((known.ways > 0) & (self.model == m))
+            run, weights = self._run.rows[looked], self._rests[m].weights.T
+            for step in range(int(run.max(initial=-1)), -1, -1):
+                moments = looked[run == step]
+                if not len(moments):
+                    continue
+                counts = known.ways[moments]
+                starts = np.cumsum(counts) - counts
+                way = np.arange(int(counts.sum())) - np.repeat(starts - known.first[moments], counts)
+                least = np.minimum.reduceat(
+                    self._us.rows[way] @ weights + known.rest[known.target[way]], starts, axis=0
+                )
+                known.rest[moments] = np.maximum(known.rest[moments], least)
+
+    def _look(self, m: int, moments: np.ndarray) -> None:
+        ways = [self._models[m].ways(self._moments[k][1]) for k in moments]
+        for of_moment in ways:
+            of_moment.sort(key=lambda w: not w.acquires)
+        flat = [w for of_moment in ways for w in of_moment]
+        counts = np.array([len(of_moment) for of_moment in ways])
+        self._first.rows[moments] = len(self.choices) + np.cumsum(counts) - counts
+        self._ways.rows[moments] = counts
+        self._acquiring.rows[moments] = [sum(w.acquires for w in of_moment) for of_moment in ways]
+        self.choices += [(m, w.item, w.device) for w in flat]
+        self._us.add([(w.gpu_us, w.core_us) for w in flat])
+        self._acquires.add([w.acquires for w in flat])
+        self._target.add(self._numbers(m, [w.moment for w in flat]))
+
+    def _numbers(self, m: int, moments: Sequence[Moment]) -> List[int]:
+        """The numbers of moments of model m; those that are new get one."""
+        at, new, numbers = self._at[m], [], []
+        for moment in moments:
+            number = at.get(moment)
+            if number is None:
+                number = at[moment] = len(self._moments)
+                self._moments.append((m, moment))
+                new.append(moment)
+            numbers.append(number)
+        if new:
+            model, nobody = self._models[m], np.full(len(new), -1)
+            ended = [moment.done > model.all for moment in new]
+            self._model.add(np.full(len(new), m))
+            self._ended.add(ended)
+            self._run.add([model.items + 1 if e else bin(x.done).count("1") for e, x in zip(ended, new)])
+            self._rest.add(self._rests[m].behind(new))
+            self._first.add(nobody)
+            self._ways.add(nobody)
+            self._acquiring.add(nobody)
+        return numbers
