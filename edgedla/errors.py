@@ -134,7 +134,7 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("a layer pinned to a DLA that a rule refuses, or a pin that fits no layer", UsageError),
     ("a memory pool or a format of inputs and outputs that a rule refuses", UsageError),
     ("an output that is a folder, stands below a file, or holds other files", UsageError),
-    ("an input (model, artifact, placement, profile, cache, samples, log) that is missing or broken", DataError),
+    ("an input (model, artifact, placement, profile, cache, samples, log, film) that is missing or broken", DataError),
     ("a model that TensorRT's parser refuses", ModelRefused),
     ("an output that cannot be written: permissions, a full disk", EnvironmentMissing),
     ("an output that cannot be written any more while a pipeline runs", RunError),

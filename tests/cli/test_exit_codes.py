@@ -109,6 +109,7 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("build", "{m}", "--precision", "int8", "--calib", "{gone}.cache", "--plan"),
         ("quantize", "{m}", "--calib", "{gone}.cache", "-o", "{d}"),
         ("run", "{gone}.yaml"),
+        *(("run", "{art}", "--source", film) for film in ("{gone}.mp4", "{gone}.jpg", "{d}")),
         ("convert", "{gone}.pt2", "-o", "{d}/x.onnx"),
         ("export", "triton", "{gone}", "-o", "{d}/x"),
         ("inspect", "{gone}.log"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.errors import DataError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, SINK, opencv_pipeline, pipeline_head
@@ -100,11 +100,19 @@ def test_a_file_name_with_quotes_cannot_add_elements_to_the_pipeline():
     assert '\\"' in pipeline_head(uri, False)
 
 
-def test_a_missing_file_and_an_empty_folder_are_run_errors(tmp_path):
-    with pytest.raises(RunError, match="no such file"):
+def test_a_missing_file_and_an_empty_folder_are_bad_data(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
         open_source(str(tmp_path / "no.mp4")).open()
-    with pytest.raises(RunError, match="no images"):
+    with pytest.raises(DataError, match="no images"):
         open_source(str(tmp_path)).open()
+
+
+def test_a_broken_film_is_bad_data(tmp_path):
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    film = tmp_path / "x.mp4"
+    film.write_bytes(b"nothing of the kind" * 9)
+    with pytest.raises(DataError, match="is it a whole video file"):
+        open_source(str(film)).open()
 
 
 def test_images_come_in_the_order_of_their_names(tmp_path):
@@ -118,7 +126,7 @@ def test_images_come_in_the_order_of_their_names(tmp_path):
 
 def test_a_broken_image_names_its_file(tmp_path):
     (tmp_path / "x.png").write_bytes(b"not a png")
-    with pytest.raises(RunError, match=r"x\.png"):
+    with pytest.raises(DataError, match=r"x\.png"):
         open_source(str(tmp_path)).open()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Optional, Set, Tuple
 
 import numpy as np
 
-from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.errors import DataError, EnvironmentMissing, RunError
 from edgedla.runtime.sources.base import MOST_RATE, Pace
 from edgedla.runtime.sources.gstreamer import opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
@@ -64,7 +64,7 @@ class OpenCvSource:
         cv2 = import_cv2()
         u = self._spec
         if u.scheme == "file" and not os.path.isfile(u.place):
-            raise RunError("no such file", where=u.place, hint="give a video file, a folder of images or a source URI")
+            raise DataError("no such file", where=u.place, hint="give a video file, a folder of images or a source URI")
         if self._gstreamer:
             capture = cv2.VideoCapture(opencv_pipeline(u, _on_jetson()), cv2.CAP_GSTREAMER)
         elif u.scheme == "v4l2":
@@ -85,7 +85,9 @@ class OpenCvSource:
             capture.release()
             camera = "is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed"
             file = "is it a whole video file, of a codec that this OpenCV knows?"
-            raise RunError("OpenCV cannot open the source", where=u.text, hint=file if u.scheme == "file" else camera)
+            if u.scheme == "file":
+                raise DataError("OpenCV cannot open the source", where=u.text, hint=file)
+            raise RunError("OpenCV cannot open the source", where=u.text, hint=camera)
         self._capture = capture
         reported = float(capture.get(cv2.CAP_PROP_FPS))
         if self.recorded:
@@ -182,9 +184,9 @@ class ImageSource:
         elif os.path.isfile(place):
             self._paths = [place]
         else:
-            raise RunError("no such file or folder", where=place)
+            raise DataError("no such file or folder", where=place)
         if not self._paths:
-            raise RunError("the folder holds no images", where=place, allowed=", ".join(self._endings))
+            raise DataError("the folder holds no images", where=place, allowed=", ".join(self._endings))
         self._next = self._given = 0
         self._pace.start()
         for path in self._paths:
@@ -192,7 +194,7 @@ class ImageSource:
             if image is not None:
                 h, w = image.shape[:2]
                 return h, w
-        raise RunError("not an image that OpenCV can read", where=self._paths[0])
+        raise DataError("not an image that OpenCV can read", where=self._paths[0])
 
     def _load(self, path: str) -> Optional[np.ndarray]:
         """The image; None where it is broken, or gone by now."""
