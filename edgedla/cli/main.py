@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.began import Began
-from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
 from edgedla.version import __version__
@@ -140,6 +140,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as e:
             raise PipeClosed from e
+        except UsageError as e:
+            from edgedla.cli.arguments.option import typed_name
+
+            e.where = typed_name(e.where, ctx)
+            raise
 
 
 def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[str]:

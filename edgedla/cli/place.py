@@ -46,6 +46,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 )
 @option(
     "--max-latency",
+    field="latency_bound_us",
     metavar="US,...",
     help="Longest latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
 )
@@ -66,6 +67,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
 @option(
     "--fps",
+    field="frames_per_second",
     metavar="A,B",
     help="For energy: frames per second of each model. The power of these frames is minimised, and every device must get "
     "them done.",
@@ -95,6 +97,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
 @option(
     "--time-limit",
+    field="time_limit_s",
     type=click.FloatRange(min=0.01),
     default=10.0,
     show_default=True,
@@ -106,6 +109,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @option(
     "--evaluate",
     "evaluated",
+    field="devices",
     multiple=True,
     metavar="ASSIGNMENT",
     help="Predict an assignment without solving: GPU, DLA0, DLA1, tensorrt (its default), a placement file, or pins as "

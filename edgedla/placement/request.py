@@ -92,7 +92,7 @@ class PlacementRequest:
         normal("frames_per_second", None if fps is None else tuple(float(f) for f in fps))
         self._check_pace()
         if not self.time_limit_s >= 0:
-            raise UsageError(f"a time limit of {self.time_limit_s} s", where="time limit", allowed="a number >= 0")
+            raise UsageError(f"a time limit of {self.time_limit_s} s", where="time_limit_s", allowed="a number >= 0")
         for n, rate in enumerate(self.rates or (), 1):
             if not 0 < rate < float("inf"):
                 raise UsageError(f"rate {n} is {rate:g}", where="rates", allowed="a number > 0 for each model")
@@ -102,29 +102,32 @@ class PlacementRequest:
         for n, fps in enumerate(self.frames_per_second or (), 1):
             if not 0 < fps < float("inf"):
                 allowed = "a number > 0 for each model"
-                raise UsageError(f"{fps:g} frames/s of model {n}", where="frames per second", allowed=allowed)
+                raise UsageError(f"{fps:g} frames/s of model {n}", where="frames_per_second", allowed=allowed)
         if self.frames_per_second is not None and self.objective != "energy":
             raise UsageError(
                 f"frame rates do not go with the objective {self.objective}",
-                where="frames per second",
+                where="frames_per_second",
                 allowed="the objective energy; with the objective throughput, rates",
             )
         if self.in_flight not in IN_FLIGHT:
-            raise UsageError(f"{self.in_flight!r} frames in flight", where="in flight", allowed=", ".join(IN_FLIGHT))
+            raise UsageError(f"{self.in_flight!r} frames in flight", where="in_flight", allowed=", ".join(IN_FLIGHT))
         if self.in_flight == "one" and self.objective != "throughput":
             raise UsageError(
                 f"one frame in flight does not go with the objective {self.objective}",
-                where="in flight",
+                where="in_flight",
                 allowed="the objective throughput",
             )
 
     def check_models(self, count: int) -> None:
         """Raises UsageError where bounds or frame rates are given for another number of models."""
         bound = self.latency_bound_us
-        for what, given in (("latency bound", bound), ("frame rate", self.frames_per_second)):
+        for where, what, given in (
+            ("latency_bound_us", "latency bound", bound),
+            ("frames_per_second", "frame rate", self.frames_per_second),
+        ):
             if isinstance(given, tuple) and len(given) != count:
                 text = f"{len(given)} {what}{'s' * (len(given) > 1)} for {count} model{'s' * (count > 1)}"
-                raise UsageError(text, where=f"{what}s")
+                raise UsageError(text, where=where)
 
 
 def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tuple[float, ...]]:
@@ -136,7 +139,7 @@ def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tu
     each = () if bound is None else (bound,) if isinstance(bound, (int, float)) else tuple(bound)
     for us in each:
         if not us > 0:
-            raise UsageError(f"a latency bound of {us:g} us", where="latency bound", allowed="a number > 0")
+            raise UsageError(f"a latency bound of {us:g} us", where="latency_bound_us", allowed="a number > 0")
     return bound if bound is None or isinstance(bound, (int, float)) else tuple(float(us) for us in bound)
 
 

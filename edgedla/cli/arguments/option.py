@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, TypeVar
+from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
 import click
 
 from edgedla.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+#: Where a context keeps that of the command that runs, for what is above it.
+_RUNNING = "edgedla.running"
 
 
 class Option(click.Option):
@@ -16,11 +18,12 @@ class Option(click.Option):
 
     Args:
         joins: the value is a list with commas; one that is given in pieces is the list of all of them.
+        field: what Python calls the argument that it fills, where the parameter has another name.
     """
 
-    def __init__(self, *args: Any, joins: bool = False, **settings: Any) -> None:
+    def __init__(self, *args: Any, joins: bool = False, field: str = "", **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.joins = joins
+        self.joins, self.field = joins, field or self.name
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         # The parser keeps every value of an option that says it takes several.
@@ -31,6 +34,7 @@ class Option(click.Option):
             self.multiple = several
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        ctx.meta[_RUNNING] = ctx
         given = opts.get(self.name or "")
         if isinstance(given, list) and not self.multiple:
             opts = {**opts, self.name or "": self._one(given)}
@@ -49,6 +53,17 @@ class Option(click.Option):
                 "both are given", where=f"{name}/{max(self.secondary_opts, key=len)}", allowed="one of them"
             )
         raise UsageError(f"given twice, as {first!r} and as {other!r}", where=name, allowed="one value")
+
+
+def typed_name(where: Optional[str], context: click.Context) -> Optional[str]:
+    """What an error is about, as the user typed it: an argument of Python's by its option, all else as it is."""
+    running: Optional[click.Context] = context.meta.get(_RUNNING)
+    if running is None:
+        return where
+    found = [p for p in running.command.params if isinstance(p, Option) and not p.hidden and where == p.field]
+    # Two options may fill one argument, as --devices and --evaluate do.
+    found.sort(key=lambda p: running.params.get(p.name or "") in (None, (), p.default))
+    return found[0].opts[0] if found else where
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:

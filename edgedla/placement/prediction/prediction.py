@@ -183,13 +183,13 @@ class Prediction:
         """
         if len(frames_per_second) != len(self.streams):
             raise UsageError(
-                f"{len(frames_per_second)} rates for {len(self.streams)} models", where="frames per second"
+                f"{len(frames_per_second)} rates for {len(self.streams)} models", where="frames_per_second"
             )
         for stream, rate in zip(self.streams, frames_per_second):
             if not 0 <= rate <= stream.throughput_fps:
                 most = f"0 to {stream.throughput_fps:.4g}"
                 raise UsageError(
-                    f"{stream.name} at {rate:g} frames per second", where="frames per second", allowed=most
+                    f"{stream.name} at {rate:g} frames per second", where="frames_per_second", allowed=most
                 )
         return float(self.costs["idle_power_w"]) + sum(
             rate * s.energy_mj / 1e3 for rate, s in zip(frames_per_second, self.streams)

@@ -107,7 +107,7 @@ def check_pins(
             continue
         if len(set(chosen.values())) > 1:
             pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
-            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pin")
+            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pins")
         layer, device = next(iter(sorted(chosen.items())))
         name = model.graph.layers[layer].name
         if device != GPU and not is_legal:
@@ -115,13 +115,13 @@ def check_pins(
                 continue
             raise UsageError(
                 f"{name} is pinned to {device}, but the DLA may not run it: {why_not(model, unit, use_unknown)}",
-                where="pin",
+                where="pins",
                 hint="Pin it to GPU, or change the layer; `edgedla check` shows its rules.",
             )
         if device not in devices and not (device == "DLA" and len(devices) > (GPU in devices)):
             raise UsageError(
                 f"{name} is pinned to {device}, which may not be used here",
-                where="pin",
+                where="pins",
                 allowed=", ".join(d for d in DEVICES if d in devices),
             )
         legal_pins.update({i: device for i in unit.layers})
