@@ -10,7 +10,7 @@ import click
 from edgedla.cli.arguments.began import spent_s
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.place_modes import names_placement, require_made_for, require_meaning
-from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, numbers
+from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, limits_for, numbers
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
@@ -210,9 +210,7 @@ def place(
     board = own_platform(target, jetpack, trt)
     target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
     from edgedla.placement.api import place_request
-    from edgedla.placement.problem.problem import Limits
     from edgedla.placement.request import PlacementRequest
-    from edgedla.regions import subgraphs_per_core
     from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
@@ -224,11 +222,7 @@ def place(
         objective=objective,
         devices=chosen_devices(devices, core),
         pins=pins,
-        limits=Limits(
-            loadables_per_core=loadables_per_core or subgraphs_per_core(platform),
-            max_regions=max_regions,
-            min_region_layers=min_region,
-        ),
+        limits=limits_for(platform, loadables_per_core, max_regions, min_region),
         latency_bound_us=latency_bounds(max_latency),
         rates=numbers(rates, "--rates", "one number per model: 2,1"),
         frames_per_second=numbers(fps, "--fps", "one number per model: 30,10"),

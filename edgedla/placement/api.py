@@ -16,7 +16,7 @@ from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import GAP, Goal, Solution
-from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.inputs import limits_on, problem_of
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.read_models import ModelSource, read_models
@@ -25,7 +25,6 @@ from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.pipeline_starts import stage_starts, whole_model_starts
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
-from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
 
@@ -125,7 +124,7 @@ class Prepared:
         allowed = devices_of(self.platform, goal.objective, self.request.devices)
         key = allowed, goal.one_in_flight
         if key not in self._problems:
-            limits = self.request.limits or Limits(loadables_per_core=subgraphs_per_core(self.platform))
+            limits = limits_on(self.platform, self.request.limits)
             problem = problem_of(self.inputs, self.costs, allowed, limits, self.request.use_unknown)
             self._problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
         return self._problems[key]

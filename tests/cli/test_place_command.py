@@ -50,6 +50,13 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--fps", "1,2", "--objective", "energy"], 2, ["--fps: 2 frame rates for 1 model"]),
     (["--max-latency", "0"], 2, ["--max-latency: a latency bound of 0 us"]),
     (["--layerDeviceTypes", "erf:DLA"], 2, ["--layer-device-types: erf is pinned to DLA"]),
+    (
+        ["--loadables-per-core", "99"],
+        2,
+        ["--loadables-per-core: TensorRT 10.3.0 takes 16 loadables on one DLA core, not 99", "explain LOAD003"],
+    ),
+    (["--loadables-per-core", "9", "--target", "agx-xavier", "--trt", "8.4"], 2, ["(allowed: 1 to 8)"]),
+    (["--loadables-per-core", "16"], 0, ["latency per frame"]),
     (["--rates", "2"], 2, ["--rates: the objective latency counts one frame of each model", "--objective throughput"]),
     (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use it"]),
     (["--rates", "fast", "--objective", "throughput"], 2, ["no list of numbers"]),

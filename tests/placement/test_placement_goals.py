@@ -15,7 +15,7 @@ from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.pareto import RESOLUTION, Reached, trace, undominated
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.solvers.solve import solve
 from tests.placement.own_sums import is_legal, least, least_makespan, loads_of, makespan, value_of
 from tests.placement.placement_models import small_model
@@ -144,11 +144,20 @@ def test_a_frame_rate_beyond_every_device_is_refused_with_the_rate() -> None:
         ({"latency_bound_us": [1e6, -1.0]}, "latency bound"),
         ({"objective": "latency", "in_flight": "one"}, "one frame in flight"),
         ({"objective": "throughput", "in_flight": "two"}, "frames in flight"),
+        (
+            {"limits": Limits(loadables_per_core=17)},
+            "loadables_per_core: .* takes 16 loadables on one DLA core, not 17",
+        ),
     ],
 )
 def test_wrong_bounds_and_rates_are_named(wrong, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         edgedla.place(small_model(), **{**ORIN, **wrong})
+
+
+def test_limits_of_the_user_keep_the_releases_own_cap() -> None:
+    old = edgedla.place(small_model(), target="agx-xavier", trt="8.4", limits=Limits(max_regions=1))
+    assert old.limits["loadables_per_core"] == 8
 
 
 @pytest.mark.parametrize("one_process", [False, True])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple, Union
+from dataclasses import replace
+from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
 from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.placement.problem.problem import Limits
+    from edgedla.targets import Platform
 
 
 def chosen_clocks(texts: Tuple[str, ...]) -> Optional[Dict[str, float]]:
@@ -30,6 +35,22 @@ def chosen_devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[s
     if text is not None:
         return tuple(d.strip().replace(":", "") for d in text.split(",") if d.strip())
     return None if core is None else ("GPU", f"DLA{core}")
+
+
+def limits_for(platform: Platform, per_core: Optional[int], max_regions: Optional[int], min_region: int) -> Limits:
+    """--loadables-per-core, --max-regions and --min-region.
+
+    Raises:
+        UsageError: more loadables on a core than the release takes.
+    """
+    from edgedla.placement.problem.inputs import limits_on, require_loadables
+    from edgedla.placement.problem.problem import Limits
+
+    limits = Limits(max_regions=max_regions, min_region_layers=min_region)
+    if per_core is None:
+        return limits_on(platform, limits)
+    require_loadables(platform, per_core)
+    return replace(limits, loadables_per_core=per_core)
 
 
 def latency_bounds(text: Optional[str]) -> Union[None, float, Tuple[float, ...]]:

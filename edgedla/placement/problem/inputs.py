@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
@@ -18,7 +19,7 @@ from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, loops_of
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
-from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, fuse, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
@@ -51,8 +52,29 @@ def problem_on(
 ) -> Problem:
     """As `problem_of`, on the GPU and the platform's DLA cores, by default with its limit of loadables per core."""
     cores = min(platform.module.dla_cores, most_cores) if platform.has_dla else 0
-    limits = limits or Limits(loadables_per_core=subgraphs_per_core(platform))
-    return problem_of(models, costs, DEVICES[: 1 + cores], limits, use_unknown, borders)
+    return problem_of(models, costs, DEVICES[: 1 + cores], limits_on(platform, limits), use_unknown, borders)
+
+
+def limits_on(platform: Platform, limits: Optional[Limits] = None) -> Limits:
+    """The limits, by default the release's own. That of `Limits` by itself is the newest releases': older ones have theirs.
+
+    Raises:
+        UsageError: more loadables on a core than the release takes; `build` would refuse such a placement.
+    """
+    if limits is None or limits.loadables_per_core == Limits.loadables_per_core:
+        return replace(limits or Limits(), loadables_per_core=subgraphs_per_core(platform))
+    require_loadables(platform, limits.loadables_per_core)
+    return limits
+
+
+def require_loadables(platform: Platform, per_core: int) -> None:
+    """Raises UsageError where so many loadables on one core are more than the release takes."""
+    cap = subgraphs_per_core(platform)
+    if cap and per_core > cap:
+        raise UsageError(
+            f"TensorRT {platform.release.trt_text} takes {cap} loadables on one DLA core, not {per_core}",
+            where="loadables_per_core", allowed=f"1 to {cap}", hint=f"`edgedla explain {CAP_RULE}` shows the sources",
+        )  # fmt: skip
 
 
 def problem_of(
