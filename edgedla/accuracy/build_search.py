@@ -42,7 +42,7 @@ def searched(
     result = _quantized(model, request, say, progress)
     with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
         result.save(folder, {} if page is None else {"report.html": page(result)})
-        yield replace(request, calib=Path(folder))
+        yield replace(request, calib=Path(folder), calib_method="auto")
 
 
 def _refuse(request: BuildRequest) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgedla import BuildRequest
 from edgedla.builder.plan import from_quantization
 from edgedla.builder.plan.from_quantization import report_of
+from edgedla.builder.request import PlanOptions
 from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of_bytes
 from edgedla.targets import platform_for
@@ -124,6 +126,23 @@ def test_fp16_takes_no_scales(tmp_path: Path) -> None:
     request = BuildRequest("agx-orin-64gb", precision="fp16", calib=tmp_path / "none.cache")
     with pytest.raises(UsageError, match="--calib: FP16 takes no scales"):
         with_quantization(request, tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"precision": "fp16", "calib_method": "mse"}, "calib_method: FP16 takes no scales"),
+        ({"precision": "fp16", "options": PlanOptions(set_ranges=True)}, "set_ranges: FP16 takes no scales"),
+        (
+            {"precision": "int8", "trt": "11.0.0", "calib_method": "mse"},
+            "calib_method: TensorRT 11.0.0 takes INT8 as Q/DQ",
+        ),
+        ({"precision": "int8", "calib": "none.cache", "calib_method": "mse"}, "calib_method: nothing is measured"),
+    ],
+)
+def test_how_scales_are_made_is_refused_where_none_are(tmp_path: Path, fields: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        with_quantization(BuildRequest("agx-orin-64gb", **fields), tmp_path / "m.onnx")
 
 
 def test_tensorrt_11_takes_the_model_of_the_folder_and_no_cache(tmp_path: Path) -> None:

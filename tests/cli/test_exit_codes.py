@@ -42,6 +42,8 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         *((verb, "{m}", "--power-mode", "nowhere", *more) for verb, more in (
             ("check", ()), ("place", ()), ("sweep", ("--objective", "latency", "-o", "{d}/s.csv")),
         )),
+        ("build", "{m}", "--set-ranges", "--plan"),
+        ("build", "{m}", "--calib-method", "nonsense", "--plan"),
         ("place", "{m}", "--devices", "TPU"),
         ("build", "{m}", "--plan", "--layer-devices", "relu:TPU"),
         ("bench", "{art}", "--device", "TPU"),

@@ -37,9 +37,10 @@ def with_quantization(
 
     Raises:
         DocumentError: the folder holds no whole result.
-        UsageError: scales where nothing takes them, or those of another model: tensors of two networks are often named
-            alike, and the ranges of one are wrong for the other without a sign of it.
+        UsageError: scales, or how to make them, where nothing takes them, or scales of another model: tensors of two networks
+            are often named alike, and the ranges of one are wrong for the other without a sign of it.
     """
+    _refuse_unused(request, platform)
     if request.calib is None:
         return request
     _require_taker(request, platform)
@@ -65,13 +66,34 @@ def with_quantization(
     )
 
 
+def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
+    """Raises UsageError where it is said how scales are measured or handed over, and none are."""
+    typed = platform.release.strongly_typed
+    measured = request.calib_method.lower() != "auto"
+    for where, asked in (("calib_method", measured), ("set_ranges", request.options.set_ranges)):
+        if not asked:
+            continue
+        if request.precision != "int8":
+            raise UsageError(f"{request.precision.upper()} takes no scales", where=where, allowed="--precision int8")
+        if typed:
+            raise UsageError(_IN_MODEL.format(platform.release.trt_text), where=where, allowed="TensorRT below 11")
+    if measured and request.calib is not None:
+        raise UsageError(
+            "nothing is measured where the scales are given", where="calib_method", allowed="without --calib"
+        )
+
+
+#: Of releases that know no other INT8.
+_IN_MODEL = "TensorRT {} takes INT8 as Q/DQ in the model"
+
+
 def _require_taker(request: BuildRequest, platform: Platform) -> None:
     """Scales are for INT8, and TensorRT 11 takes them inside of the model alone."""
     if request.precision != "int8":
         raise UsageError(f"{request.precision.upper()} takes no scales", where="--calib", allowed="--precision int8")
     if platform.release.strongly_typed and not is_quantization(request.calib):
         raise UsageError(
-            f"TensorRT {platform.release.trt_text} takes INT8 as Q/DQ in the model", where="--calib",
+            _IN_MODEL.format(platform.release.trt_text), where="--calib",
             hint=f"`edgedla quantize MODEL --calib {request.calib} -o FOLDER` writes that model",
         )  # fmt: skip
 
