@@ -26,6 +26,7 @@ class Network:
     Attributes:
         basis: "fp32", "simulated" or "measured" (a device computed it).
         preprocess: how pictures become its input, where its artifact says so.
+        types: that an ONNX file computes in by itself, where that is not FLOAT alone.
     """
 
     name: str
@@ -34,11 +35,12 @@ class Network:
     outputs: Tuple[str, ...]
     run: Run
     preprocess: Optional[PreprocessSettings] = None
+    types: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Score:
-    """A metric over samples. `low`, `high`: its 95 % confidence interval."""
+    """A metric over samples. `low`, `high`: its 95 % confidence interval. `basis`, `types`: of the network."""
 
     network: str
     basis: str
@@ -48,11 +50,13 @@ class Score:
     high: float
     samples: int
     values: Tuple[Any, ...] = ()
+    types: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
             "network": self.network, "basis": self.basis, "metric": self.metric, "value": _digits(self.value),
             "low": _digits(self.low), "high": _digits(self.high), "samples": self.samples,
+            **({"types": list(self.types)} if self.types else {}),
         }  # fmt: skip
 
 
@@ -82,8 +86,9 @@ def _digits(value: float) -> Optional[float]:
 
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
-    """An onnx.ModelProto in FP32 by ONNX Runtime."""
+    """An onnx.ModelProto by ONNX Runtime: in FP32, or in the types that are its own."""
     from edgedla.builder.onnx_input import open_batches, with_static_inputs
+    from edgedla.quantization.float32_types import own_types
     from edgedla.quantization.session import input_specs, open_session
 
     sizes = {**open_batches(model), **(shapes or {})}
@@ -92,9 +97,12 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     names = [o.name for o in session.get_outputs()]
     specs = input_specs(session, {k: list(v) for k, v in sizes.items()})
     made = with_embedded(None, embedded_preprocess(model, name))
-    return Network(
-        name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))), made
-    )
+    own = own_types(static)
+
+    def run(feed: Feed) -> Mapping[str, np.ndarray]:
+        return dict(zip(names, session.run(names, feed)))
+
+    return Network(name, "fp32", tuple(specs), tuple(names), run, made, own.names if own else ())
 
 
 def open_network(
@@ -174,7 +182,7 @@ def evaluate(
     others: List[Any] = []
     for i, feed in enumerate(samples.feeds):
         label = samples.labels[i] if samples.labels is not None else None
-        reference = against.run(feed) if against is not None else None
+        reference = against.run(_fed(feed, against)) if against is not None else None
         outputs = network.run(feed)
         if i == 0 and len(outputs) == 1:
             require_labels(metric, samples, next(iter(outputs.values())).size)
@@ -193,6 +201,22 @@ def evaluate(
     return Evaluation(score, other, (score.value - other.value, low, high), samples.detail)
 
 
+def _fed(feed: Feed, network: Network) -> Feed:
+    """A feed of another network's, in the floats that this one takes."""
+    kinds = {spec.name: spec.dtype for spec in network.inputs if np.dtype(spec.dtype).kind == "f"}
+    return {n: x.astype(kinds[n], copy=False) if n in kinds and x.dtype.kind == "f" else x for n, x in feed.items()}
+
+
 def _score(network: Network, metric: Metric, values: Sequence[Any]) -> Score:
     low, high = metric.interval(values)
-    return Score(network.name, network.basis, metric.name, metric.figure(values), low, high, len(values), tuple(values))
+    return Score(
+        network.name,
+        network.basis,
+        metric.name,
+        metric.figure(values),
+        low,
+        high,
+        len(values),
+        tuple(values),
+        network.types,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.host.limits import require_simulable
 from edgedla.builder.onnx_source import OnnxSource
+from edgedla.builder.own_types import require_fp32, types_named
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
@@ -30,7 +30,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
 from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import BuildError, EnvironmentMissing, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.onnx_file import require_model_file
 from edgedla.preprocess.settings import with_embedded
@@ -197,11 +197,12 @@ def _plan(
     calibration = Calibration()
     calibrated = request.precision == "int8" and not platform.release.strongly_typed
     if (request.precision == "int8" and simulated) or (calibrated and request.calib is None):
-        _require_fp32(graph, source.path, platform.release.strongly_typed)
+        require_fp32(graph, source.path, platform.release.strongly_typed)
     if calibrated:
-        calibration = calibrate(
-            source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
-        )
+        with types_named(source, request.precision):
+            calibration = calibrate(
+                source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
+            )
     if model is not None and chained:
         from edgedla.builder.onnx_input import load_model
 
@@ -218,23 +219,6 @@ def _plan(
         options=options,
         dynamic_inputs=source.dynamic_inputs,
     )
-
-
-def _require_fp32(graph: LayerGraph, path: Path, typed: bool) -> None:
-    """Raises:
-    ModelError: a layer computes in FP16 by the model's own types, so that it would get no scale and no rounding.
-    """
-    half = graph.narrow
-    if half:
-        turn = f"`edgedla fix {shlex.quote(str(path))} --precision int8 -o OUT.onnx` turns the types and proves it"
-        if typed:
-            turn = "`edgedla quantize` writes it as Q/DQ in FP32"
-        raise ModelError(
-            f"{len(half)} of {len(graph.layers)} layers compute in FP16 by the model's own types, first {half[0].name!r}: "
-            "INT8 is measured and simulated in FP32 only",
-            where=graph.name,
-            hint=turn,
-        )
 
 
 def backend_of(asked: str) -> str:
@@ -273,7 +257,8 @@ def _build_on_host(
     from edgedla.builder.host.backend import build_host
 
     static = source.static({io.name: io.shape_nchw for io in plan.inputs})
-    built = build_host(plan, static, samples or check_samples(static, request.calib_data, request.preprocess), say)
+    with types_named(source, plan.precision):
+        built = build_host(plan, static, samples or check_samples(static, request.calib_data, request.preprocess), say)
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 

@@ -74,6 +74,12 @@ class LayerGraph:
             x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs)
         )
 
+    @property
+    def narrow_types(self) -> str:
+        """In words, what the `narrow` layers compute in: "FP16", "BF16", or both."""
+        found = {self.tensors[t].dtype for layer in self.narrow for t in layer.outputs}
+        return " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in found)
+
     def producer(self, tensor: str) -> Optional[int]:
         """Index of the live layer that writes the tensor; None for a network input or a constant."""
         return self._producer.get(tensor)

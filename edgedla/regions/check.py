@@ -242,8 +242,8 @@ def _notes(
     if narrow:
         notes.insert(
             0,
-            f"{narrow} of {len(graph.layers)} layers compute in FP16 by the model's own types, and INT8 scales are "
-            "measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
+            f"{narrow} of {len(graph.layers)} layers compute in {graph.narrow_types} by the model's own types, and INT8 scales "
+            "are measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
             "types and proves it; `quantize` and `deploy` do so by themselves, `build` refuses the model",
         )
     if platform.no_dla:

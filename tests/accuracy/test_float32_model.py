@@ -9,13 +9,14 @@ from typing import Any, Tuple
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError
 from edgedla.quantization.samples import Samples
-from tests.models import save
+from tests.models import node, onnx_model, save
 from tests.quantization.half_nets import halved
 from tests.quantization.test_float32_types import types_left
 
@@ -61,6 +62,51 @@ def test_a_build_refuses_them_with_the_command(
     assert f"edgedla fix '{path}' --precision int8 -o OUT.onnx" in text
     assert not (tmp_path / "b").exists()
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "b")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "says", "turn"),
+    [
+        (TensorProto.BFLOAT16, "int8", "1 of 1 layers compute in BF16 by", "--precision int8"),
+        (
+            TensorProto.DOUBLE,
+            "int8",
+            "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses",
+            "--precision int8",
+        ),
+        (
+            TensorProto.DOUBLE,
+            "fp16",
+            "1 of 1 nodes compute in DOUBLE, first 'y': ONNX Runtime refuses",
+            "--only float32-types",
+        ),
+    ],
+)
+def test_a_build_names_the_type_and_what_turns_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: int, precision: str, says: str, turn: str
+) -> None:
+    weights = helper.make_tensor("w", kind, (8, 3, 1, 1), [1.0] * 24)
+    model = onnx_model([node("Conv", "x w", "y")], outputs={"y": (1, 8, 8, 8)}, constants=[weights], kind=kind)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    path = save(model, tmp_path / "m.onnx")
+    line = ["build", str(path), "--precision", precision, "--backend", "host", "-o", str(tmp_path / "b")]
+    assert exit_code_of(line) == 3
+    text = capsys.readouterr().err
+    assert says in text
+    assert f"edgedla fix {path} {turn} -o OUT.onnx" in text
+
+
+def test_evaluate_names_the_types_of_a_model(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half, full = (save(m, tmp_path / name) for m, name in ((halved(network), "half.onnx"), (network, "full.onnx")))
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3, 16, 16), np.float32))
+    line = ["evaluate", str(half), "--against", str(full), "--data", str(tmp_path / "d.npz"), "--metric", "cosine"]
+    assert exit_code_of(line) == 0
+    text = capsys.readouterr().out
+    assert "half.onnx, FLOAT16 by ONNX Runtime" in text
+    assert "full.onnx, FP32 by ONNX Runtime" in text
+    assert exit_code_of([*line, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["score"]["types"], "types" in found["against"]) == (["FLOAT16"], False)
 
 
 def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_path: Path, capsys: Any) -> None:

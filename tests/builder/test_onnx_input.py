@@ -107,7 +107,7 @@ def test_int8_of_a_model_in_fp16_is_refused_not_simulated_without_rounding(
     (tmp_path / "calib.cache").write_text(write_cache({"x": 12.7, "y": 12.7}, (10, 3, 0)))
     paths = {option: str(tmp_path / file) for option, file in given.items()}
     request = BuildRequest(target="agx-orin-64gb", precision="int8", backend="host", **paths)
-    with pytest.raises(ModelError, match="1 of 1 layers compute in FP16, first 'conv'"):
+    with pytest.raises(ModelError, match="1 of 1 layers compute in FP16 by the model's own types, first 'conv'"):
         build(tmp_path / "half.onnx", tmp_path / "out", request)
     assert not (tmp_path / "out").exists()
 
