@@ -16,7 +16,16 @@ import numpy as np
 
 from edgedla.arguments import typed
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import OPSET, SEED, Converted, opset_of, parser_notes, tidied, tolerance_of
+from edgedla.conversion.converted import (
+    OPSET,
+    SEED,
+    Converted,
+    layout_notes,
+    opset_of,
+    parser_notes,
+    tidied,
+    tolerance_of,
+)
 from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
 from edgedla.conversion.objects import convert_module, object_kind, saved
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
@@ -41,6 +50,8 @@ def convert(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     trust: bool = False,
     exporter: str = "auto",
+    inputs_as_nchw: Union[str, Sequence[str]] = (),
+    outputs_as_nchw: Union[str, Sequence[str]] = (),
     python: Optional[str] = None,
     timeout_s: float = 900.0,
 ) -> Converted:
@@ -57,6 +68,8 @@ def convert(
         shapes: sizes of inputs by name, in order; "" names the only one. Where the source says none, they are needed.
         trust: load a file whose loading runs code that stands in it.
         exporter: of PyTorch: "torchscript", "dynamo" (operator set 18 or newer), "auto": the first, else the second.
+        inputs_as_nchw, outputs_as_nchw: of TensorFlow: those that become N x C x H x W, by name, or "all" of four
+            dimensions; without the transposes at the ends.
         python: interpreter that has the framework; this one by default.
 
     Raises:
@@ -66,18 +79,37 @@ def convert(
     one_of("exporter", exporter, EXPORTERS)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     settings: Dict[str, Any] = {"opset": opset if opset is not None else OPSET, "exporter": exporter}
+    layouts = {"inputs_as_nchw": _names(inputs_as_nchw), "outputs_as_nchw": _names(outputs_as_nchw)}
     in_memory = object_kind(source)
     if in_memory == "module":
+        _refuse_layouts(layouts, "PyTorch")
         return convert_module(source, example_inputs, shapes, platform=platform, **settings)
     interpreter = _Interpreter(python or sys.executable, timeout_s)
     if in_memory is not None:
         with saved(source, in_memory, example_inputs) as (path, sizes):
             # Its code is in this process already.
             kind = _checked(path, shapes or sizes, trust=True)
-            made = _of_file(path, kind, {**settings, "trust": True, "shapes": shapes or sizes}, platform, interpreter)
+            settings.update(layouts, trust=True, shapes=shapes or sizes)
+            made = _of_file(path, kind, settings, platform, interpreter)
         return replace(made, source=type(source).__name__)
     kind = _checked(source, shapes, trust)
-    return _of_file(Path(source), kind, {**settings, "trust": trust, "shapes": shapes}, platform, interpreter)
+    settings.update(layouts, trust=trust, shapes=shapes)
+    return _of_file(Path(source), kind, settings, platform, interpreter)
+
+
+def _names(asked: Union[str, Sequence[str]]) -> List[str]:
+    return [name.strip() for name in (asked.split(",") if isinstance(asked, str) else asked) if name.strip()]
+
+
+def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> None:
+    """Raises UsageError where another layout is asked for of a framework that has that one."""
+    for where, asked in layouts.items():
+        if asked:
+            raise UsageError(
+                f"a model of {framework} is N x C x H x W already",
+                where=where,
+                allowed="of TensorFlow, Keras and TFLite",
+            )
 
 
 class _Interpreter(NamedTuple):
@@ -90,6 +122,8 @@ def _of_file(
 ) -> Converted:
     import onnx
 
+    if kind.framework != "tf2onnx":
+        _refuse_layouts({k: settings[k] for k in ("inputs_as_nchw", "outputs_as_nchw")}, _TITLES[kind.framework])
     with tempfile.TemporaryDirectory(prefix="edgedla-convert-") as folder:
         request = {
             **settings, "source": str(source.resolve()), "kind": kind.name, "seed": SEED,
@@ -103,7 +137,7 @@ def _of_file(
         inputs, outputs = ran_with(Path(str(request["reference"])))
         model = tidied(model, {name: x.shape for name, x in inputs.items()}, [x.shape for x in outputs])
         rel_l2, max_abs = worst_difference(model, inputs, outputs) if outputs else (None, None)
-    notes = parser_notes(model, platform)
+    notes = (*layout_notes(model), *parser_notes(model, platform))
     return Converted(
         model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"], opset_of(model),
         rel_l2, max_abs, notes if rel_l2 is not None else (*notes, "not compared with its source"), tolerance_of(model),
@@ -171,6 +205,7 @@ def _reason(said: str) -> str:
 
 
 _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
+_TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle"}
 _EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle2onnx": "paddle"}
 
 

@@ -93,6 +93,39 @@ def parser_notes(model: Any, platform: Any) -> Tuple[str, ...]:
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
 
+#: Operators of one activation that keep every element in its place.
+_IN_PLACE = frozenset("Abs Add Cast Clip Div Identity Mul Neg Pad Relu Sub".split())
+_TO_NCHW, _TO_NHWC = [0, 3, 1, 2], [0, 2, 3, 1]
+
+
+def layout_notes(model: Any) -> Tuple[str, ...]:
+    """Of inputs whose first layers, and outputs whose last, are a change between N x H x W x C and N x C x H x W."""
+    graph = model.graph
+    made = {name: node for node in graph.node for name in node.output}
+    constants = {tensor.name for tensor in graph.initializer}
+    notes = []
+    for node in graph.node:
+        perm = (
+            next((list(a.ints) for a in node.attribute if a.name == "perm"), []) if node.op_type == "Transpose" else []
+        )
+        source = node.input[0] if perm in (_TO_NCHW, _TO_NHWC) else ""
+        while source in made and made[source].op_type in _IN_PLACE:
+            source = next((name for name in made[source].input if name not in constants), "")
+        if any(value.name == source for value in graph.input):
+            notes.append(
+                f"input {source} is N x H x W x C, which costs a transpose, and `run` feeds none such: "
+                f"--inputs-as-nchw {source} changes it"
+                if perm == _TO_NCHW
+                else f"input {source} is turned to N x H x W x C in the network: what reads it wants that layout"
+            )
+        if perm == _TO_NHWC and any(value.name == node.output[0] for value in graph.output):
+            notes.append(
+                f"output {node.output[0]} is N x H x W x C, which costs a transpose: --outputs-as-nchw "
+                f"{node.output[0]} leaves it out"
+            )
+    return tuple(notes)
+
+
 def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Sequence[int]]) -> Any:
     """An onnx.ModelProto without nodes that do nothing, with fixed sizes, and shapes worked out where they can be.
 

@@ -54,7 +54,13 @@ class Preprocess:
         if self.dtype not in INPUT_TYPES:
             raise UsageError(f"no preprocessing to {self.dtype}", allowed=", ".join(INPUT_TYPES))
         if self.input_chw[0] != 3:
-            raise UsageError(f"the network input has {self.input_chw[0]} channels", allowed="3")
+            hint = None
+            if self.input_chw[2] == 3:
+                hint = (
+                    "it looks like N x H x W x C: convert the model with --inputs-as-nchw, an option of `edgedla convert` and of "
+                    "tf2onnx"
+                )
+            raise UsageError(f"the network input has {self.input_chw[0]} channels", allowed="3", hint=hint)
         if self.dtype == "INT8" and not self.scale:
             raise UsageError("an INT8 input needs its scale", hint="the artifact's binding states it")
         if self.pixels == "nv12" and (self.frame_hw[0] % 2 or self.frame_hw[1] % 2):

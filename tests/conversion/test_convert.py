@@ -16,12 +16,13 @@ import onnx
 import pytest
 
 import edgedla
+from edgedla.cli.main import exit_code_of
 from edgedla.conversion import convert as module
 from edgedla.conversion.cached import FACTS, _key, as_onnx
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import parser_notes, tolerance_of
+from edgedla.conversion.converted import layout_notes, parser_notes, tolerance_of
 from edgedla.conversion.frameworks.from_pytorch import in_order, named
-from edgedla.conversion.frameworks.from_tensorflow import by_number
+from edgedla.conversion.frameworks.from_tensorflow import by_number, nchw, turned
 from edgedla.conversion.kinds import KINDS, kind_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from edgedla.targets import platform_for
@@ -201,6 +202,58 @@ def test_sizes_stand_in_the_order_of_the_parameters(shapes: Any, own: bool, want
 
 def test_names_that_a_file_holds_in_an_order_of_chance_are_sorted() -> None:
     assert by_number(["output_10", "b", "output_2", "a"]) == ["a", "b", "output_2", "output_10"]
+
+
+def test_inputs_of_four_dimensions_become_nchw() -> None:
+    ranks = {"image": 4, "size": 2, "mask": 4}
+    assert turned("input", ["all"], ranks) == ["image", "mask"]
+    assert turned("input", ["mask"], ranks) == ["mask"]
+    assert turned("input", [], ranks) == []
+    with pytest.raises(ValueError, match="no input is called x: image, size, mask"):
+        turned("input", ["x"], ranks)
+    with pytest.raises(ValueError, match="input size is not N x H x W x C"):
+        turned("input", ["size"], ranks)
+    values = np.arange(24).reshape(1, 2, 4, 3)
+    assert nchw(values).shape == (1, 3, 2, 4)
+    assert nchw(values)[0, 2, 1, 3] == values[0, 1, 3, 2]
+
+
+def test_the_program_is_asked_for_the_layouts(framework: Any) -> None:
+    echo = "".join(f"{{asked['{key}']}}" for key in ("inputs_as_nchw", "outputs_as_nchw"))
+    source = framework()
+    program = Path(module.__file__).with_name("frameworks") / "from_tensorflow.py"
+    program.write_text(program.read_text().replace('"test 1"', f'f"{echo}"'))
+    made = edgedla.convert(source, inputs_as_nchw="a, b", outputs_as_nchw=["all"])
+    assert made.framework == "['a', 'b']['all']"
+
+
+def test_other_frameworks_have_that_layout_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = archive(tmp_path / "m.pt2", "x")
+    assert exit_code_of(["convert", str(path), "-o", str(tmp_path / "o.onnx"), "--outputs-as-nchw", "all"]) == 2
+    assert "--outputs-as-nchw: a model of PyTorch is N x C x H x W already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_transpose_at_the_ends_is_said_with_the_option(asked: bool) -> None:
+    """As tf2onnx writes them, without and with its inputs_as_nchw and outputs_as_nchw."""
+    body = [node("Conv", "t w", "c"), node("Relu", "c", "r")]
+    scaled = [node("Mul", "image k", "m"), node("Transpose", "m", "t", perm=[0, 3, 1, 2])]
+    ends = [*scaled, *body, node("Transpose", "r", "map", perm=[0, 2, 3, 1])]
+    weights = {"k": np.float32(0.5), "w": np.ones((4, 3, 1, 1), np.float32)}
+    channels_last = onnx_model(ends, {"image": (1, 8, 8, 3)}, {"map": (1, 8, 8, 4)}, weights)
+    channels_first = onnx_model(body, {"t": (1, 3, 8, 8)}, {"r": (1, 4, 8, 8)}, {"w": weights["w"]})
+    notes = layout_notes(channels_first if asked else channels_last)
+    wanted = [] if asked else ["--inputs-as-nchw image changes it", "--outputs-as-nchw map leaves it out"]
+    assert [note.rpartition(": ")[2] for note in notes] == wanted
+    # The release lists the layer from TensorRT 8.5 on: before, each is on the GPU.
+    report = edgedla.check(channels_first if asked else channels_last, target="agx-xavier", trt="8.4")
+    assert report.totals.layers_gpu == (0 if asked else 2)
+
+
+def test_a_network_that_wants_channels_last_says_so() -> None:
+    nodes = [node("Transpose", "x", "t", perm=[0, 2, 3, 1]), node("Flatten", "t", "y")]
+    (note,) = layout_notes(onnx_model(nodes, outputs={"y": (1, 192)}))
+    assert note == "input x is turned to N x H x W x C in the network: what reads it wants that layout"
 
 
 def test_what_the_framework_says_is_handed_on(framework: Any) -> None:

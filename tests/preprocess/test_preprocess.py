@@ -91,6 +91,7 @@ def test_a_second_frame_leaves_nothing_of_the_first():
         ({"pixels": "yuyv"}, "pixel order"),
         ({"dtype": "INT8"}, "needs its scale"),
         ({"input_chw": (1, 8, 8)}, "1 channels"),
+        ({"input_chw": (8, 8, 3)}, r"8 channels \(allowed: 3\)\n  it looks like N x H x W x C.*--inputs-as-nchw"),
         ({"pixels": "nv12", "frame_hw": (31, 50)}, "even width"),
         ({"std": (1, 0, 1)}, "zero"),
         ({"fit": "squash"}, "unknown fit"),

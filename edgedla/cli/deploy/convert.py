@@ -23,6 +23,11 @@ from edgedla.cli.output import echo, require_apart
     "--exporter", type=click.Choice(["auto", "torchscript", "dynamo"]), default="auto", show_default=True,
     help="Of PyTorch. dynamo writes operator set 18 or newer, which TensorRT 8 reads wrongly in part.",
 )  # fmt: skip
+@option(
+    "--inputs-as-nchw", joins=True, default="", metavar="NAME,...|all",
+    help="Of TensorFlow, Keras and TFLite: inputs that become N x C x H x W, which the DLA and `run` take, without a transpose.",
+)  # fmt: skip
+@option("--outputs-as-nchw", joins=True, default="", metavar="NAME,...|all", help="The same of outputs.")
 @option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(

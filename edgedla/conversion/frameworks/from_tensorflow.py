@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Loaded(NamedTuple):
@@ -12,7 +12,7 @@ class Loaded(NamedTuple):
 
     Attributes:
         run: its outputs on arrays. inputs: (name, sizes, type) of each. outputs: their names.
-        renamed: what tf2onnx calls an input -> its name, where these differ.
+        renamed: what tf2onnx calls an input -> its name, where these differ. exported: what it calls the outputs, of TFLite.
         trace: its outputs as symbolic tensors; None of TFLite. keep: what must live as long as it.
     """
 
@@ -20,6 +20,7 @@ class Loaded(NamedTuple):
     inputs: List[Tuple[str, Tuple[int, ...], str]]
     outputs: List[str]
     renamed: Dict[str, str] = {}
+    exported: Sequence[str] = ()
     trace: Any = None
     keep: Any = None
 
@@ -33,21 +34,52 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     loaded = loaders[request["kind"]](request, tf)
     inputs = {name: seeded(shape, dtype, request["seed"] + i) for i, (name, shape, dtype) in enumerate(loaded.inputs)}
     outputs = loaded.run(list(inputs.values()))
+    turned_in = turned("input", request["inputs_as_nchw"], {name: x.ndim for name, x in inputs.items()})
+    turned_out = turned("output", request["outputs_as_nchw"], {n: x.ndim for n, x in zip(loaded.outputs, outputs)})
     options = {"opset": request["opset"], "output_path": request["model"]}
+
+    def layouts(given: Sequence[str], made: Sequence[str]) -> Dict[str, List[str]]:
+        """For tf2onnx, which has names of its own for inputs and outputs."""
+        return {
+            "inputs_as_nchw": [theirs for theirs, name in zip(given, inputs) if name in turned_in],
+            "outputs_as_nchw": [theirs for theirs, name in zip(made, loaded.outputs) if name in turned_out],
+        }
+
     if loaded.trace is None:
-        tf2onnx.convert.from_tflite(request["source"], **options)
+        tf2onnx.convert.from_tflite(request["source"], **options, **layouts(list(loaded.renamed), loaded.exported))
     else:
         # Names of their own: those of the graph that is imported are taken.
         signature = [tf.TensorSpec(s, d, name=f"convert_{i}") for i, (_, s, d) in enumerate(loaded.inputs)]
         plain = tf.function(opened(loaded, tf), input_signature=signature, autograph=False)
+        graph = plain.get_concrete_function()
+        names = layouts([t.name for t in graph.inputs], [t.name for t in graph.outputs])
         tf2onnx.convert.from_function(
-            plain, input_signature=signature, custom_op_handlers={"Erfc": (erfc, [])}, **options
+            plain, input_signature=signature, custom_op_handlers={"Erfc": (erfc, [])}, **options, **names
         )
     about = {
         "framework": f"tensorflow {tf.__version__}", "exporter": f"tf2onnx {tf2onnx.__version__}",
         "inputs": loaded.renamed or {f"convert_{i}": name for i, name in enumerate(inputs)}, "outputs": loaded.outputs,
     }  # fmt: skip
-    return about, inputs, outputs
+    inputs = {name: nchw(x) if name in turned_in else x for name, x in inputs.items()}
+    return about, inputs, [nchw(x) if name in turned_out else x for name, x in zip(loaded.outputs, outputs)]
+
+
+def turned(what: str, asked: Sequence[str], ranks: Mapping[str, int]) -> List[str]:
+    """The inputs, or outputs, that are to be N x C x H x W: those asked for by name, or all of four dimensions."""
+    if list(asked) == ["all"]:
+        return [name for name, rank in ranks.items() if rank == 4]
+    for name in asked:
+        if name not in ranks:
+            raise ValueError(f"no {what} is called {name}: {', '.join(ranks)}")
+        if ranks[name] != 4:
+            raise ValueError(f"{what} {name} is not N x H x W x C: it has {ranks[name]} dimensions")
+    return list(asked)
+
+
+def nchw(values: Any) -> Any:
+    import numpy as np
+
+    return np.ascontiguousarray(np.transpose(values, (0, 3, 1, 2)))
 
 
 #: What keeps a called function from being written out in its caller's place, which tf2onnx needs.
@@ -165,7 +197,8 @@ def tflite(request: Dict[str, Any], tf: Any) -> Loaded:
         return [interpreter.get_tensor(d["index"]) for d in results]
 
     outputs = [names.get(d["index"], d["name"].split(":")[0]) for d in results]
-    return Loaded(run, specs, outputs, {d["name"]: spec[0] for d, spec in zip(details, specs)})
+    renamed = {d["name"]: spec[0] for d, spec in zip(details, specs)}
+    return Loaded(run, specs, outputs, renamed, [d["name"] for d in results])
 
 
 def signature_names(interpreter: Any) -> Dict[int, str]:
