@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from edgedla.runtime.sources import parse_source
+from edgedla.errors import UsageError
+from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from edgedla.runtime.sources.reader import CaptureOptions, Reader
+from tests.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
 #: Larger than the pipe between the processes holds more than one of.
@@ -37,6 +41,22 @@ def test_what_is_no_camera_keeps_its_pace():
 
 def test_what_is_no_camera_waits_for_its_reader():
     assert read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=50/1", 0.05)[0] == 20
+
+
+def test_a_film_that_changes_its_size_is_refused_not_begun_anew():
+    parts = [f"videotestsrc num-buffers=4 ! video/x-raw,width={w},height=48,framerate=50/1 ! c." for w in (64, 32)]
+    seen, ended = [], []
+    handler = SimpleNamespace(
+        opened=lambda hw, rate: seen.append(hw), number=lambda image, source: None, finished=ended.append
+    )
+    uri = f"gst://{' '.join(parts)} concat name=c"
+    reader = Reader(open_source(uri), lambda: open_source(uri), CaptureOptions(), handler, False)
+    reader.begin()
+    assert until(lambda: ended)
+    reader.join(2.0)
+    assert isinstance(ended[0], UsageError)
+    assert "changed from 64x48 to 32x48" in str(ended[0])
+    assert seen == [(48, 64)]
 
 
 def test_a_camera_does_not_wait_for_its_reader():

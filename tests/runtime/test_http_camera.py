@@ -7,13 +7,16 @@ import shutil
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from edgedla.errors import RunError
-from edgedla.runtime.sources import parse_source
+from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from edgedla.runtime.sources.reader import CaptureOptions, Reader
+from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytestmark = pytest.mark.skipif(
@@ -41,6 +44,8 @@ class Camera(http.server.BaseHTTPRequestHandler):
                 data = jpeg(number, (96, 128) if self.path == "/grows" and number > 9 else (48, 64))
                 if self.path == "/broken" and number % 4 == 3:
                     data = (b"", b"\xff\xd8 no picture", data[:-9])[number // 4 % 3]
+                if self.path == "/headless" and number == 9:
+                    data = data[:100]
                 head = f"--b\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
                 self.wfile.write(head.encode() + data + b"\r\n")
                 time.sleep(0.02)
@@ -87,3 +92,21 @@ def test_broken_pictures_are_left_out_and_the_stream_goes_on(address):
 def test_a_camera_that_changes_its_size_is_told(address):
     with pytest.raises(RunError, match="the frames changed to 128x96"):
         levels(f"{address}/grows", 40)
+
+
+def test_a_picture_without_its_head_is_a_break_and_the_stream_is_opened_again(address):
+    """jpegdec ends the pipeline with it."""
+    seen, ended = [], []
+    handler = SimpleNamespace(
+        opened=lambda hw, rate: seen.append(0), finished=ended.append,
+        number=lambda image, source: seen.__setitem__(-1, seen[-1] + 1),
+    )  # fmt: skip
+    uri = f"{address}/headless"
+    reader = Reader(open_source(uri), lambda: open_source(uri), CaptureOptions(backoff_first_s=0.05), handler, False)
+    reader.begin()
+    try:
+        assert until(lambda: len(seen) > 1 and seen[1] > 2)
+    finally:
+        reader.stop()
+        reader.join(2.0)
+    assert not ended

@@ -356,7 +356,7 @@ def test_the_end_of_a_camera_is_no_end_of_the_stream():
 
 @gstreamer
 def test_a_stream_that_changes_its_size_is_opened_anew():
-    source = GstLaunchSource(parse_source("gst://videotestsrc num-buffers=3"))
+    source = GstLaunchSource(parse_source("gst://videotestsrc is-live=true num-buffers=3"))
     # What the queue gets may be said later than what the sink gets.
     source._queued_hw = source.open()
     line = b"/GstPipeline:pipeline0/GstFdSink:edgedla.GstPad:sink: caps = video/x-raw, width=(int)8, height=(int)6"

@@ -28,6 +28,8 @@ EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
 FOR_EVER = 2**64 - 1
 #: Argument: the pipeline is the user's own.
 OF_USER = "--of-user"
+#: What it says on stdout of a pipeline that is no camera.
+FILM = b"edgedla: film"
 #: Name of an element in our pipeline, and its type as gst-launch prints it.
 WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
 #: The element's path in the debug text of a message.
@@ -190,6 +192,7 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, of_user: bool) -
         put(b"edgedla-queue", b"leaky", KEEPS_NEWEST)
     else:
         put(b"edgedla", b"sync", 1)
+        os.write(1, FILM + b"\n")
     return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
 
 

@@ -18,8 +18,8 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.sources.gst_child import OF_USER
+from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.runtime.sources.gst_child import FILM, OF_USER
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_secrets
 from edgedla.targets.jetson import on_jetson
@@ -62,7 +62,7 @@ class GstLaunchSource:
         self._process: Optional[subprocess.Popen] = None
         self._frames_fd = -1
         self._log: Any = None
-        self._said = b""
+        self._said, self._film = b"", False
         # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
         self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
@@ -125,7 +125,7 @@ class GstLaunchSource:
         """Takes in what GStreamer said since the last time; False once it has ended.
 
         Raises:
-            RunError: the frames have another size from now on.
+            RunError: the frames have another size from now on. UsageError: those of a film, which would begin anew.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -144,6 +144,7 @@ class GstLaunchSource:
         return alive
 
     def _hear(self, line: bytes) -> None:
+        self._film = self._film or line == FILM
         caps = _CAPS.search(line)
         if caps is None:
             return
@@ -153,6 +154,11 @@ class GstLaunchSource:
             return
         known = self._hw if caps.group(1) == b"FdSink" else self._queued_hw
         if known not in ((0, 0), hw):
+            if self._film:
+                raise UsageError(
+                    f"the film's frames changed from {known[1]}x{known[0]} to {hw[1]}x{hw[0]}", where=self.uri,
+                    hint="one size for all: width and height in the pipeline file, or videoscale in the pipeline",
+                )  # fmt: skip
             raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
         number, _, per = field.get(b"framerate", b"0/1").partition(b"/")
         self.rate = self._spec.rate or int(number) / max(1, int(per or 1))
