@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import replace
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import Flow, Item, Problem
+from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels.grown import Grown
+from edgedla.placement.solvers.labels.label_search import LabelSearch
 from edgedla.placement.solvers.labels.moments import Moment, Moments, positions
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
@@ -24,7 +27,7 @@ from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
-from tests.placement.placement_problems import brute_force, checked, problems, regroup
+from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 from tests.placement.test_placement_pairs import of_one_batch
 
 pytestmark = pytest.mark.once
@@ -120,3 +123,85 @@ def test_arrays_grow_and_keep_their_rows() -> None:
 @pytest.mark.parametrize(("bits", "expected"), [(0, []), (1, [0]), (0b101001, [0, 3, 5]), (1 << 300, [300])])
 def test_positions_of_bits(bits: int, expected: List[int]) -> None:
     assert list(positions(bits)) == expected
+
+
+#: (device, us) of items, and (producer, readers, us to the core) of tensors; what nobody reads is an output.
+Network = Tuple[List[Tuple[str, int]], List[Tuple[Optional[int], Tuple[int, ...], int]]]
+
+
+def pair_of(networks: Sequence[Network], loadable_us: int, engine_us: int = 0, layered: bool = True) -> Problem:
+    """Two models whose items have no choice."""
+    items: List[Item] = []
+    flows: List[Flow] = []
+    for m, (times, tensors) in enumerate(networks):
+        first = len(items)
+        for k, (device, us) in enumerate(times):
+            allowed = ("GPU",) if device == "GPU" else ALL[1:]
+            items.append(Item(f"m{m}l{k}", m, (k,) if layered else (), allowed, {device: cost(us)}))
+        for source, readers, us in tensors:
+            by_kind = {("GPU", "DLA"): cost(us), ("DLA", "GPU"): cost(0), ("DLA", "DLA"): cost(0)}
+            producer = None if source is None else first + source
+            flows.append(Flow(f"t{m}", m, producer, tuple(first + r for r in readers), not readers, by_kind))
+    bare = Problem(tuple(items), tuple(flows), (), lambda p, c, members: (members,), ("a", "b"), cost(loadable_us), ALL)
+    return replace(bare, engine=cost(engine_us), rates=(1.0, 1.0), grouping=regroup(bare, "fp16"))
+
+
+def chain(*times: Tuple[str, int]) -> Network:
+    return list(times), [(k - 1 if k else None, (k,) if k < len(times) else (), 0) for k in range(len(times) + 1)]
+
+
+def bound_of(problem: Problem, limit: float) -> float:
+    """By all labels."""
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
+    timelines = LabelRounds(pair, WEIGHTS, WEIGHED)._timelines
+    return LabelSearch(timelines, WEIGHTS[None, [0, 2, 3]], sum(pair.items), 10**6, INFINITY).look(limit, 10**6)[0]
+
+
+#: The last item, which another one of its loadable has to run before, reads what is on the GPU from the start.
+BEHIND_NO_WORK: Network = (
+    [("GPU", 10), ("DLA", 20), ("GPU", 0), ("DLA", 10), ("DLA", 10)],
+    [(None, (0,), 0), (0, (1,), 0), (0, (4,), 10), (1, (2,), 0), (2, (3,), 0), (3, (4,), 0), (4, (), 0)],
+)
+BEHIND_A_LOADABLE: Network = (
+    [("GPU", 5), ("DLA", 40), ("GPU", 10), ("DLA", 10), ("DLA", 30)],
+    [(None, (0,), 0), (0, (1, 3), 0), (0, (4,), 20), (1, (2,), 0), (2, (), 0), (3, (4,), 0), (4, (), 0)],
+)
+BESIDE = chain(("GPU", 30), ("DLA", 30), ("GPU", 10), ("DLA", 40))
+
+
+@pytest.mark.parametrize(
+    ("networks", "layered", "length"),
+    [
+        ((BEHIND_NO_WORK, chain(("GPU", 10), ("DLA", 45))), True, 70),
+        ((BEHIND_A_LOADABLE, BESIDE), True, 125),
+        ((chain(("DLA", 10)), chain(("DLA", 20))), False, 25),
+    ],
+    ids=["reformat behind work of no time", "reformat behind a loadable", "no engine of layers to call"],
+)
+def test_the_only_placement_is_not_below_the_bound(networks: Sequence[Network], layered: bool, length: int) -> None:
+    problem = pair_of(networks, 5, 0 if layered else 3, layered)
+    devices = ["GPU" if item.allowed == ("GPU",) else f"DLA{item.model}" for item in problem.items]
+    assert shortest_schedule(problem, evaluate(problem, devices)).length_us == length
+    assert bound_of(problem, 2.0 * length) <= length + 1e-6
+
+
+@CHECKED
+@given(problems(12, ALL, 2), st.integers(0, 10**6))
+def test_no_label_is_needed_beside_those_that_any_placement_has(drawn: Problem, seed: int) -> None:
+    """Each placement alone, where no other one is shorter; items of no time, of no layers and free reformats among them."""
+    random = np.random.default_rng(seed)
+    free = {key: cost(0) for key in itertools.product(("GPU", "DLA"), repeat=2)}
+    problem = replace(
+        of_one_batch(drawn),
+        slowdown={},
+        flows=tuple(replace(f, costs=free) if random.random() < 0.4 else f for f in drawn.flows),
+    )
+    devices, items = [], []
+    for item in of_one_batch(drawn).items:
+        devices.append(str(random.choice([d for d in item.allowed if d != ALL[2 - item.model]])))
+        costs = {"GPU": cost(0), "DLA": cost(0)} if random.random() < 0.3 else item.costs
+        layers = item.layers if random.random() < 0.8 else ()
+        items.append(replace(item, costs=costs, layers=layers, allowed=ALL[:1] if devices[-1] == "GPU" else ALL[1:]))
+    problem = replace(problem, items=tuple(items))
+    length = shortest_schedule(problem, evaluate(problem, devices)).length_us
+    assert bound_of(problem, 1.5 * length + 1.0) <= length + 1e-6

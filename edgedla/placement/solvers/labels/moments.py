@@ -128,20 +128,38 @@ class Moments:
             return []
         ready = list(positions(self._ready[moment.done]))
         ways = [self._on_gpu(moment, i, declined) for i, declined in self._gpu_next(moment, ready)]
-        if moment.stands == ON_CORE:
-            for i in ready:
-                if not self.only_gpu >> i & 1:
-                    if i > moment.last:
-                        ways.append(self._on_core(moment, i, moment.declined, False))
-                    parted = self._on_core(moment, i, moment.declined, True)
-                    if parted.gpu_us > 0:
-                        ways.append(parted)
-        elif not moment.done:
-            ways += [self._begins(moment, i, ready) for i in ready if self._may_begin(i, ready)]
-        elif not self.only_gpu & _bits(ready):
-            # What could have run on the GPU and did not goes to the core.
-            ways += [self._on_core(moment, i, _bits(ready), True) for i in ready]
+        if not moment.done:
+            return ways + [self._begins(moment, i, ready) for i in ready if self._may_begin(i, ready)]
+        on_core = moment.stands == ON_CORE
+        if not on_core and self.only_gpu & _bits(ready):
+            return ways
+        # What could have run on the GPU and did not goes to the core.
+        declined, late = moment.declined if on_core else _bits(ready), self._late(moment)
+        for i in ready:
+            if self.only_gpu >> i & 1:
+                continue
+            if on_core and i > moment.last:
+                ways.append(self._on_core(moment, i, declined, False))
+            opens = self._on_core(moment, i, declined, True)
+            if opens.acquires or not on_core:
+                ways.append(opens)
+            if late >> i and not opens.acquires:
+                ways.append(opens._replace(acquires=True))
         return ways
+
+    def _late(self, moment: Moment) -> int:
+        """Items that need a reformat and cannot run yet: it lies in front of their loadable, whatever that begins with.
+
+        Where the model has the GPU, the reformats of its next loadable follow without a break.
+        """
+        late = 0
+        if moment.stands != ON_GPU:
+            for k, readers in self.live[moment.done]:
+                producer = self.producer[k]
+                on_core = producer >= 0 and moment.on_core >> producer & 1
+                if not on_core and not moment.copied >> k & 1 and self.to_core_us[k] > 0:
+                    late |= readers
+        return late & ~self.only_gpu & ~self._ready[moment.done]
 
     def _gpu_next(self, moment: Moment, ready: List[int]) -> Iterator[Tuple[int, int]]:
         """(an item that may run on the GPU next, what is declined then): in their order, the items before it declined."""
@@ -163,8 +181,7 @@ class Moments:
 
     def _begins(self, moment: Moment, i: int, ready: List[int]) -> Way:
         """The model begins on the core: the device of the first item in the model's order runs first."""
-        way = self._on_core(moment, i, _bits(j for j in ready if self._ranks[j] < self._ranks[i]), True)
-        return way._replace(moment=way.moment._replace(last=NO_ITEM))
+        return self._on_core(moment, i, _bits(j for j in ready if self._ranks[j] < self._ranks[i]), True)
 
     def _on_gpu(self, moment: Moment, i: int, declined: int) -> Way:
         us, engine, copied, owed = self.gpu_us[i], moment.engine, moment.copied, moment.owed
@@ -195,9 +212,10 @@ class Moments:
             us += self.loadable_us
             engine = {UNPAID: ONE_LOADABLE, PAID: PAID}.get(engine, LOADABLES)
         behind = self._behind(moment, i, moment.on_core | 1 << i, copied)
-        if engine == ONE_LOADABLE and not self.layered & ~behind[0]:
+        if engine == ONE_LOADABLE and self.layered and not self.layered & ~behind[0]:
             us, engine = us + self.engine_us[1], PAID
-        last = NO_ITEM if moment.stands == ON_CORE and opens else i
+        # One that a reformat parts from what ran may begin with the item that needs it, the first one with its first in rank.
+        last = NO_ITEM if opens and moment.stands != ON_GPU else i
         return Way(
             Moment(*behind, moment.owed | self._owes[i], engine, declined & ~(1 << i), ON_CORE, last), i, 1, before_us, us,
             opens and moment.stands != ON_GPU and before_us > 0,
