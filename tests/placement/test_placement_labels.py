@@ -18,6 +18,7 @@ from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.labels import rounds as rounds_module
+from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.label_search import LabelSearch
 from edgedla.placement.solvers.labels.moments import Moment, Moments, positions
@@ -205,3 +206,27 @@ def test_no_label_is_needed_beside_those_that_any_placement_has(drawn: Problem, 
     problem = replace(problem, items=tuple(items))
     length = shortest_schedule(problem, evaluate(problem, devices)).length_us
     assert bound_of(problem, 1.5 * length + 1.0) <= length + 1e-6
+
+
+@pytest.mark.parametrize(("most_moments", "ticks"), [(10**6, 20), (5_000, 10**6)], ids=["time", "moments"])
+def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many branches that may run in any order, one step looks at very many moments."""
+    branches = 40
+    wide: Network = (
+        [("GPU", 1)] * branches,
+        [(None, tuple(range(branches)), 1), *((k, (), 1) for k in range(branches))],
+    )
+    problem = pair_of([wide, wide], 5)
+    items = [replace(i, allowed=ALL, costs={"GPU": cost(1), "DLA": cost(1)}) for i in problem.items]
+    problem = replace(problem, items=tuple(items))
+    clock = itertools.count()
+    monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
+    timelines = LabelRounds(pair, WEIGHTS, WEIGHED)._timelines
+    search = LabelSearch(timelines, WEIGHTS[None, [0, 2, 3]], 2 * branches, most_moments, float(ticks))
+    low, met = search.look(1e6, 2_000)
+    assert 0 < low < 1e6
+    assert not met
+    assert next(clock) < ticks + 3
+    at_once = timelines_module.AT_ONCE * 2 * branches
+    assert timelines.size < min(ticks * at_once, most_moments + at_once)

@@ -73,10 +73,14 @@ class LabelSearch:
         labels = Labels(np.array([first, second]), np.array([second, first]), *[np.zeros(2) for _ in range(3)])
         bound, least, steps = limit, -INFINITY, []
         for _ in range(self._steps):
-            if time.monotonic() > self._deadline or self._timelines.size > self._most_moments:
+            known = None
+            if time.monotonic() < self._deadline and self._timelines.size <= self._most_moments:
+                moments = np.concatenate([labels.runs, labels.waits])
+                known = self._timelines.look(moments, self._most_moments, self._deadline)
+            if known is None:
                 # Whatever is shorter goes on from here.
                 return min(bound, least), []
-            labels, step, left_out, least = self._stepped(labels, limit, most)
+            labels, step, left_out, least = self._stepped(known, labels, limit, most)
             bound = min(bound, left_out)
             steps.append(step)
             if not len(step.way):
@@ -85,9 +89,8 @@ class LabelSearch:
         order = np.argsort(length, kind="stable")
         return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:SHORTEST]]
 
-    def _stepped(self, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
+    def _stepped(self, known: Known, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
         """(the labels behind a step, where they come from, a bound of those that were left out, one of the others)."""
-        known = self._timelines.look(np.concatenate([labels.runs, labels.waits]))
         goes_on, way = _ways(known.first, known.ways, labels.runs, np.arange(len(labels.runs)))
         # Who stands in front of a step that needs the GPU, or has ended, hands over; who starts may need none.
         hands_over = (known.ended[labels.runs] | (known.acquiring[labels.runs] > 0)) & ~known.ended[labels.waits]
@@ -101,7 +104,6 @@ class LabelSearch:
         ]
         behind = Labels(*(np.concatenate(columns) for columns in zip(*both)))
         step = Step(np.concatenate([goes_on, parent]), np.concatenate([way, other_way]))
-        known = self._timelines.known
         behind = behind._replace(waits_us=self._waits_at_least(known, behind))
         bound = self._bounds(known, behind)
         keep = np.flatnonzero(bound < limit)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+import time
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.moments import Moment, Moments
 from edgedla.placement.solvers.labels.rests import Rests
+
+#: Moments that are looked at between two looks at the clock.
+AT_ONCE = 32
 
 
 class Known(NamedTuple):
@@ -70,14 +74,16 @@ class Timelines:
             self._target.rows, us[:, 0], us[:, 1], self._acquires.rows,
         )  # fmt: skip
 
-    def look(self, moments: np.ndarray) -> Known:
-        """All that is known, with the ways of these moments."""
+    def look(self, moments: np.ndarray, most: int, deadline: float) -> Optional[Known]:
+        """All that is known, with the ways of these moments; None where that would take too many moments, or too long."""
         new = np.unique(moments)
         new = new[self._ways.rows[new] < 0]
         for m in (0, 1):
             of_model = new[self.model[new] == m]
-            if len(of_model):
-                self._look(m, of_model)
+            for start in range(0, len(of_model), AT_ONCE):
+                if self.size > most or time.monotonic() > deadline:
+                    return None
+                self._look(m, of_model[start : start + AT_ONCE])
         return self.known
 
     def look_ahead(self) -> None:
