@@ -96,8 +96,9 @@ class LinearModel:
         h = self._passed(highspy)
         h.setOptionValue("mip_rel_gap", relative_gap)
         h.setOptionValue("mip_abs_gap", 1e-9 * self._scale)
-        # The limit counts from the solver's first run on; its clock is not reset by run().
-        h.setOptionValue("time_limit", h.getRunTime() + max(time_limit_s, 0.01))
+        # In HiGHS 1.5 to 1.16 the limit of an integer program counts from its own run, that of a linear one from the first.
+        before = 0.0 if any(self.integer) else h.getRunTime()
+        h.setOptionValue("time_limit", before + max(time_limit_s, 0.01))
         h.run()
         status = h.getModelStatus()
         info = h.getInfo()
