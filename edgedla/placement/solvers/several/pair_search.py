@@ -52,7 +52,7 @@ class PairSearch:
             )
         self._turns: Optional[Turns] = None
         self._labels: Optional[LabelRounds] = None
-        if self.bound < self.pair.limit and LabelRounds.can_run(self.pair):
+        if self.bound < self.pair.limit and LabelRounds.can_run(self.pair) and not self.pair.is_late:
             self._labels = LabelRounds(self.pair, self._weights, self._weighed)
             self._look_at_labels()
 
