@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from edgedla.errors import RunError
+from edgedla.errors import DataError, RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -156,7 +156,7 @@ def test_a_camera_that_is_away_takes_nothing_from_the_others(hangs):
 
 def test_a_file_that_is_missing_ends_the_start():
     p = pipeline([camera("a", counter(3)), camera("b", "/no/such/film.mp4", patient=True)], [lane(engine(), "ab")])
-    with pytest.raises(RunError):
+    with pytest.raises(DataError):
         p.run()
 
 
