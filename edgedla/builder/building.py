@@ -197,9 +197,9 @@ def _plan(
     calibration = Calibration()
     calibrated = request.precision == "int8" and not platform.release.strongly_typed
     if (request.precision == "int8" and simulated) or (calibrated and request.calib is None):
-        require_fp32(graph, source.path, platform.release.strongly_typed)
+        require_fp32(graph, source.path, platform)
     if calibrated:
-        with types_named(source, request.precision):
+        with types_named(source, request.precision, platform):
             calibration = calibrate(
                 source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
             )
@@ -255,9 +255,11 @@ def _build_on_host(
 ) -> Tuple[Artifact, Contents]:
     from edgedla.builder.host.accuracy import check_samples
     from edgedla.builder.host.backend import build_host
+    from edgedla.targets import platform_for
 
+    platform = platform_for(*(plan.platform[name] for name in ("target", "jetpack", "trt")))
     static = source.static({io.name: io.shape_nchw for io in plan.inputs})
-    with types_named(source, plan.precision):
+    with types_named(source, plan.precision, platform):
         built = build_host(plan, static, samples or check_samples(static, request.calib_data, request.preprocess), say)
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}

@@ -10,24 +10,25 @@ from typing import Iterator
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.errors import ModelError
 from edgedla.graph import LayerGraph
+from edgedla.targets import Platform, target_options
 
 
-def require_fp32(graph: LayerGraph, path: Path, typed: bool) -> None:
+def require_fp32(graph: LayerGraph, path: Path, platform: Platform) -> None:
     """Raises:
     ModelError: a layer computes in FP16 or BF16 by the model's own types, so that it would get no scale and no rounding.
     """
-    half = graph.narrow
+    half, typed = graph.narrow, platform.release.strongly_typed
     if half:
         raise ModelError(
             f"{len(half)} of {len(graph.layers)} layers compute in {graph.narrow_types} by the model's own types, first "
             f"{half[0].name!r}: INT8 is measured and simulated in FP32 only",
             where=graph.name,
-            hint="`edgedla quantize` writes it as Q/DQ in FP32" if typed else _turn(path, "int8"),
+            hint="`edgedla quantize` writes it as Q/DQ in FP32" if typed else _turn(path, "int8", platform),
         )
 
 
 @contextmanager
-def types_named(source: OnnxSource, precision: str) -> Iterator[None]:
+def types_named(source: OnnxSource, precision: str, platform: Platform) -> Iterator[None]:
     """Where ONNX Runtime refuses a model that computes in other types, as in DOUBLE, says so and what turns them."""
     try:
         yield
@@ -37,9 +38,12 @@ def types_named(source: OnnxSource, precision: str) -> Iterator[None]:
         own = own_types(source.file.model) if e.hint is None else None
         if own is None:
             raise
-        raise ModelError(f"{own.text}: {e.what}", where=str(source.path), hint=_turn(source.path, precision)) from e
+        raise ModelError(
+            f"{own.text}: {e.what}", where=str(source.path), hint=_turn(source.path, precision, platform)
+        ) from e
 
 
-def _turn(path: Path, precision: str) -> str:
+def _turn(path: Path, precision: str, platform: Platform) -> str:
     how = "--precision int8" if precision == "int8" else "--only float32-types"
-    return f"`edgedla fix {shlex.quote(str(path))} {how} -o OUT.onnx` turns the types and proves it"
+    where = f"{shlex.quote(str(path))} {target_options(platform)}"
+    return f"`edgedla fix {where} {how} -o OUT.onnx` turns the types and proves it"

@@ -10,7 +10,7 @@ from edgedla.regions.values import LEAST_GAIN
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.rules.remedies import remedies
-from edgedla.targets import Platform, platform_for
+from edgedla.targets import target_options
 
 if TYPE_CHECKING:
     # A report without costs needs no placement.
@@ -162,7 +162,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     """The command that comes before any rewrite: another module, sizes, the cost, INT8."""
     if not report.platform.has_dla:
         return "edgedla targets"
-    file, platform = shlex.quote(file), f"--target {report.platform.module.id}{release_options(report.platform)}"
+    file, platform = shlex.quote(file), target_options(report.platform)
     int8 = " --precision int8" if report.precision == "int8" else ""
     # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
@@ -179,7 +179,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
 def _options(report: CheckReport) -> str:
     """The options that ask for the platform, precision and sizes of the report again."""
     int8 = " --precision int8" if report.precision == "int8" else ""
-    return f"--target {report.platform.module.id}{release_options(report.platform)}{int8}{_sizes(report)}"
+    return f"{target_options(report.platform)}{int8}{_sizes(report)}"
 
 
 def _sizes(report: CheckReport) -> str:
@@ -206,18 +206,6 @@ def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
         return False
     more = len(worth.streams) > 1 and worth.streams[-1].throughput_fps > worth.streams[0].throughput_fps
     return not more and after_us * (1 - dla.cost.spread) > gpu.cost.latency_range_us[1]
-
-
-def release_options(platform: Platform) -> str:
-    """The options that ask for this release again; none where the module's default is meant."""
-    module, release = platform.module.id, platform.release
-    if release == platform_for(module).release:
-        return ""
-    if release.jetpack is None:
-        return f" --trt {release.trt_text}"
-    # A JetPack may carry several releases of TensorRT.
-    same = release == platform_for(module, release.jetpack).release
-    return f" --jetpack {release.jetpack}" + ("" if same else f" --trt {release.trt_text}")
 
 
 def rewrites_of(report: CheckReport) -> Tuple[str, ...]:

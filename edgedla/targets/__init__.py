@@ -32,6 +32,19 @@ def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] 
     return _platform(target, jetpack, trt)
 
 
+def target_options(platform: Platform) -> str:
+    """The options that ask for this module and release again: of the release none where the module's default is meant."""
+    module, release = platform.module.id, platform.release
+    text = f"--target {module}"
+    if release == platform_for(module).release:
+        return text
+    if release.jetpack is None:
+        return f"{text} --trt {release.trt_text}"
+    # A JetPack may carry several releases of TensorRT.
+    same = release == platform_for(module, release.jetpack).release
+    return f"{text} --jetpack {release.jetpack}" + ("" if same else f" --trt {release.trt_text}")
+
+
 @lru_cache(maxsize=256)
 def _platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> Platform:
     module = module_for(target)

@@ -54,12 +54,12 @@ def test_a_build_refuses_them_with_the_command(
     network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = save(halved(network), tmp_path / "half net.onnx")
-    assert (
-        exit_code_of(["build", str(path), "--precision", "int8", "--backend", "host", "-o", str(tmp_path / "b")]) == 3
-    )
+    platform = ["--target", "orin-nx-16gb", "--jetpack", "5.1.2"]
+    line = ["build", str(path), *platform, "--precision", "int8", "--backend", "host", "-o", str(tmp_path / "b")]
+    assert exit_code_of(line) == 3
     text = capsys.readouterr().err
     assert "8 of 8 layers compute in FP16 by the model's own types, first 'conv0'" in text
-    assert f"edgedla fix '{path}' --precision int8 -o OUT.onnx" in text
+    assert f"edgedla fix '{path}' --target orin-nx-16gb --jetpack 5.1.2 --precision int8 -o OUT.onnx" in text
     assert not (tmp_path / "b").exists()
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "b")]) == 0
 
@@ -93,7 +93,7 @@ def test_a_build_names_the_type_and_what_turns_it(
     assert exit_code_of(line) == 3
     text = capsys.readouterr().err
     assert says in text
-    assert f"edgedla fix {path} {turn} -o OUT.onnx" in text
+    assert f"edgedla fix {path} --target agx-orin-64gb {turn} -o OUT.onnx" in text
 
 
 def test_evaluate_names_the_types_of_a_model(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

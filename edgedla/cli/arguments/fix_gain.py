@@ -38,13 +38,13 @@ def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpos
         options: of `fix_gain`.
     """
     from edgedla.graph.open_sizes import GivenSizes
-    from edgedla.reports.worth import release_options
+    from edgedla.targets import target_options
 
     gain = gain_of(source, platform, purpose, **options)
     if gain is None or not gain.pays:
         return error
     sizes = GivenSizes(options["shapes"], options["batch"]).options()
-    where = f"{shlex.quote(source.file)} --target {platform.module.id}{release_options(platform)}"
+    where = f"{shlex.quote(source.file)} {target_options(platform)}"
     hint = f"`edgedla fix {where}{' ' * bool(sizes)}{sizes} -o OUT` writes it so that the parser takes it"
     told = f"{error.hint}\n  {hint}" if error.hint else hint
     return type(error)(error.what, where=error.where, allowed=error.allowed, hint=told)
