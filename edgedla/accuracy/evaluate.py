@@ -11,7 +11,7 @@ import numpy as np
 from edgedla.accuracy.metrics import Metric, require_labels
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
 from edgedla.quantization.samples import Feed, InputSpec, Samples
@@ -86,14 +86,21 @@ def _digits(value: float) -> Optional[float]:
 
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
-    """An onnx.ModelProto by ONNX Runtime: in FP32, or in the types that are its own."""
+    """An onnx.ModelProto by ONNX Runtime: in FP32, or in the types that are its own.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model; `name` says which of two. EnvironmentMissing: no onnxruntime.
+    """
     from edgedla.builder.onnx_input import open_batches, with_static_inputs
     from edgedla.quantization.float32_types import own_types
     from edgedla.quantization.session import input_specs, open_session
 
     sizes = {**open_batches(model), **(shapes or {})}
     static = with_static_inputs(model, {k: tuple(v) for k, v in sizes.items()})
-    session = open_session(static.SerializeToString())
+    try:
+        session = open_session(static.SerializeToString())
+    except ModelError as e:
+        raise ModelError(e.what, where=name, allowed=e.allowed, hint=e.hint) from e
     names = [o.name for o in session.get_outputs()]
     specs = input_specs(session, {k: list(v) for k, v in sizes.items()})
     made = with_embedded(None, embedded_preprocess(model, name))

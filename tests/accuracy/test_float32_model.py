@@ -109,6 +109,21 @@ def test_evaluate_names_the_types_of_a_model(network: Any, tmp_path: Path, capsy
     assert (found["score"]["types"], "types" in found["against"]) == (["FLOAT16"], False)
 
 
+def test_evaluate_names_which_of_two_models_is_broken(
+    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full, broken = save(network, tmp_path / "full.onnx"), onnx.ModelProto()
+    broken.CopyFrom(network)
+    broken.graph.node[-1].input[0] = "nobody"
+    other = save(broken, tmp_path / "broken.onnx")
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 3, 16, 16), np.float32))
+    line = ["evaluate", str(full), "--against", str(other), "--data", str(tmp_path / "d.npz"), "--metric", "cosine"]
+    assert exit_code_of(line) == 3
+    text = capsys.readouterr().err
+    assert text.startswith("edgedla: error: broken.onnx: ONNX Runtime refuses the model: ")
+    assert "'nobody'" in text
+
+
 def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_path: Path, capsys: Any) -> None:
     path = save(halved(network), tmp_path / "half.onnx")
     np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 16, 16), np.float32))
