@@ -177,7 +177,7 @@ def _deployment(
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(asked, best, bool(types)), notes, conversion, measured, keeper,
+        commands_of(asked, best, bool(types)), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment

@@ -36,6 +36,7 @@ class Deployment:
         trials: every step, in the order in which they were tried.
         layers_before, layers_after: the placed layers of both, for the page.
         conversion: of a model of another framework, what `convert` states; None where it came as ONNX.
+        turned: its types became FLOAT before `first` was built.
         measured: "before" and "after": times on the device that this ran on; {} where no device took part.
         versions: of what took part. hashes: SHA-256 by what it is of.
     """
@@ -59,6 +60,7 @@ class Deployment:
     notes: Tuple[str, ...] = ()
     conversion: Optional[Mapping[str, Any]] = None
     measured: Mapping[str, Any] = field(default_factory=dict)
+    turned: bool = False
     #: Keeps the folder of a deployment that was given none.
     keeper: Any = None
     _runner: Optional[ArtifactRunner] = field(default=None, repr=False)

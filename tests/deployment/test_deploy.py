@@ -148,10 +148,12 @@ def test_an_artifact_that_costs_the_same_is_not_called_the_model_as_it_came() ->
     first, best = (
         SimpleNamespace(name=name, value=lambda objective: 72.9) for name in ("the model as it is", "an exact rewrite")
     )
-    found: Any = SimpleNamespace(request=SimpleNamespace(objective="latency"), first=first, best=best)
+    found: Any = SimpleNamespace(request=SimpleNamespace(objective="latency"), first=first, best=best, turned=False)
     assert gain(found) == "No step lowered the predicted cost; an exact rewrite costs the same."
     found.best = first
     assert gain(found) == "No step lowered the predicted cost; the artifact is the model as it came."
+    found.turned = True
+    assert gain(found).endswith("the artifact is the model as it came, with its types turned to FLOAT.")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -307,6 +309,7 @@ def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, t
     assert types_left(onnx.load(str(tmp_path / "out" / "model.onnx"))) == []
     assert found.notes[0].startswith("types turned to FLOAT (")
     assert "x takes FLOAT, before FLOAT16" in found.notes
+    assert found.turned
     assert "edgedla fix MODEL -o model.onnx" in found.commands[1]
     assert "--only float32-types" in found.commands[1]
     # The proof is a step: a second call goes on from it.

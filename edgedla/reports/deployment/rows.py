@@ -60,7 +60,7 @@ def gain(deployment: Deployment) -> str:
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
         kept = (
-            "the artifact is the model as it came"
+            "the artifact is the model as it came" + (", with its types turned to FLOAT" if deployment.turned else "")
             if unchanged(deployment)
             else f"{clean(deployment.best.name)} costs the same"
         )
