@@ -28,6 +28,7 @@ from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.rows import ranges
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 from tests.placement.test_placement_pairs import of_one_batch
 
@@ -230,3 +231,11 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
     assert next(clock) < ticks + 3
     at_once = timelines_module.AT_ONCE * 2 * branches
     assert timelines.size < min(ticks * at_once, most_moments + at_once)
+
+
+@pytest.mark.parametrize(
+    ("first", "counts", "numbers"),
+    [([], [], []), ([5], [0], []), ([5, 0, 7], [2, 0, 3], [5, 6, 7, 8, 9]), ([3, 3], [1, 2], [3, 3, 4])],
+)
+def test_ranges_one_after_the_other(first: List[int], counts: List[int], numbers: List[int]) -> None:
+    assert ranges(np.array(first, int), np.array(counts, int)).tolist() == numbers

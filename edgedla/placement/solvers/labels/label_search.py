@@ -15,6 +15,7 @@ import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
+from edgedla.placement.solvers.streams.rows import ranges
 
 #: Labels whose bounds are reckoned at once.
 AT_ONCE = 32_768
@@ -91,12 +92,12 @@ class LabelSearch:
 
     def _stepped(self, known: Known, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
         """(the labels behind a step, where they come from, a bound of those that were left out, one of the others)."""
-        goes_on, way = _ways(known.first, known.ways, labels.runs, np.arange(len(labels.runs)))
+        goes_on, way = _ways(known.first, known.ways[labels.runs], labels.runs, np.arange(len(labels.runs)))
         # Who stands in front of a step that needs the GPU, or has ended, hands over; who starts may need none.
         hands_over = (known.ended[labels.runs] | (known.acquiring[labels.runs] > 0)) & ~known.ended[labels.waits]
         starts = np.isin(labels.waits, self._timelines.starts)
         count = np.where(starts, known.ways[labels.waits], known.acquiring[labels.waits])
-        parent, other_way = _ways(known.first, count, labels.waits, np.flatnonzero(hands_over), by_label=True)
+        parent, other_way = _ways(known.first, count, labels.waits, np.flatnonzero(hands_over))
         on, over = labels.taken(goes_on), labels.taken(parent)
         both = [
             _run(known, way, on.waits, on.now_us, on.waits_us, on.free_us),
@@ -144,13 +145,11 @@ class LabelSearch:
 
 
 def _ways(
-    first: np.ndarray, count: np.ndarray, moments: np.ndarray, labels: np.ndarray, by_label: bool = False
+    first: np.ndarray, counts: np.ndarray, moments: np.ndarray, labels: np.ndarray
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """(label, way) for all ways of these labels; `count` is by moment, or by label."""
-    counts = count[labels] if by_label else count[moments[labels]]
-    label = np.repeat(labels, counts)
-    way = np.arange(len(label)) - np.repeat(np.cumsum(counts) - counts, counts) + first[moments[label]]
-    return label, way
+    """(label, way) for all ways of these labels; `counts` and `moments` are by label."""
+    counts = counts[labels]
+    return np.repeat(labels, counts), ranges(first[moments[labels]], counts)
 
 
 def _run(

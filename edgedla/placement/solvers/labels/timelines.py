@@ -10,6 +10,7 @@ import numpy as np
 from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.moments import Moment, Moments
 from edgedla.placement.solvers.labels.rests import Rests
+from edgedla.placement.solvers.streams.rows import ranges
 
 #: Moments that are looked at between two looks at the clock.
 AT_ONCE = 32
@@ -97,11 +98,9 @@ class Timelines:
                 if not len(moments):
                     continue
                 counts = known.ways[moments]
-                starts = np.cumsum(counts) - counts
-                way = np.arange(int(counts.sum())) - np.repeat(starts - known.first[moments], counts)
-                least = np.minimum.reduceat(
-                    self._us.rows[way] @ weights + known.rest[known.target[way]], starts, axis=0
-                )
+                way = ranges(known.first[moments], counts)
+                behind = self._us.rows[way] @ weights + known.rest[known.target[way]]
+                least = np.minimum.reduceat(behind, np.cumsum(counts) - counts, axis=0)
                 known.rest[moments] = np.maximum(known.rest[moments], least)
 
     def _look(self, m: int, moments: np.ndarray) -> None:

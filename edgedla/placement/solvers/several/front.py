@@ -8,6 +8,7 @@ from typing import List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Graph
+from edgedla.placement.solvers.streams.rows import ranges
 
 #: Rows that are compared pair by pair at once.
 BLOCK = 128
@@ -72,7 +73,7 @@ def front(
     for i, ways in enumerate(graph.ways):
         counts = np.diff(ways.first)[state]
         parent = np.repeat(np.arange(len(state)), counts)
-        way = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + ways.first[state][parent]
+        way = ranges(ways.first[state], counts)
         loads, state, choice = loads[parent] + ways.load[way, :columns], ways.target[way], ways.choice[way]
         loadables = loadables[parent]
         if counted >= 0:

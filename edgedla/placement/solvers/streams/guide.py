@@ -6,7 +6,7 @@ from typing import List, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.streams.rows import Rows
+from edgedla.placement.solvers.streams.rows import Rows, ranges
 from edgedla.placement.solvers.streams.state_arrays import StateArrays, distinct, packed
 from edgedla.placement.solvers.streams.state_graph import StateGraph
 
@@ -34,8 +34,7 @@ class Fronts:
         edges, first, points = graph.edges[i], self.first[-1], self.points[-1]
         counts = np.diff(first)[edges.target]
         edge = np.repeat(np.arange(len(counts)), counts)
-        at = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts) + first[edges.target][edge]
-        loads = points[at] + edges.load[edge]
+        loads = points[ranges(first[edges.target], counts)] + edges.load[edge]
         state = np.repeat(np.arange(len(edges.first) - 1), np.diff(edges.first))[edge]
         bound = np.empty(len(state))
         for start in range(0, len(state), 16384):

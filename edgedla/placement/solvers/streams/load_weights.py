@@ -10,6 +10,7 @@ import numpy as np
 from edgedla.placement.solvers.streams.frontier import Frontier, State
 from edgedla.placement.solvers.streams.rows import Rows, weighted
 from edgedla.placement.solvers.streams.state_arrays import Columns
+from edgedla.placement.solvers.streams.trunk import trunk
 
 
 class Prices:
@@ -39,7 +40,7 @@ class Prices:
         problem = frontier.problem
         self._loadable_us = np.where(along, frontier.loadable_us, 0.0)
         self.unused = weights[:, 1:] * _least_rates(frontier) * np.where(along, 0.0, frontier.loadable_us)[:, None]
-        self.trunk = _trunk(frontier)
+        self.trunk = trunk(frontier)
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
         self._message: List[Optional[np.ndarray]] = [None] * len(problem.flows)
@@ -147,29 +148,30 @@ class Prices:
 
     def _messages(self, k: int, sources: Sequence[int]) -> np.ndarray:
         """By (first reader that is still to come, source, devices that have the tensor), for every weight."""
-        f, w = self.frontier, self.weights
-        flow, size = f.problem.flows[k], len(f.devices)
-        rate, readers = f.problem.rates[flow.model], self._readers[k]
-        messages = np.full((len(readers) + 1, size, 1 << size, len(w)), np.inf)
+        readers, size = self._readers[k], len(self.frontier.devices)
+        messages = np.full((len(readers) + 1, size, 1 << size, len(self.weights)), np.inf)
         for source in sources:
-            sets = [s for s in range(1 << size) if s >> source & 1]
-            paid: Dict[int, np.ndarray] = {s: np.zeros(len(w)) for s in sets}
-            for s in sets:
-                for d in range(size):
-                    if s >> d & 1 and d != source:
-                        cost = flow.cost(f.devices[source], f.devices[d]).latency_us * rate
-                        paid[s] = paid[s] + w[:, d if source and d else 0] * cost
-            rest = {s: paid[s] for s in sets}
-            for s in sets:
+            paid = self._paid(k, source)
+            rest = dict(paid)
+            for s in paid:
                 messages[len(readers), source, s] = 0.0
             for j in reversed(range(len(readers))):
-                term = self._term(k, readers[j], source)
-                for s in sets:
-                    rest[s] = rest[s] + term[[d for d in range(size) if s >> d & 1]].min(axis=0)
-                for s in sets:
-                    more = [rest[t] for t in sets if t & s == s]
-                    messages[j, source, s] = np.minimum.reduce(more) - paid[s]
+                _add(rest, self._term(k, readers[j], source))
+                for s in paid:
+                    messages[j, source, s] = _least(rest, s) - paid[s]
         return messages
+
+    def _paid(self, k: int, source: int) -> Dict[int, np.ndarray]:
+        """By set of devices with the source, what it takes to bring a tensor there."""
+        f, size = self.frontier, len(self.frontier.devices)
+        flow = f.problem.flows[k]
+        paid: Dict[int, np.ndarray] = {s: np.zeros(len(self.weights)) for s in range(1 << size) if s >> source & 1}
+        for s in paid:
+            for d in range(size):
+                if s >> d & 1 and d != source:
+                    cost = flow.cost(f.devices[source], f.devices[d]).latency_us * f.problem.rates[flow.model]
+                    paid[s] = paid[s] + self.weights[:, d if source and d else 0] * cost
+        return paid
 
     def _fixed(self) -> Tuple[np.ndarray, List[bool]]:
         """Before each position: what no state changes, and whether the running model must call the GPU later on."""
@@ -215,23 +217,15 @@ class Prices:
         Args:
             on_core: readers that are on no other device than the first core.
         """
-        f = self.frontier
-        flow, size = f.problem.flows[k], len(f.devices)
-        terms = [(self._term(k, c, source), c in on_core) for c in readers]
-        best: Optional[np.ndarray] = None
-        for s in range(1 << size):
-            if s & has == has:
-                total: np.ndarray = np.zeros(len(self.weights))
-                for d in range(size):
-                    if s >> d & 1 and not has >> d & 1:
-                        cost = flow.cost(f.devices[source], f.devices[d]).latency_us * f.problem.rates[flow.model]
-                        total = total + self.weights[:, d if source and d else 0] * cost
-                for term, only in terms:
-                    possible = [d for d in range(size) if s >> d & 1 and (d == 1 or not only)]
-                    total = total + term[possible].min(axis=0, initial=np.inf)
-                best = total if best is None else np.minimum(best, total)
-        assert best is not None
-        return best
+        paid = self._paid(k, source)
+        rest = dict(paid)
+        for reader in readers:
+            term = self._term(k, reader, source)
+            if reader in on_core:
+                term[0] = np.inf
+            _add(rest, term)
+        least: np.ndarray = _least(rest, has) - paid[has]
+        return least
 
     def _term(self, k: int, reader: int, source: int) -> np.ndarray:
         """(devices, weights): what one reader of a tensor adds to a message, by where it runs."""
@@ -276,24 +270,15 @@ class Prices:
         return least
 
 
-def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
-    """For each model the path with the most items that have a choice: item -> the one before it on the path."""
-    problem = frontier.problem
-    depth: List[float] = []
-    before: List[Optional[int]] = []
-    for i in range(len(problem.items)):
-        inputs = problem.predecessors(i)
-        p = max(inputs, key=lambda q: (depth[q], -q)) if inputs else None
-        before.append(p)
-        depth.append((0.0 if p is None else depth[p]) + (1.0 if len(frontier.allowed[i]) > 1 else 1e-3))
-    trunk: Dict[int, Optional[int]] = {}
-    for m in range(len(problem.models)):
-        items = problem.items_of(m)
-        at = max(items, key=lambda i: (depth[i], -i)) if items else None
-        while at is not None:
-            trunk[at] = before[at]
-            at = before[at]
-    return trunk
+def _add(rest: Dict[int, np.ndarray], term: np.ndarray) -> None:
+    """Adds one reader to each set of devices: it runs where its term is least."""
+    for s in rest:
+        rest[s] = rest[s] + term[[d for d in range(len(term)) if s >> d & 1]].min(axis=0)
+
+
+def _least(rest: Dict[int, np.ndarray], has: int) -> np.ndarray:
+    least: np.ndarray = np.minimum.reduce([of_set for s, of_set in rest.items() if s & has == has])
+    return least
 
 
 def _least_rates(frontier: Frontier) -> np.ndarray:

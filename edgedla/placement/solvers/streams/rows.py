@@ -67,11 +67,17 @@ def first_row(devices: int) -> Rows:
     )
 
 
+def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """first[0], first[0] + 1 and so on, counts[0] of them, then those of first[1], and so on."""
+    numbers: np.ndarray = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    return numbers
+
+
 def continued(edges: Edges, rows: Rows, symmetric: np.ndarray) -> Rows:
     """All continuations by one item, on mirror images that are the smaller of the two where the cores are alike."""
     counts = np.diff(edges.first)[rows.state]
     parent = np.repeat(np.arange(len(rows.state)), counts)
-    edge = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + edges.first[rows.state][parent]
+    edge = ranges(edges.first[rows.state], counts)
     added = edges.load[edge]
     loads, traced = rows.loads[parent] + added, rows.traced[parent] + added
     pool = rows.pool[parent] + added[:, 1:].sum(axis=1)
