@@ -54,7 +54,7 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
             value.const_value = _widened(original)
     keep_description(model, turned)
     proof = proof_text(whole_proto(model), whole_proto(turned), feeds[0]) if feeds else "not proven: it did not run"
-    return Typed(turned, interface, f"types turned to FLOAT ({own.text}): {proof}")
+    return Typed(turned, interface, f"{own.turned}: {proof}")
 
 
 def _elements(tensor: Any) -> None:

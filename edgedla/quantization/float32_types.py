@@ -41,6 +41,11 @@ class OwnTypes:
     def text(self) -> str:
         return f"{self.nodes} of {self.of} nodes compute in {' and '.join(self.names)}, first {self.first!r}"
 
+    @property
+    def turned(self) -> str:
+        """What was done about it."""
+        return f"types turned to FLOAT ({self.text})"
+
 
 def own_types(model: Any) -> Optional[OwnTypes]:
     """Of an onnx.ModelProto; None where all that depends on its inputs is FLOAT, also behind casts at them."""

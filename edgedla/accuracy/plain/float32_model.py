@@ -41,8 +41,7 @@ class Turned:
         before, after = (with_static_inputs(m, sizes) for m in (self.original, self.model))
         specs = {spec.name: spec for spec in model_input_specs(before)}
         given: Dict[str, np.ndarray] = {n: np.asarray(v).astype(specs[n].dtype, copy=False) for n, v in feed.items()}
-        proof = proof_text(before, after, given)
-        return [f"types turned to FLOAT ({self.own.text}): {proof}", *self.interface]
+        return [f"{self.own.turned}: {proof_text(before, after, given)}", *self.interface]
 
 
 def turned(model: Any) -> Optional[Turned]:

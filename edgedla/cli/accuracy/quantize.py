@@ -149,7 +149,7 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
         lines.append(f"fp16      --layerPrecisions={result.precisions}")
     notes = result.notes
     if wide is not None:
-        notes = (f"types turned to FLOAT ({wide.own.text}); not proven: no samples", *wide.interface, *notes)
+        notes = (f"{wide.own.turned}; not proven: no samples", *wide.interface, *notes)
     lines += [f"note      {note}" for note in notes]
     echo("\n".join(lines))
     return 0
