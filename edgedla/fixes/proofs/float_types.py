@@ -72,8 +72,9 @@ def proof_text(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> str:
     if proof.failed:
         raise ModelError(
             f"in FLOAT the model computes something else: {proof.failed}",
-            where=model.graph.name or "<model>", hint="--skip float32-types leaves the types to `fix`; else export it again in FP32",
-        )  # fmt: skip
+            where=model.graph.name or "<model>",
+            hint="`edgedla fix --skip float32-types` leaves the types as they are; else export the model again in FP32",
+        )
     return proof.text
 
 
