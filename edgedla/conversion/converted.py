@@ -113,7 +113,7 @@ def layout_notes(model: Any) -> Tuple[str, ...]:
             source = next((name for name in made[source].input if name not in constants), "")
         if any(value.name == source for value in graph.input):
             notes.append(
-                f"input {source} is N x H x W x C: a transpose turns it, and `run` feeds N x C x H x W alone; "
+                f"input {source} is N x H x W x C, which a transpose turns and `run` does not feed: "
                 f"--inputs-as-nchw {source} changes it"
                 if perm == _TO_NCHW
                 else f"input {source} is turned to N x H x W x C in the network: what reads it wants that layout"
