@@ -140,7 +140,7 @@ def operand_dims_fit(kind: Any, element_bytes: int, broadcast: Sequence[str]) ->
 def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries: int, kernels: int) -> Failure:
     """Weights of `kernels` kernels and the input rows under one of them fit the convolution buffer.
 
-        weight_entries = ceil(C_in / groups * Kh * Kw * b * kernels / 128)
+        weight_entries = ceil(Kh * Kw * b * C_in * kernels / 128)
         weight_banks   = ceil(weight_entries / bank_entries)
         slice_entries  = ceil(ceil(C_in * b / 32) * W_in / 4)
         data_banks     = ceil(slice_entries * ((Kh - 1) * dilation_h + 1) / bank_entries)
@@ -148,7 +148,8 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
 
     An entry has 128 bytes. With kernels = 1 and 256 entries in a bank this is the pseudo-code of the TensorRT 8.4 guide.
     NVDLA's compiler keeps a whole kernel group: 16 kernels in FP16, 32 in INT8, so `kernels` stands for FP16 and
-    doubles in INT8.
+    doubles in INT8. It fills a grouped convolution's kernels up with zeros to all input channels, which a refused build
+    confirms; all weights of the layer are the most that they can take, as depthwise convolutions show, which run.
     """
     buffer = _buffer_banks(kind, element_bytes, bank_entries, kernels)
     return buffer if buffer is not None and buffer["banks"] > max_banks else None
@@ -171,7 +172,10 @@ def _buffer_banks(kind: Any, element_bytes: int, bank_entries: int, kernels: int
     kernel_h, kernel_w = kind.kernel
     channels, _, width = kind.in_chw
     group = kernels if kernels == 1 or element_bytes == 2 else kernels * 2
-    weight_entries = _ceil(channels // max(kind.groups, 1) * kernel_h * kernel_w * element_bytes * group, 128)
+    planes = channels * group
+    if kind.groups > 1:
+        planes = min(planes, channels // kind.groups * kind.out_channels)
+    weight_entries = _ceil(planes * kernel_h * kernel_w * element_bytes, 128)
     weight_banks = _ceil(weight_entries, bank_entries)
     slice_entries = _ceil(_ceil(channels * element_bytes, 32) * width, 4)
     data_banks = _ceil(slice_entries * ((kernel_h - 1) * kind.dilation[0] + 1), bank_entries)

@@ -30,9 +30,11 @@ WIDE: Dict[str, Any] = {"in_dims": (1, 64, 8, 16), "kernel": (3, 3), "groups": 1
         # ceil(64 * 9 * 2 / 128) weights; ceil(64 * 2 / 32) * 16 / 4 = 16 entries a row, three rows.
         ({}, 2, 1, (9, 48)),
         ({}, 1, 1, (5, 24)),
-        # Weights are those of one group; the rows under the kernel hold all channels.
-        ({"groups": 2}, 2, 1, (5, 48)),
-        ({"groups": 64}, 2, 1, (1, 48)),
+        # Kernels hold all channels whatever their group, but no more than all weights of the layer.
+        ({"groups": 2, "out_channels": 64}, 2, 1, (9, 48)),
+        ({"groups": 2, "out_channels": 64}, 2, 16, (144, 48)),
+        ({"groups": 16, "out_channels": 64}, 2, 16, (36, 48)),
+        ({"groups": 64, "out_channels": 64}, 2, 16, (9, 48)),
         # Only the vertical dilation makes the window taller.
         ({"dilation": (2, 1)}, 2, 1, (9, 80)),
         ({"dilation": (1, 2)}, 2, 1, (9, 48)),

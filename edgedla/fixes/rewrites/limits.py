@@ -9,8 +9,8 @@ from typing import Tuple
 from edgedla.rules import rule_for
 from edgedla.rules.rule import Rule
 
-#: What a convolution has to meet so that its weights and input rows fit the buffer; the last two are not published.
-BUFFER_RULES = ("CONV009", "CONV010", "CONV011")
+#: What a convolution has to meet so that its weights and input rows fit the buffer; the second is not published.
+BUFFER_RULES = ("CONV009", "CONV010")
 
 
 @lru_cache(maxsize=None)
@@ -46,14 +46,21 @@ def rule_parameter(rule_id: str, name: str) -> int:
 
 
 def buffer_overflow(
-    in_dims: Tuple[int, ...], kernel: Tuple[int, ...], groups: int, dilation: Tuple[int, ...], element_bytes: int
+    in_dims: Tuple[int, ...],
+    out_channels: int,
+    kernel: Tuple[int, ...],
+    groups: int,
+    dilation: Tuple[int, ...],
+    element_bytes: int,
 ) -> bool:
-    """Whether a rule on the convolution buffer refuses this convolution, or does not know it to fit.
+    """Whether a rule on the convolution buffer refuses this convolution.
 
     Args:
         in_dims: N, C, H, W of its input. element_bytes: 2 in FP16, 1 in INT8.
     """
-    convolution = SimpleNamespace(in_dims=in_dims, in_chw=in_dims[1:], kernel=kernel, groups=groups, dilation=dilation)
+    convolution = SimpleNamespace(
+        in_dims=in_dims, in_chw=in_dims[1:], out_channels=out_channels, kernel=kernel, groups=groups, dilation=dilation
+    )
     return any(
         rule.failure(convolution, rule.cases[0], element_bytes) is not None  # type: ignore[arg-type]
         for rule in _buffer_rules()
