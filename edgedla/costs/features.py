@@ -56,6 +56,9 @@ FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", 
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
+#: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50. A network with groups
+#: of two took 3.3 to 7.4 times as long as predicted (rows p603 to p606).
+NARROWEST_GROUP = 4
 
 
 def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
@@ -154,6 +157,11 @@ def widened_macs(work: Work) -> float:
     if work.kind == "depthwise" or work.groups == 1 or not work.in_channels:
         return work.macs
     return work.macs * max(min(work.in_channels * work.groups, WIDEST_GROUPED) / work.in_channels, 1.0)
+
+
+def grouped_as_published(work: Work) -> bool:
+    """Whether figures show how long a GPU takes for a convolution with groups of this size; true of all other work."""
+    return work.groups == 1 or work.kind == "depthwise" or work.in_channels >= NARROWEST_GROUP
 
 
 def reload_bytes(work: Work, buffer_bytes: int) -> float:

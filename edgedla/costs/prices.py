@@ -16,6 +16,7 @@ from edgedla.costs.features import (
     dla_follower_features,
     gpu_features,
     gpu_follower_features,
+    grouped_as_published,
 )
 from edgedla.costs.work import FITTED_TYPES, Work
 from edgedla.errors import UsageError
@@ -60,7 +61,7 @@ class Prices:
         known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
         if device == "GPU":
             features = gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu, self.clocks)
-            return self.cost(device, self.gpu_numbers(), features, macs, known)
+            return self.cost(device, self.gpu_numbers(), features, macs, known and grouped_as_published(work))
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
         assert engine is not None

@@ -202,6 +202,16 @@ def test_what_no_figure_covers_is_a_guess() -> None:
     assert thor[0, "GPU"].basis == "guessed"
 
 
+@pytest.mark.parametrize(("groups", "basis"), [(1, "fitted"), (16, "fitted"), (32, "guessed"), (64, "fitted")])
+def test_groups_narrower_than_any_published_on_a_gpu_are_a_guess(groups: int, basis: str) -> None:
+    """Of 64 channels: groups of four, as ResNeXt-50 has, of two, and depthwise."""
+    b = Builder()
+    b.conv("in", 64, groups=groups)
+    costs = CostModel.load(ORIN, "fp16").layer_costs(b.graph())
+    assert costs[0, "GPU"].basis == basis
+    assert costs[0, "DLA"].basis == "fitted"
+
+
 def test_a_module_without_dla_has_gpu_costs_only() -> None:
     model = CostModel.load(platform_for("orin-nano-8gb"), "int8")
     assert {d for _, d in model.layer_costs(residual_block())} == {"GPU"}
