@@ -54,8 +54,7 @@ def figures_of(
     placement: Placement, model: Path, request: DeployRequest, precision: str
 ) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]]:
     """(the placement's figures, those of TensorRT's own placement; None without a DLA)."""
-    layers = placement.models[0].layers
-    on_dla = sum(x.device != GPU and x.why != "folded" for x in layers)
+    on_dla = sum(x.device != GPU for x in placement.models[0].running)
     figures = {
         **_plain(placement.figures),
         "layers_dla": on_dla,

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Sequence
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.builder.plan.text import describe
+from edgedla.builder.plan.text import describe, per_device
 
 
 def render_build(artifact: Artifact, wanted: str) -> str:
@@ -22,9 +22,7 @@ def render_build(artifact: Artifact, wanted: str) -> str:
         f"model     {artifact.model['name']} ({artifact.model['sha256'][:12]})",
         f"for       {platform['target']}, TensorRT {platform['trt']}, {artifact.kind}, {artifact.precision}",
     ]
-    devices = sorted(set(artifact.placement_predicted.values()))
-    counts = ", ".join(f"{d}: {sum(v == d for v in artifact.placement_predicted.values())}" for d in devices)
-    lines.append(f"layers    planned {counts}; {_real(artifact)}")
+    lines.append(f"layers    planned {per_device(artifact.placement_predicted.values())}; {_real(artifact)}")
     lines += _stages(artifact)
     for b in artifact.bindings:
         shape = "x".join(str(d) for d in b.shape_nchw)

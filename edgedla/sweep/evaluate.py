@@ -177,7 +177,7 @@ def _placed(placement: Placement, graph: LayerGraph) -> Dict[str, Any]:
 
     work = work_of(graph)
     (model,) = placement.models
-    live = [layer for layer in model.layers if layer.why != "folded"]
+    live = model.running
     on_dla = [layer for layer in live if layer.device != GPU]
     macs = sum(work[layer.index].macs for layer in live)
     return {

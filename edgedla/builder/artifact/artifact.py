@@ -103,7 +103,8 @@ class Artifact:
         platform: Platform.to_dict() of the target.
         software: versions that built it: tensorrt, jetpack, dla_software, onnxruntime (None where absent or unknown).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
-        placement_predicted, placement_real: layer name -> device; `real` is None where nothing could tell.
+        placement_predicted, placement_real: layer name -> device, without layers that are folded away; `real` is None where
+            nothing could tell.
         accuracy: what the builder measured of the result against ONNX Runtime in FP32, if it did.
         notes: what the user must know.
         board: the Jetson that built it, as `targets.board.board_facts` tells (model, power mode, clocks); None elsewhere.

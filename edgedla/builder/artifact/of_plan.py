@@ -66,7 +66,7 @@ def artifact_of(
         },
         precision=plan.precision,
         bindings=bindings_of(plan),
-        placement_predicted={layer.name: layer.device for layer in plan.layers},
+        placement_predicted={layer.name: layer.device for layer in plan.running},
         placement_real=real,
         accuracy=accuracy,
         notes=notes,

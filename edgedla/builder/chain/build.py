@@ -74,7 +74,7 @@ def build_chain(
     for k, stage in enumerate(chain.stages):
         identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
         built = None if request.force else _already_built(folder, work, k, stage, backend, identity, given)
-        count = len(stage.plan.layers)
+        count = len(stage.plan.running)
         layers = f"{count} layer{'s' * (count != 1)}"
         if built is not None:
             tell(say, f"stage {k}, {stage.device}, {layers}: is built already")
@@ -170,13 +170,11 @@ def _artifact(
     predicted: Dict[str, str] = {}
     real: Dict[str, str] = {}
     for plan, stage in zip(chain.stages, stages):
-        predicted.update(
-            (name, stage.artifact.placement_predicted[stage_name]) for name, stage_name in plan.names.items()
-        )
-        real_devices = stage.artifact.placement_real or {}
-        real.update(
-            (name, real_devices[stage_name]) for name, stage_name in plan.names.items() if stage_name in real_devices
-        )
+        for devices, of_stage in (
+            (predicted, stage.artifact.placement_predicted),
+            (real, stage.artifact.placement_real or {}),
+        ):
+            devices.update((name, of_stage[inner]) for name, inner in plan.names.items() if inner in of_stage)
     planned = {note for plan in chain.stages for note in plan.plan.notes}
     added: Dict[str, None] = {}
     for k, stage in enumerate(stages):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, List
+from typing import TYPE_CHECKING, Dict, Iterator, List
 
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.quantization.numerics import INT8_GATES
@@ -22,23 +22,13 @@ def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
     A node runs on the DLA where all layers that do its work do. INT8 needs a scale for every tensor it reads and
     writes; without one TensorRT runs the layer in FP16 (calibration chapter of the 8.6.1 guide; rule Q-01).
     """
-    by_node: Dict[str, List[LayerPlan]] = {}
-    by_output: Dict[str, List[LayerPlan]] = {}
-    for layer in plan.layers:
-        if layer.onnx_node:
-            by_node.setdefault(layer.onnx_node, []).append(layer)
-        for output in layer.outputs:
-            by_output.setdefault(output, []).append(layer)
     constants = {i.name for i in model.graph.initializer}
     constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
     scaled, fp16_only = set(plan.calibration.absmax), scale_rules().fp16_only
     # In INT8 by choice: the plan's own FP16 for them is the default of this very feature.
     gates = GATES if plan.numerics.get(INT8_GATES) == "int8" else frozenset()
     modes = []
-    for node in model.graph.node:
-        layers = by_node.get(node.name, []) if node.name else []
-        layers = layers or [x for o in node.output for x in by_output.get(o, [])]
-        working = [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers
+    for node, working in zip(model.graph.node, _working(model, plan)):
         if not working:
             modes.append("")
             continue
@@ -54,3 +44,23 @@ def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
         )
         modes.append("int8" if int8 else "fp16")
     return modes
+
+
+def folded_nodes(model: ModelProto, plan: BuildPlan) -> List[bool]:
+    """For every ONNX node, whether nothing of it is left at run time."""
+    return [bool(working) and all(x.folded for x in working) for working in _working(model, plan)]
+
+
+def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
+    """For every ONNX node the layers that do its work."""
+    by_node: Dict[str, List[LayerPlan]] = {}
+    by_output: Dict[str, List[LayerPlan]] = {}
+    for layer in plan.layers:
+        if layer.onnx_node:
+            by_node.setdefault(layer.onnx_node, []).append(layer)
+        for output in layer.outputs:
+            by_output.setdefault(output, []).append(layer)
+    for node in model.graph.node:
+        layers = by_node.get(node.name, []) if node.name else []
+        layers = layers or [x for o in node.output for x in by_output.get(o, [])]
+        yield [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers

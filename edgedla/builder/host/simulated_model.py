@@ -14,7 +14,7 @@ import numpy as np
 
 from edgedla.builder.host.accumulation import fp16_sums, int32_sums
 from edgedla.builder.host.fused import fused_tensors
-from edgedla.builder.host.node_modes import node_modes
+from edgedla.builder.host.node_modes import folded_nodes, node_modes
 from edgedla.builder.host.rounding import FLOAT, Rounding
 from edgedla.builder.host.stored_weights import fp16_weights, quantize_weights
 from edgedla.builder.plan.plan import BuildPlan
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulated:
-    """The changed model, and how many ONNX nodes run in which simulated precision.
+    """The changed model, and how many ONNX nodes run in which simulated precision; folded ones run in none.
 
     Attributes:
         modes: of each node of the model that came: "int8", "fp16", "fp32" (GPU), "" (no layer does its work).
@@ -80,7 +80,7 @@ class _Writer:
         half_even = plan.numerics.get(INT8_ROUNDING) == "half-even"
         self.rounding = Rounding(changed, plan.calibration.absmax, half_even, adjustable)
         self.nodes, self.added_constants = self.rounding.nodes, self.rounding.constants
-        self.modes = node_modes(model, plan)
+        self.modes, self.folded = node_modes(model, plan), folded_nodes(model, plan)
         self.state: Dict[str, str] = {}
         self.copies: Dict[Tuple[str, str], str] = {}
         self.constants = constants_of(model)
@@ -93,7 +93,7 @@ class _Writer:
         graph = self.changed.graph
         for i, node in enumerate(graph.node):
             mode = self.modes[i]
-            if mode:
+            if mode and not self.folded[i]:
                 self.counts[mode] += 1
             if mode in ("", "fp32"):
                 self.nodes.append(node)

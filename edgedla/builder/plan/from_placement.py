@@ -14,7 +14,7 @@ from edgedla.targets.platform import Platform
 
 def placed_devices(model: PlacedModel) -> Dict[str, str]:
     """Layer name -> "GPU", "DLA0" or "DLA1". Folded layers are left out: where they stand does not matter."""
-    return {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
+    return {layer.name: layer.device for layer in model.running}
 
 
 def placed_model(

@@ -80,8 +80,10 @@ def make_plan(
         gpu_fallback=fallback,
         strongly_typed=typed,
         layers=tuple(
-            LayerPlan(x.name, x.type, d, p, str(report.layers[x.index].support), x.outputs, x.onnx_node)
-            for x, d, p in zip(graph.layers, devices, precisions)
+            LayerPlan(
+                x.name, x.type, d, p, str(r.support), x.outputs, x.onnx_node, folded=r.placed is Placed.FOLDED
+            )
+            for x, r, d, p in zip(graph.layers, report.layers, devices, precisions)
         ),
         io=_io(graph, report, mode, on_dla, precisions, calibration, options, dynamic_inputs),
         pools=choose_pools(platform, options.concurrent_engines, options.pools, len(regions)),

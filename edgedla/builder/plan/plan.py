@@ -22,6 +22,7 @@ class LayerPlan:
         capable: what the rules say of the layer by itself: "dla", "gpu" or "unknown".
         outputs: names of the tensors it writes.
         onnx_node: the ONNX node that it comes from, "" for none.
+        folded: nothing of it is left at run time, as predicted; `device` is what the builder is told all the same.
     """
 
     name: str
@@ -31,6 +32,7 @@ class LayerPlan:
     capable: str = "unknown"
     outputs: Tuple[str, ...] = ()
     onnx_node: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,13 @@ class BuildPlan:
         return not self.gpu_fallback
 
     @property
+    def running(self) -> Tuple[LayerPlan, ...]:
+        """The layers of which something is left at run time: those that counts and placements are about."""
+        return tuple(layer for layer in self.layers if not layer.folded)
+
+    @property
     def dla_layers(self) -> Tuple[LayerPlan, ...]:
-        return tuple(layer for layer in self.layers if layer.device != GPU)
+        return tuple(layer for layer in self.running if layer.device != GPU)
 
     @property
     def inputs(self) -> Tuple[IoPlan, ...]:
@@ -173,6 +180,9 @@ def _plain(value: Union[LayerPlan, IoPlan, Pools, Calibration]) -> Dict[str, Any
     entry: Dict[str, Any] = {}
     for f in fields(value):
         item = getattr(value, f.name)
+        if f.name == "folded" and not item:
+            # Only where it is: plans of other layers stay what they were.
+            continue
         if isinstance(item, tuple):
             item = list(item)
         elif isinstance(item, Mapping):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
+from collections import Counter
+from typing import Dict, Iterable, List
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size
@@ -35,14 +36,22 @@ def describe(plan: BuildPlan) -> str:
     for first, last, size in plan.regions:
         lines.append(f"region    {first} ... {last} ({size} layers)")
     lines += [f"note      {note}" for note in plan.notes]
-    devices = sorted({layer.device for layer in plan.layers})
-    counts = ", ".join(f"{d}: {sum(x.device == d for x in plan.layers)}" for d in devices)
-    lines.append(f"layers    {len(plan.layers)} ({counts})")
+    folded = len(plan.layers) - len(plan.running)
+    lines.append(
+        f"layers    {len(plan.running)} ({per_device(x.device for x in plan.running)})" + (f", {folded} folded" if folded else "")
+    )
     width = min(_MOST_PADDING, max((len(x.name) for x in plan.layers), default=0))
     for layer in plan.layers:
         precision = f"  {layer.precision}" if layer.precision else ""
-        lines.append(f"  {layer.device:5} {layer.name:{width}}  {layer.type}{precision}".rstrip())
+        folded_away = "  folded" if layer.folded else ""
+        lines.append(f"  {layer.device:5} {layer.name:{width}}  {layer.type}{precision}{folded_away}".rstrip())
     return "\n".join(printable(line) for line in lines) + "\n"
+
+
+def per_device(devices: Iterable[str]) -> str:
+    """How many of the layers run where."""
+    counts = Counter(devices)
+    return ", ".join(f"{device}: {counts[device]}" for device in sorted(counts))
 
 
 def _scales(plan: BuildPlan) -> str:

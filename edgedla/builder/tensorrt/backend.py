@@ -117,7 +117,7 @@ def real_placement(
     """
     core = f"DLA{plan.dla_core}"
     if plan.mode == "standalone":
-        return {layer.name: core for layer in plan.layers}
+        return {layer.name: core for layer in plan.running}
     names = [layer.name for layer in plan.layers]
     devices: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
     if inspector is not None and "Layers" in inspector:

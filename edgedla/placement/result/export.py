@@ -16,7 +16,7 @@ def device_types(model: PlacedModel, core: str) -> Dict[str, str]:
     What stands on the other core is on the GPU side here: TensorRT gives one engine one core, so a model that uses both
     is built as a chain of engines (`edgedla build --placement`).
     """
-    return {x.name: ("DLA" if x.device == core else GPU) for x in model.layers if x.why != "folded"}
+    return {x.name: ("DLA" if x.device == core else GPU) for x in model.running}
 
 
 def layer_device_types(model: PlacedModel, core: str) -> str:
@@ -29,7 +29,7 @@ def layer_device_types(model: PlacedModel, core: str) -> str:
 
 def cores_of(model: PlacedModel) -> Tuple[str, ...]:
     """DLA cores that the model uses."""
-    return tuple(sorted({x.device for x in model.layers if x.device != GPU and x.why != "folded"}))
+    return tuple(sorted({x.device for x in model.running if x.device != GPU}))
 
 
 def trtexec_commands(placement: Placement, files: Optional[Tuple[str, ...]] = None) -> List[str]:

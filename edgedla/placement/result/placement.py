@@ -71,6 +71,11 @@ class PlacedModel:
     latency: Cost
     inputs: Mapping[str, Tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def running(self) -> Tuple[PlacedLayer, ...]:
+        """The layers of which something is left at run time; a folded one is on no device."""
+        return tuple(layer for layer in self.layers if layer.why != "folded")
+
 
 @dataclass(frozen=True)
 class Figures:

@@ -7,7 +7,7 @@ import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedModel, Placement
+from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedLayer, PlacedModel, Placement
 from edgedla.reports.placement.timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.words import count
@@ -160,8 +160,10 @@ def _spread(cost: Cost, value: float, spread: float, digits: int) -> str:
 
 def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
     counts = {w: sum(x.why == w for x in model.layers) for w in WHY}
+    gone = counts.pop("folded")
     reasons = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
-    yield "title", 0, f"{clean(model.name)}: {len(model.layers)} layers ({reasons})"
+    folded_away = f", {gone} folded" if gone else ""
+    yield "title", 0, f"{clean(model.name)}: {count(len(model.running), 'layer')} ({reasons}){folded_away}"
     if model.regions:
         rows = [["loadable", "on", "layers", "us with its start", "from ... to"]]
         for r in model.regions:
@@ -209,5 +211,5 @@ def _short(first: str, last: str, width: int = 44) -> str:
     return f"{ends[0]} ... {ends[1]}" if first != last else ends[0]
 
 
-def _same(layer: object) -> Tuple[str, str, str]:
-    return tuple(getattr(layer, name) for name in ("device", "why", "reason"))
+def _same(layer: PlacedLayer) -> Tuple[str, str, str]:
+    return ("-" if layer.why == "folded" else layer.device), layer.why, layer.reason

@@ -124,7 +124,7 @@ def _document(placement: Union[str, Path, Placement]) -> Tuple[Placement, str]:
 
 def _placed(document: Placement, artifact: Artifact, where: str) -> Tuple[str, ...]:
     model = _model_of(document, artifact, where)
-    devices = {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
+    devices = {layer.name: layer.device for layer in model.running}
     cores = sorted({d for d in devices.values() if d.startswith("DLA")})
     chain = artifact.kind == "chain"
     if len(cores) > 1 and not chain:
