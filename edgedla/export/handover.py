@@ -155,8 +155,7 @@ def _of_placement(document: Placement, where: str, request: ExportRequest) -> Li
 
 def _of_placed(document: Placement, model: PlacedModel, where: str, request: ExportRequest) -> Handover:
     layers = tuple(
-        LayerEntry(layer.name, layer.device, document.precision, layer.why == "forced")
-        for layer in model.running
+        LayerEntry(layer.name, layer.device, document.precision, layer.why == "forced") for layer in model.running
     )
     cores = {layer.device for layer in layers if layer.device.startswith("DLA")}
     if len(cores) > 1:

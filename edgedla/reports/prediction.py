@@ -8,6 +8,7 @@ from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
 from edgedla.reports.text import aligned
+from edgedla.reports.worth import parts_text
 
 FORMATS = ("text", "json")
 
@@ -80,6 +81,7 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
 
 def _memory_lines(s: PredictedStream) -> Iterator[str]:
     mib = 1 / (1 << 20)
+    yield f"{s.name}: of {s.latency.latency_us / 1e3:.3g} ms {parts_text(s.parts)}"
     yield f"{s.name}: weights {s.weight_bytes * mib:.1f} MiB, activations {s.activation_bytes * mib:.1f} MiB"
     for n, x in enumerate(s.loadables):
         m = x.memory

@@ -14,6 +14,7 @@ from edgedla.targets import target_options
 
 if TYPE_CHECKING:
     # A report without costs needs no placement.
+    from edgedla.placement.prediction.breakdown import Breakdown
     from edgedla.placement.worth import Way, Worth
 
 #: Above this many layers a check leaves the cost out unless it is asked for.
@@ -33,6 +34,12 @@ def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
     wanted = precision or report.precision
     ways = worth.ways if worth is not None else ()
     return next((w for w in ways if w.name == name and w.precision == wanted), None)
+
+
+def parts_text(parts: Breakdown) -> str:
+    """Where the milliseconds of a frame go; the call of the engine is with the layers of the device that it takes."""
+    gpu, dla, moving = (significant(us / 1e3) for us in (parts.gpu_us, parts.dla_us, parts.moving_us))
+    return f"GPU {gpu}, DLA {dla}, loadable starts and transitions {moving}"
 
 
 class Ratio(NamedTuple):
@@ -104,12 +111,13 @@ def buys(report: CheckReport) -> Iterator[str]:
     worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
     if worth is None or dla is None or gpu is None or not report.totals.layers_dla:
         return
-    busy, alone = dla.parts.gpu_us + dla.parts.moving_us, gpu.cost.latency_us
-    if dla.parts.gpu_us < alone:
-        free = 1 - dla.parts.gpu_us / alone
-        yield f"GPU time: {_time(dla.parts.gpu_us)} per frame instead of {_time(alone)} ({_percent(free)} less)"
+    busy, alone = dla.parts.busy_gpu_us, gpu.cost.latency_us
+    reformats = ", reformats included" if busy > dla.parts.gpu_us else ""
+    if busy < alone:
+        free = f"{_percent(1 - busy / alone)} less{reformats}"
+        yield f"GPU time: {_time(busy)} per frame instead of {_time(alone)} ({free})"
     elif busy:
-        yield f"GPU time: {_time(dla.parts.gpu_us)} per frame, {_time(alone)} on the GPU alone"
+        yield f"GPU time: {_time(busy)} per frame{reformats}, {_time(alone)} on the GPU alone"
     less = dla.cost.energy_mj / gpu.cost.energy_mj if gpu.cost.energy_mj else 1.0
     saved = f"{_percent(1 - less)} less" if less < 1 else f"{significant(less)} times"
     yield (

@@ -80,9 +80,7 @@ def make_plan(
         gpu_fallback=fallback,
         strongly_typed=typed,
         layers=tuple(
-            LayerPlan(
-                x.name, x.type, d, p, str(r.support), x.outputs, x.onnx_node, folded=r.placed is Placed.FOLDED
-            )
+            LayerPlan(x.name, x.type, d, p, str(r.support), x.outputs, x.onnx_node, folded=r.placed is Placed.FOLDED)
             for x, r, d, p in zip(graph.layers, report.layers, devices, precisions)
         ),
         io=_io(graph, report, mode, on_dla, precisions, calibration, options, dynamic_inputs),

@@ -33,6 +33,7 @@ class Breakdown(NamedTuple):
         moving_us: starts of loadables, and tensors that cross between devices.
         layer_us: by layer index, on its device; the first layer of a fused operator bears the operator's time.
         crossings: how many tensors cross.
+        busy_gpu_us: `gpu_us`, and the reformats of tensors that cross, which are kernels of the GPU.
     """
 
     gpu_us: float
@@ -41,12 +42,16 @@ class Breakdown(NamedTuple):
     layer_us: Mapping[int, float]
     loadables: Tuple[LoadableTime, ...]
     crossings: int
+    busy_gpu_us: float
+
+    def by_place(self) -> Dict[str, float]:
+        """The sums alone."""
+        names = ("gpu_us", "dla_us", "moving_us", "busy_gpu_us")
+        return {name: round(getattr(self, name), 3) for name in names}
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "gpu_us": round(self.gpu_us, 3),
-            "dla_us": round(self.dla_us, 3),
-            "moving_us": round(self.moving_us, 3),
+            **self.by_place(),
             "crossings": self.crossings,
             "layers_us": {str(i): round(t, 3) for i, t in sorted(self.layer_us.items())},
             "loadables": [x.to_dict() for x in self.loadables],
@@ -73,12 +78,13 @@ def breakdown(problem: Problem, evaluation: Evaluation, model: int = 0) -> Break
     regions = [r for r in evaluation.regions if r.model == model]
     region_of = {i: n for n, r in enumerate(regions) for i in r.items}
     moving = [problem.loadable.latency_us for _ in regions]
-    elsewhere, crossings = 0.0, 0
+    elsewhere, crossings, reformats = 0.0, 0, 0.0
     for crossing in evaluation.crossings:
         flow = problem.flows[crossing.flow]
         if flow.model != model:
             continue
         crossings += 1
+        reformats += crossing.cost.latency_us if crossing.engine == GPU else 0.0
         ends = [*crossing.consumers, *(() if flow.producer is None else (flow.producer,))]
         region = next((region_of[i] for i in ends if i in region_of), None)
         if region is None:
@@ -90,4 +96,12 @@ def breakdown(problem: Problem, evaluation: Evaluation, model: int = 0) -> Break
         layers = tuple(sorted(x for i in r.items for x in problem.items[i].layers))
         working = sum(problem.items[i].time_us(r.core) for i in r.items)
         loadables.append(LoadableTime(layers, working, moving[n]))
-    return Breakdown(by_kind[True], by_kind[False], sum(moving) + elsewhere, layer_us, tuple(loadables), crossings)
+    return Breakdown(
+        by_kind[True],
+        by_kind[False],
+        sum(moving) + elsewhere,
+        layer_us,
+        tuple(loadables),
+        crossings,
+        by_kind[True] + reformats,
+    )

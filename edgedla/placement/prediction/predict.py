@@ -12,6 +12,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
+from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
     DEFAULT_SRAM_BYTES,
@@ -195,6 +196,7 @@ class Predictor:
             transitions=sum(problem.flows[c.flow].model == m for c in evaluation.crossings),
             weight_bytes=weight_bytes(graph, everything, precision),
             activation_bytes=alive + io,
+            parts=breakdown(problem, evaluation, m),
             broken=tuple(v.message for v in limits_broken(problem, regions)),
         )
 

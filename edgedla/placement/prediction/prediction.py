@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
 from edgedla.errors import UsageError
+from edgedla.placement.prediction.breakdown import Breakdown
 from edgedla.printable import json_text
 
 
@@ -78,6 +79,7 @@ class PredictedStream:
         transitions: tensors that cross to another device, each device once; the network's inputs and outputs count.
         weight_bytes: weights of the engine on all devices.
         activation_bytes: of all engine tensors that are alive together.
+        parts: where the time of `latency` goes.
         broken: limits of the platform that the assignment does not keep.
     """
 
@@ -93,6 +95,7 @@ class PredictedStream:
     transitions: int
     weight_bytes: int
     activation_bytes: int
+    parts: Breakdown
     broken: Tuple[str, ...] = ()
 
     @property
@@ -115,6 +118,7 @@ class PredictedStream:
             "transitions": self.transitions,
             "weight_bytes": self.weight_bytes,
             "activation_bytes": self.activation_bytes,
+            "parts": self.parts.by_place(),
             "broken": list(self.broken),
         }
 

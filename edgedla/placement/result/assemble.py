@@ -10,7 +10,7 @@ from edgedla.costs.model import CostModel
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.doubts import doubts
-from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.evaluate import Evaluation, engine_device, evaluate
 from edgedla.placement.problem.goal import Goal, Solution, bounds_broken
 from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits, Problem
@@ -129,6 +129,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
     regions = [r for r in best.regions if r.model == m]
     region_of = {i: k for k, r in enumerate(regions) for i in r.items}
     why = reasons(problem, best, objective)
+    caller = engine_device(problem, best.assignment, m)
     layers: List[p.PlacedLayer] = []
     device_of: Dict[int, str] = {}
     for layer in graph.layers:
@@ -179,6 +180,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
             if problem.flows[c.flow].model == m
         ),
         latency=best.latency(m),
+        call=None if caller is None else p.EngineCall(caller, problem.engine),
     )
 
 
@@ -238,7 +240,9 @@ def _notes(
                 else "nothing runs on the DLA in the best placement found; that none with it is better is not proven"
             )
     if len(best.engines) > 1 and not goal.one_in_flight:
-        slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
-        notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
+        factors = {d: f"{problem.factor(best.engines, d):.2f}" for d in problem.devices if d in best.engines}
+        slow = ", ".join(f"{d} {factor}x" for d, factor in factors.items() if factor != "1.00")
+        if slow:
+            notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
     notes += import_notes(models)
     return tuple(notes)

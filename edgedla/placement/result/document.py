@@ -192,6 +192,7 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         ),
         latency=r.cost("latency"),
         inputs={name: i.list_of(name, int) for i in [r.of("inputs")] for name in i.data} if "inputs" in r.data else {},
+        call=p.EngineCall(r.of("call").get("device", str), r.of("call").cost("cost")) if "call" in r.data else None,
     )  # fmt: skip
 
 

@@ -56,10 +56,19 @@ class PlacedTransition:
 
 
 @dataclass(frozen=True)
+class EngineCall:
+    """The call of a model's engine, once per frame, and the device whose time it takes."""
+
+    device: str
+    cost: Cost
+
+
+@dataclass(frozen=True)
 class PlacedModel:
     """One model. `latency` is that of one frame alone; `rate` its frames per period.
 
-    `inputs` holds the dims of each network input that the costs are for; {} in documents that do not say.
+    `inputs` holds the dims of each network input that the costs are for; {} in documents that do not say. `call` is None
+    there too, and for a model without layers.
     """
 
     name: str
@@ -70,6 +79,7 @@ class PlacedModel:
     transitions: Tuple[PlacedTransition, ...]
     latency: Cost
     inputs: Mapping[str, Tuple[int, ...]] = field(default_factory=dict)
+    call: Optional[EngineCall] = None
 
     @property
     def running(self) -> Tuple[PlacedLayer, ...]:
@@ -272,6 +282,7 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
             {"tensor": t.tensor, "from": t.source, "to": t.target, "size_bytes": t.size_bytes, "cost": t.cost.to_dict()}
             for t in model.transitions
         ],
+        **({} if model.call is None else {"call": {"device": model.call.device, "cost": model.call.cost.to_dict()}}),
     }  # fmt: skip
 
 

@@ -195,9 +195,7 @@ def _price(way: Way) -> str:
         where = "" if way.parts.dla_us else ": the GPU alone"
         return f"{text}{where}{' (proven)' if way.proven else ''}"
     if way.parts.dla_us or way.parts.moving_us:
-        parts = (way.parts.gpu_us, way.parts.dla_us, way.parts.moving_us)
-        gpu, dla, moving = (significant(part / 1e3) for part in parts)
-        return f"{text} (GPU {gpu}, DLA {dla}, loadable starts and transitions {moving})"
+        return f"{text} ({worth.parts_text(way.parts)})"
     return text
 
 

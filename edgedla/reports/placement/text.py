@@ -169,7 +169,10 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         for r in model.regions:
             first, last = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
             names = f"{first} ... {last}" if everything else _short(first, last)
-            rows.append([str(r.id), r.device, str(r.size), f"{r.cost.latency_us:.1f}", names])
+            # A check, a build and a prediction count layers; the limits count what TensorRT's fusions leave of them.
+            size = len(r.layers)
+            layers = str(size) if size == r.size else f"{size} ({r.size} after fusions)"
+            rows.append([str(r.id), r.device, layers, f"{r.cost.latency_us:.1f}", names])
         yield from (("", 2, line) for line in aligned(rows))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
@@ -177,6 +180,12 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         n = len(model.transitions)
         text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
         yield "", 2, f"{text}: {size / 1e6:.3g} MB, {moved:.1f} us"
+        if model.call is not None:
+            yield (
+                "",
+                2,
+                f"the call of the engine, once per frame: {model.call.cost.latency_us:.1f} us of {model.call.device}",
+            )
     yield from _every_layer(model) if everything else _by_reason(model)
 
 

@@ -1,0 +1,108 @@
+"""What `check`, `place` and `place --evaluate` say of one placement is the same, and every part of a time is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Mapping
+
+import pytest
+
+from edgedla.importers import load_onnx
+from edgedla.placement.api import place
+from edgedla.placement.check_cost import with_cost
+from edgedla.placement.prediction.predict import predict
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.result.document import read_placement
+from edgedla.placement.result.placement import Placement
+from edgedla.regions import check_graph
+from edgedla.reports import worth
+from edgedla.reports.placement import render_placement
+from edgedla.reports.prediction import render_prediction
+from edgedla.targets import platform_for
+from tests.models import node, ones, onnx_model
+
+PLATFORM: Mapping[str, Any] = {"target": "agx-orin-64gb", "trt": "10.3"}
+MODEL = onnx_model(
+    [
+        node("Conv", "x w", "a", kernel_shape=[3, 3], strides=[2, 2]),
+        node("Relu", "a", "b"),
+        node("Conv", "b v", "c", kernel_shape=[3, 3]),
+        node("BatchNormalization", "c s s s s", "d"),
+        node("Relu", "d", "y"),
+    ],
+    {"x": (1, 3, 64, 64)},
+    {"y": (1, 8, 29, 29)},
+    [ones("w", 8, 3, 3, 3), ones("v", 8, 8, 3, 3), ones("s", 8)],
+)
+
+
+@pytest.fixture(scope="module")
+def placement() -> Placement:
+    return place(MODEL, **PLATFORM, pins="*:DLA0", solver="python")
+
+
+def test_every_part_of_the_time_is_named(placement: Placement) -> None:
+    """The call of the engine stood in no line: a whole-DLA model showed a loadable and a busier core."""
+    (model,) = placement.models
+    assert model.call is not None
+    assert model.call.device == "DLA0"
+    loadables = sum(r.cost.latency_us for r in model.regions)
+    moved = sum(t.cost.latency_us for t in model.transitions)
+    loads = placement.figures.loads
+    assert loads["DLA0"].latency_us == pytest.approx(loadables + model.call.cost.latency_us)
+    assert model.latency.latency_us == pytest.approx(loadables + moved + model.call.cost.latency_us)
+    text = render_placement(placement, "text")
+    assert f"the call of the engine, once per frame: {model.call.cost.latency_us:.1f} us of DLA0" in text
+
+
+def test_a_document_keeps_the_call_and_one_without_is_read(placement: Placement, tmp_path: Any) -> None:
+    file = tmp_path / "placement.json"
+    file.write_text(placement.to_json(), encoding="utf-8")
+    assert read_placement(file).to_json() == placement.to_json()
+    (model,) = placement.models
+    older = replace(placement, models=(replace(model, call=None),))
+    file.write_text(older.to_json(), encoding="utf-8")
+    assert "engine, once" not in render_placement(read_placement(file), "text")
+
+
+def test_check_and_prediction_give_the_parts_in_the_same_words(placement: Placement) -> None:
+    platform = platform_for("agx-orin-64gb", trt="10.3")
+    graph = load_onnx(MODEL, trt=platform.release.trt)
+    report = with_cost(check_graph(graph, platform, "fp16"), graph)
+    as_checked = worth.way(report, "tensorrt")
+    assert as_checked is not None
+    prediction = predict(MODEL, **PLATFORM, devices="DLA0")
+    (stream,) = prediction.streams
+    assert stream.parts == as_checked.parts
+    assert worth.parts_text(as_checked.parts) in render_prediction(prediction, "text")
+    busy_us = placement.figures.loads["GPU"].latency_us
+    assert as_checked.parts.busy_gpu_us == pytest.approx(busy_us)
+    # Reformats are kernels of the GPU: a model that is wholly on the DLA does not leave it free.
+    gpu_time = next(text for text in worth.buys(report) if text.startswith("GPU time"))
+    assert busy_us > 0
+    assert "reformats included" in gpu_time
+    assert "GPU time: 0 ms" not in gpu_time
+
+
+def test_a_loadable_has_as_many_layers_as_elsewhere() -> None:
+    """TensorRT merges a Gemm's addition into it, and its caps count what is left."""
+    gemm = onnx_model([node("Gemm", "x g b", "y")], {"x": (1, 8)}, {"y": (1, 4)}, [ones("g", 8, 4), ones("b", 4)])
+    placement = place(gemm, **PLATFORM, pins="*:DLA0", solver="python")
+    (region,) = placement.models[0].regions
+    (loadable,) = predict(gemm, **PLATFORM, devices="DLA0").streams[0].loadables
+    assert region.size < len(region.layers) == len(loadable.layers)
+    assert f"{len(region.layers)} ({region.size} after fusions)" in render_placement(placement, "text")
+
+
+def test_a_slowdown_that_rounds_to_none_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def notes(gpu: float) -> str:
+        factors = {"GPU": gpu, "DLA0": 1.001}
+        monkeypatch.setattr(
+            Problem, "factor", lambda self, engines, device: factors[device] if len(engines) > 1 else 1.0
+        )
+        placed = place(MODEL, **PLATFORM, pins="a:DLA0,c:GPU", devices=("GPU", "DLA0"), solver="python")
+        return "\n".join(placed.notes)
+
+    assert "slows them down" not in notes(1.002)
+    assert "their memory traffic slows them down: GPU 1.20x" in notes(1.2)
+    assert "DLA0 1.00x" not in notes(1.2)
