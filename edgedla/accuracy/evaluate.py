@@ -52,6 +52,11 @@ class Score:
     values: Tuple[Any, ...] = ()
     types: Tuple[str, ...] = ()
 
+    @property
+    def computed_in(self) -> str:
+        """The types of an ONNX file's arithmetic, in words."""
+        return " and ".join(self.types) or "FP32"
+
     def to_dict(self) -> Dict[str, Any]:
         return {
             "network": self.network, "basis": self.basis, "metric": self.metric, "value": _digits(self.value),

@@ -29,7 +29,7 @@ def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[
         for x in report.layers
     ]
     return {
-        "layers": totals.layers,
+        "layers": totals.layers - totals.layers_folded,
         "layers_dla": totals.layers_dla,
         "layers_unknown": totals.layers_unknown,
         "macs": totals.macs,

@@ -208,7 +208,7 @@ class Steps:
         return self.store.step("measure", {"artifact": digest}, make, f"measuring: {name}")
 
     def reference(self) -> Any:
-        """The model as it came, in FP32."""
+        """The model as it came, or with its types turned to FLOAT: what scores are compared with."""
         from edgedla.accuracy.evaluate import onnx_network
         from edgedla.builder.onnx_input import read_model
 
@@ -228,24 +228,28 @@ class Steps:
 
 
 def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
-    """An evaluation as a step keeps it; `drop`: how far the metric fell against FP32.
+    """An evaluation as a step keeps it; `drop`: how far the metric fell against the model by ONNX Runtime, in FP32 or, where
+    its types stay, in these (`reference`).
 
     Raises:
-        DataError: the metric of the model in FP32 is no number. RunError: that of the step is none.
+        DataError: the metric of the model is no number. RunError: that of the step is none.
     """
     score, against, difference = evaluation.score, evaluation.against, evaluation.difference
+    reference = against.computed_in
     if not math.isfinite(against.value):
         raise DataError(
-            f"{score.metric} of the model in FP32 is no number", where=where,
+            f"{score.metric} of the model in {reference} is no number", where=where,
             hint="a mAP of frames without an object is none, for example: give more samples",
         )  # fmt: skip
     if not math.isfinite(score.value):
-        raise RunError(f"{score.metric} of {score.network} is no number, in FP32 {against.value:.4g}", where=where)
+        what = f"{score.metric} of {score.network} is no number, in {reference} {against.value:.4g}"
+        raise RunError(what, where=where)
     row = {
         "metric": score.metric,
         "basis": score.basis,
         "samples": score.samples,
         "fp32": against.value,
+        "reference": reference,
         "value": score.value,
         "drop": -difference[0] + 0.0,
     }

@@ -316,3 +316,16 @@ def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, t
     lines: List[str] = []
     edgedla.deploy(half, tmp_path / "out", level=2, data=samples, max_drop=0.2, say=lines.append, **TARGET)
     assert "proving the types: finished before" in lines
+
+
+def test_a_reference_in_half_precision_is_called_so(model: Path, samples: Path, tmp_path: Path) -> None:
+    """TensorRT 11 goes by the types, so they stay, and what the metric is compared with is no FP32."""
+    half = tmp_path / "half.onnx"
+    onnx.save(halved(onnx.load(str(model))), half)
+    found = edgedla.deploy(
+        half, tmp_path / "out", level=0, data=samples, target="agx-orin-64gb", trt="11.4.1", backend="host"
+    )
+    assert found.score["reference"] == "FLOAT16"
+    text = render_deployment(found, "text")
+    assert ", in FLOAT16 " in text
+    assert "FP32" not in text

@@ -37,7 +37,9 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
     """(tone, word, sentence)."""
     best, score = deployment.best, deployment.score
     how = clean(best.name) if best.name.startswith("INT8") else f"{clean(best.name)}, {best.precision.upper()}"
-    fell = f"{score['metric']} {significant(score['value'])}, in FP32 {significant(score['fp32'])}"
+    # Steps of an earlier version name no types.
+    reference = f"in {score.get('reference', 'FP32')} {significant(score['fp32'])}"
+    fell = f"{score['metric']} {significant(score['value'])}, {reference}"
     if deployment.accepted:
         return "good", "Accepted", f"{how}; {fell}."
     if not bound_kept(best, deployment.measured):

@@ -29,10 +29,11 @@ def evaluation_text(result: Evaluation) -> str:
 
 
 def score_text(score: Score) -> str:
-    types = " and ".join(score.types) or "FP32"
-    basis = {"fp32": f"{types} by ONNX Runtime", "simulated": "SIMULATED", "measured": "measured on a device"}[
-        score.basis
-    ]
+    basis = {
+        "fp32": f"{score.computed_in} by ONNX Runtime",
+        "simulated": "SIMULATED",
+        "measured": "measured on a device",
+    }[score.basis]
     network = basis if basis.startswith(score.network) else f"{score.network}, {basis}"
     return (
         f"{score.metric:9} {score.value:.4f}  (95 %: {score.low:.4f} to {score.high:.4f}, {score.samples} samples)  "
