@@ -21,7 +21,7 @@ from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.own_types import require_fp32, types_named
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.explained import explained
-from edgedla.builder.plan.from_quantization import report_of, with_quantization
+from edgedla.builder.plan.from_quantization import report_of, samples_without_scales, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
@@ -87,8 +87,10 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     Raises:
         As `build`.
     """
+    request = settled(request)
+    samples_without_scales(request, simulated=False)
     with as_file(model) as path:
-        return scripts_of(_plan(OnnxSource(path), settled(request), None, say), Path(out))
+        return scripts_of(_plan(OnnxSource(path), request, None, say), Path(out))
 
 
 def build(
@@ -116,6 +118,9 @@ def build(
         backend = backend_of(request.backend)
         if backend != "host" and departures(request.options.numerics):
             raise UsageError("numerics are chosen for the simulation alone", where="numerics", allowed="--backend host")
+        said = samples_without_scales(request, simulated=backend == "host")
+        if said:
+            tell(say, said)
         with output_folder(folder), _alone(folder):
             work = folder / WORK
             source = OnnxSource(path)

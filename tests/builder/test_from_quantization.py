@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from edgedla import BuildRequest
 from edgedla.builder.plan import from_quantization
-from edgedla.builder.plan.from_quantization import report_of
+from edgedla.builder.plan.from_quantization import report_of, samples_without_scales
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of_bytes
@@ -143,6 +144,17 @@ def test_fp16_takes_no_scales(tmp_path: Path) -> None:
 def test_how_scales_are_made_is_refused_where_none_are(tmp_path: Path, fields: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         with_quantization(BuildRequest("agx-orin-64gb", **fields), tmp_path / "m.onnx")
+
+
+def test_samples_that_nothing_reads_are_refused(tmp_path: Path) -> None:
+    """An FP16 build measures no scales: a simulation shows its error on them, and anything else leaves them unread."""
+    request = BuildRequest("agx-orin-64gb", precision="fp16", calib_data=tmp_path / "samples.npz")
+    with pytest.raises(UsageError, match="calib_data: FP16 takes no scales") as caught:
+        samples_without_scales(request, simulated=False)
+    assert "--backend host" in (caught.value.allowed or "")
+    assert "show the simulation's error alone" in (samples_without_scales(request, simulated=True) or "")
+    assert samples_without_scales(replace(request, precision="int8"), simulated=False) is None
+    assert samples_without_scales(replace(request, calib_data=None), simulated=False) is None
 
 
 def test_tensorrt_11_takes_the_model_of_the_folder_and_no_cache(tmp_path: Path) -> None:

@@ -83,6 +83,21 @@ def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
         )
 
 
+def samples_without_scales(request: BuildRequest, simulated: bool) -> Optional[str]:
+    """What a build without scales of its own makes of --calib-data, as a line; None where they are calibrated on, or not given.
+
+    Raises:
+        UsageError: nothing reads the samples, as only a simulation is measured on them.
+    """
+    if request.calib_data is None or request.precision == "int8":
+        return None
+    no_scales = f"{request.precision.upper()} takes no scales"
+    if not simulated:
+        allowed = "--precision int8, or --backend host, which shows its error on them"
+        raise UsageError(no_scales, where="calib_data", allowed=allowed)
+    return f"{no_scales}: the samples of --calib-data show the simulation's error alone"
+
+
 #: Of releases that know no other INT8.
 _IN_MODEL = "TensorRT {} takes INT8 as Q/DQ in the model"
 
