@@ -117,7 +117,6 @@ FORMATS = ("text", "json", "html", "trtexec")
 )
 @option(
     "--pareto",
-    joins=True,
     metavar="A,B",
     help="The front of two objectives: latency,energy or latency,throughput; as text, JSON, or HTML with a picture.",
 )

@@ -41,6 +41,9 @@ def test_every_option_of_every_command_is_ours() -> None:
         (["check", MODEL, "--target", "orin-nx-16gb", "--target=xavier-nx-8gb"], "'orin-nx-16gb' and as 'xavier-nx-8gb'"),
         (["place", MODEL, "--precision", "fp16", "--precision", "int8"], "--precision: given twice, as 'fp16' and as 'int8'"),
         (["place", MODEL, "--fps", "30", "--fps", "10"], "--fps: given twice, as '30' and as '10'"),
+        # A pair is one value: two of them are two fronts, and one command answers with one.
+        (["place", MODEL, "--pareto", "latency,energy", "--pareto", "latency,throughput"], "--pareto: given twice"),
+        (["place", MODEL, "--pareto", "latency", "--pareto", "energy"], "--pareto: given twice"),
         (["build", MODEL, "-o", "here", "--output", "there"], "--output: given twice, as 'here' and as 'there'"),
         (["check", "trtexec", f"--onnx={MODEL}", "--useDLACore=0", "--useDLACore=1"], "--useDLACore: given twice, as '0'"),
         (["place", MODEL, "--concurrent", "--in-turn"], "--concurrent/--in-turn: both are given"),
