@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Optional, Sequence, Tuple, Union
+from typing import Iterable, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
 
@@ -39,6 +39,19 @@ METRICS: Tuple[str, ...] = ("top1", "top5", "miou", "map", "cosine", "l2")
 _CORE = re.compile(r"dla[:\s_-]?([0-9]{1,3})", re.IGNORECASE)
 
 
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
+    """The known name that `word` is most like; letter case does not count. None where it is like none."""
+    by_fold = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.strip().casefold(), by_fold, n=1, cutoff=cutoff)
+    return by_fold[near[0]] if near else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> Optional[str]:
+    """The question that names the nearest, for the hint of an error; None where nothing is near."""
+    near = nearest(word, known)
+    return f"did you mean {near}?" if near else None
+
+
 def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str] = None) -> str:
     """The spelling in `allowed` that `value` stands for; letter case does not count.
 
@@ -52,9 +65,9 @@ def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str
     text = value.strip().casefold() if isinstance(value, str) else ""
     if text in by_fold:
         return by_fold[text]
-    near = difflib.get_close_matches(text, by_fold, n=1)
+    near = did_you_mean(text, allowed)
     raise UsageError(
-        f"unknown {what} {value!r}" + (f"; did you mean {by_fold[near[0]]}?" if near else ""),
+        f"unknown {what} {value!r}" + (f"; {near}" if near else ""),
         where=where or what, allowed=", ".join(allowed),
     )  # fmt: skip
 

@@ -104,9 +104,18 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 )
 @option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
 @option(
-    "--layer-devices", "--layerDeviceTypes", "layer_devices", joins=True, metavar="LIST", help="As name:GPU,part*:DLA."
+    "--layer-devices",
+    "--layerDeviceTypes",
+    "layer_devices",
+    field="devices",
+    joins=True,
+    metavar="LIST",
+    help="As name:GPU,part*:DLA.",
 )
-@option("--layer-precisions", "--layerPrecisions", "layer_precisions", joins=True, metavar="LIST", help="As name:fp16.")
+@option(
+    "--layer-precisions", "--layerPrecisions", "layer_precisions", field="precisions", joins=True, metavar="LIST",
+    help="As name:fp16.",
+)  # fmt: skip
 @option("--obey-precision", is_flag=True, help="Layer precisions must be obeyed, not preferred.")
 @option("--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity.")
 @option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")

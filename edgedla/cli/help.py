@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import sys
 from typing import Iterable, Optional
 
@@ -39,9 +38,9 @@ def show_topic(name: str) -> bool:
 def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
     """The command or topic whose name is like `word`."""
     from edgedla.topics import topics
+    from edgedla.vocabulary import nearest as nearest_word
 
-    near = difflib.get_close_matches(word, [*verbs, *topics()], n=1)
-    return near[0] if near else None
+    return nearest_word(word, [*verbs, *topics()])
 
 
 def with_topics(verb: str, command: click.Command) -> click.Command:

@@ -101,10 +101,10 @@ class LazyGroup(click.Group):
         if args and args[0] == "help":
             args = self._help(ctx, args[1:])
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            import difflib
+            from edgedla.vocabulary import nearest as nearest_word
 
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(VERBS)}."
+            near = nearest_word(args[0], VERBS)
+            hint = f"Did you mean {near!r}?" if near else f"The commands are: {', '.join(VERBS)}."
             if os.path.basename(args[0]) == "trtexec":
                 hint = "A line of trtexec goes behind check, place, fix, build or bench, as in `edgedla check trtexec ...`."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)

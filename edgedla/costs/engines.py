@@ -11,7 +11,7 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.targets.platform import Module
-from edgedla.vocabulary import PRECISIONS
+from edgedla.vocabulary import PRECISIONS, did_you_mean
 
 #: Bytes of one activation or weight element, by precision.
 PRECISION_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "int8": 1})
@@ -141,7 +141,9 @@ def clocks_for(
     if power_mode is not None and power_mode not in module.power_modes:
         raise UsageError(
             f"unknown power mode {power_mode!r} of {module.title}",
+            where="power_mode",
             allowed=", ".join(module.power_modes) or "none: the module has no modes on record",
+            hint=did_you_mean(power_mode, module.power_modes),
         )
     clocks_mhz: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
     if power_mode is not None:
@@ -149,9 +151,12 @@ def clocks_for(
         clocks_mhz = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
     for name, mhz in (overrides or {}).items():
         if name not in clocks_mhz:
-            raise UsageError(f"unknown clock {name!r}", allowed=", ".join(clocks_mhz))
+            near = did_you_mean(name, clocks_mhz)
+            raise UsageError(f"unknown clock {name!r}", where="clocks", allowed=", ".join(clocks_mhz), hint=near)
         if isinstance(mhz, bool) or not isinstance(mhz, (int, float)) or not 0 < mhz < 1e5:
-            raise UsageError(f"the {name} clock {mhz!r} is no number of MHz", allowed="a number above 0")
+            raise UsageError(
+                f"the {name} clock {mhz!r} is no number of MHz", where="clocks", allowed="above 0, below 100000"
+            )
         clocks_mhz[name] = float(mhz)
     assumed = tuple(n for n, mhz in clocks_mhz.items() if mhz is None and not (n == "dla" and not module.dla_cores))
     most = _most_of_higher_modes(module, power_mode, top, core)

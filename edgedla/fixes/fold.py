@@ -16,6 +16,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
+from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.quantization.session import open_session
 
@@ -79,9 +80,7 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
         shapes = {name or next(iter(inputs)): dims for name, dims in shapes.items()}
     for name in shapes:
         if name not in inputs:
-            raise UsageError(
-                f"--shapes names {name!r}, which is no input of the model", allowed=", ".join(sorted(inputs))
-            )
+            raise no_such_input(name, inputs)
     changed = taken = False
     for name, value in inputs.items():
         dims = list(value.shape) if value.shape is not None else None

@@ -9,6 +9,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
 from edgedla.graph.source import SourceLocation
 from edgedla.graph.tensor import dims_text
@@ -167,11 +168,7 @@ def _fixed_shapes(
             # A shape without a name is that of the only input.
             (name,) = ranks
         if name not in ranks:
-            raise UsageError(
-                f"--shapes names {name!r}, which is no input of the model",
-                where=source.where,
-                allowed=", ".join(sorted(ranks)) or "no inputs",
-            )
+            raise no_such_input(name, ranks, source.where)
         if ranks[name] is not None and ranks[name] != len(dims):
             raise UsageError(
                 f"--shapes {name}: {'x'.join(str(d) for d in dims)} has {len(dims)} dims, the input has {ranks[name]}",

@@ -9,6 +9,7 @@ from typing import Dict, Iterator, Mapping, Tuple
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.strict_yaml import Table, load
+from edgedla.vocabulary import did_you_mean
 
 STATUSES = ("agreed", "disputed", "derived", "unknown")
 INT8_ROUNDING, FP16_ACCUMULATION, INT8_ACCUMULATION = "int8-rounding", "fp16-accumulation", "int8-accumulation"
@@ -69,11 +70,16 @@ def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
     known = features()
     for name, variant in chosen.items():
         if name not in known:
-            raise UsageError(f"{name!r} is no feature of the simulation", where="numerics", allowed=", ".join(known))
+            raise UsageError(
+                f"{name!r} is no feature of the simulation",
+                where="numerics", allowed=", ".join(known), hint=did_you_mean(name, known),
+            )  # fmt: skip
         if variant not in known[name].variants:
             raise UsageError(
-                f"{name} has no variant {variant!r}", where="numerics", allowed=", ".join(known[name].variants)
-            )
+                f"{name} has no variant {variant!r}",
+                where="numerics", allowed=", ".join(known[name].variants),
+                hint=did_you_mean(variant, known[name].variants),
+            )  # fmt: skip
     return {name: chosen[name] for name in sorted(chosen) if chosen[name] != known[name].default}
 
 

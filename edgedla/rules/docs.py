@@ -11,6 +11,7 @@ from edgedla.errors import RuleError, UsageError
 from edgedla.rules.remedies import remedies
 from edgedla.rules.rule import Case, Rule
 from edgedla.rules.ruleset import load_rules
+from edgedla.vocabulary import did_you_mean
 
 _MEANING = {
     "reject": "not on the DLA",
@@ -67,15 +68,10 @@ def rule_for(rule_id: str) -> Rule:
         if wanted.upper() == rule.id or wanted.lower() == rule.name:
             return rule
     names = [r.id for r in known] + [r.name for r in known]
-    import difflib
-
-    near = difflib.get_close_matches(wanted.upper(), names, n=1) or difflib.get_close_matches(
-        wanted.lower(), names, n=1
-    )
     raise UsageError(
         f"unknown rule {rule_id!r}",
         allowed="an id or a name that `edgedla rules list` prints",
-        hint=f"Did you mean {near[0]}?" if near else None,
+        hint=did_you_mean(wanted, names),
     )
 
 

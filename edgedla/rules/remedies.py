@@ -9,6 +9,7 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.strict_yaml import Table
+from edgedla.vocabulary import did_you_mean
 
 #: How equal a rewritten network is: the same bits in FP32; another order of sums; an approximation with a stated error.
 EQUALITIES = ("bit", "round", "approximate")
@@ -116,14 +117,11 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
         elif name in remedies() and remedies()[name].rewrites:
             rewrites.update(dict.fromkeys(remedies()[name].rewrites))
         else:
-            import difflib
-
-            near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"no rewrite is called {name!r}" if name not in remedies() else f"no rewrite does {name!r} yet",
                 where=where,
                 allowed="ids of `edgedla fix --list`",
-                hint=f"Did you mean {near[0]}?" if near and name not in remedies() else None,
+                hint=None if name in remedies() else did_you_mean(name, known),
             )
     return tuple(rewrites)
 

@@ -9,6 +9,7 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.targets.platform import Module, PowerMode
+from edgedla.vocabulary import nearest
 
 _REQUIRED = (
     "id",
@@ -67,11 +68,9 @@ def module_for(target: str) -> Module:
         return aliases[same] if same in aliases else _load(same)
     if name in WITHOUT_DLA:
         raise UsageError(f"{WITHOUT_DLA[name]} has no DLA", where=target, hint="edgedla is about modules with one.")
-    import difflib
-
-    near = difflib.get_close_matches(name, list(module_ids()) + list(aliases), n=1, cutoff=0.5)
+    near = nearest(name, [*module_ids(), *aliases], cutoff=0.5)
     raise UsageError(
-        f"unknown target {target!r}" + (f"; did you mean {near[0]}?" if near else ""),
+        f"unknown target {target!r}" + (f"; did you mean {near}?" if near else ""),
         allowed=", ".join(list(module_ids()) + sorted(aliases)),
     )
 

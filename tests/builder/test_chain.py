@@ -175,7 +175,7 @@ def test_options_of_a_user_name_the_whole_networks_layers_and_tensors(tmp_path: 
     assert [io.format for io in first.inputs] == ["LINEAR"]
     made = build(DETECTOR, tmp_path / "out", request(file, precision="int8", options=options))
     assert f"devices set by hand: {names[-1]}:GPU, {names[0]}:GPU" in made.notes
-    with pytest.raises(UsageError, match="the network has no layer 'conv99'"):
+    with pytest.raises(UsageError, match="no layer of shapes_detector is called 'conv99'"):
         plan_stages(DETECTOR, request(file, precision="int8", options=PlanOptions(devices={"conv99": "GPU"})))
 
 

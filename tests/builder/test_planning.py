@@ -138,7 +138,7 @@ def test_illegal_plans_are_refused_with_their_rule(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        (options(devices={"conv9": "GPU"}), "no layer 'conv9'"),
+        (options(devices={"conv9": "GPU"}), "no layer of chain is called 'conv9'"),
         (options(devices={"conv1": "TPU"}), "unknown device 'TPU'"),
         (options(precisions={"conv1": "fp8"}), "unknown precision 'fp8'"),
         (options(input_formats=parse_io_formats("fp16:chw16,fp16:chw16")), "2 input formats for 1 input "),
@@ -293,3 +293,22 @@ def test_documents_that_are_no_plan_are_refused(
     document = {**plan_for("10.3.0").to_dict(), **change}
     with pytest.raises(DocumentError, match=why):
         plan_from_dict(document)
+
+
+def test_a_layer_in_int8_needs_an_int8_build(chain: Callable[..., Path]) -> None:
+    """TensorRT ends a build in which a layer's precision has no builder flag (MSG317)."""
+    options = PlanOptions(precisions={"conv1": "int8"})
+    with pytest.raises(UsageError, match="precisions: conv1 is to run in INT8 in an FP16 build") as caught:
+        plan_build(chain(), request(options=options))
+    assert caught.value.allowed == "fp16, or --precision int8"
+    plan = plan_build(chain(), request(precision="int8", options=options))
+    assert {x.precision for x in plan.layers if x.name == "conv1"} == {"int8"}
+
+
+def test_a_name_that_is_none_is_refused_with_the_nearest(chain: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match="devices: no layer of .* is called 'Conv_1'") as caught:
+        plan_build(chain(), request(options=PlanOptions(devices={"Conv_1": "GPU"})))
+    assert "did you mean conv1?" in (caught.value.hint or "")
+    (form,) = parse_io_formats("fp16:chw16")
+    with pytest.raises(UsageError, match="formats: 'imagesx' is no input or output"):
+        plan_build(chain(), request(options=PlanOptions(formats={"imagesx": form})))

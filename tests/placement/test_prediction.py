@@ -313,3 +313,11 @@ def test_notes_of_several_models_have_their_names():
     a, b = model("a", "weights are missing"), model("b", "weights are missing", "batch ? taken as 1")
     assert import_notes([a]) == ["weights are missing"]
     assert import_notes([a, b]) == ["a: weights are missing", "b: weights are missing", "b: batch ? taken as 1"]
+
+
+def test_the_format_of_a_tensor_that_is_no_border_is_refused() -> None:
+    with pytest.raises(UsageError, match="borders: 'xx' is no input or output") as caught:
+        edgedla.predict(
+            onnx_model([node("Relu", "x", "y")], outputs={"y": (1, 3, 8, 8)}), target="orin", borders={"xx": "dla"}
+        )
+    assert caught.value.allowed == "x, y, inputs, outputs"

@@ -41,7 +41,7 @@ def test_a_remedy_stands_for_its_rewrites():
 
 
 def test_unknown_names_are_refused_with_the_nearest():
-    with pytest.raises(UsageError, match="Did you mean int32-slice") as caught:
+    with pytest.raises(UsageError, match="did you mean int32-slice") as caught:
         rewrites_named(["int32-slices"], "--only")
     assert (caught.value.where, caught.value.allowed) == ("--only", "ids of `edgedla fix --list`")
     with pytest.raises(UsageError, match="no rewrite does 'smaller-batch' yet"):

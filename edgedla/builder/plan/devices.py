@@ -7,6 +7,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.named import no_such_layer
 from edgedla.regions import CheckReport, Placed
 from edgedla.rules.verdict import Support
 from edgedla.vocabulary import GPU
@@ -51,7 +52,7 @@ def by_name(by_pattern: Mapping[str, str], graph: LayerGraph, where: str) -> Dic
             long_enough = len(prefix) + len(suffix)
             fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
         if not fits:
-            raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
+            raise no_such_layer(graph, pattern, where)
         by_layer.update(dict.fromkeys(fits, value))
     return by_layer
 

@@ -14,6 +14,7 @@ from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
 from edgedla.graph import LayerGraph
+from edgedla.graph.named import require_borders
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.numerics import INT8_EQUAL_SCALES, departures
 from edgedla.quantization.scale_rules import scale_rules
@@ -113,6 +114,12 @@ def _precisions(
         asked = by_hand.get(layer.name)
         if asked is not None and asked not in PRECISIONS:
             raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
+        if asked == "int8" and report.precision != "int8":
+            raise UsageError(
+                f"{layer.name} is to run in INT8 in an FP16 build: TensorRT ends such a build with an error (MSG317)",
+                where="precisions",
+                allowed="fp16, or --precision int8",
+            )
         forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in fp16_only
         precisions.append(None if typed else (asked or ("fp16" if forced else None)))
     return precisions
@@ -158,8 +165,9 @@ def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoForm
     """The formats that were asked for, by tensor.
 
     Raises:
-        UsageError: another number of formats than one, or one for each tensor of a direction.
+        UsageError: another number of formats than one, or one for each tensor of a direction; a tensor that is neither.
     """
+    require_borders(options.formats, (*graph.inputs, *graph.outputs), "formats")
     formats_of: Dict[str, IoFormat] = {}
     for what, group, formats in (
         ("input", graph.inputs, options.input_formats),

@@ -11,6 +11,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
+from edgedla.graph.named import require_borders
 from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.lanes import lanes_of
@@ -118,6 +119,9 @@ class Predictor:
         borders: Union[None, str, Mapping[str, str]] = None,
     ) -> None:
         self.models, self.costs, self.platform = tuple(models), costs, platform
+        if borders is not None and not isinstance(borders, str):
+            tensors = [name for m in self.models for name in (*m.graph.inputs, *m.graph.outputs)]
+            require_borders(borders, (*tensors, "inputs", "outputs"), "borders")
         self.problem = problem_on(self.models, costs, platform, limits, use_unknown, borders)
 
     def predict(

@@ -7,6 +7,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.named import no_such_layer
 from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.regions.fusions import fuse
 from edgedla.vocabulary import DEVICES, GPU
@@ -61,11 +62,7 @@ def resolve_pins(
     for pattern, device in pins:
         hits = _matches(graph, pattern)
         if not hits and strict:
-            raise UsageError(
-                f"no layer of {graph.name} is called {pattern!r}",
-                where=where,
-                hint="`edgedla layers MODEL` lists the layers.",
-            )
+            raise no_such_layer(graph, pattern, where, nodes=True)
         weight = (1, 0) if "*" not in pattern else (0, len(pattern))
         for i in hits:
             if i not in matches or matches[i][0] <= weight:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Set
 
 from edgedla.errors import UsageError
@@ -10,6 +9,7 @@ from edgedla.runtime.decode.own import is_own
 from edgedla.runtime.outputs.clips import check_clips
 from edgedla.runtime.outputs.events import POINTS, EventRule
 from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.vocabulary import did_you_mean
 
 #: Decoders whose results have no class.
 WITHOUT_CLASSES = ("none", "segmentation", "depth")
@@ -50,9 +50,8 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
 def _check_classes(at: str, rule: EventRule, labels: Set[str]) -> None:
     for cls in rule.classes:
         if cls not in labels and not cls.isdecimal():
-            near = difflib.get_close_matches(cls, labels, 1)
             raise UsageError(
                 f"{at}.classes names {cls!r}, which no model that it watches finds",
                 allowed=", ".join(sorted(labels)[:20]),
-                hint=f"did you mean {near[0]}?" if near else None,
+                hint=did_you_mean(cls, labels),
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 import reprlib
@@ -29,6 +28,7 @@ from edgedla.runtime.pipeline.settings import (
 from edgedla.runtime.sources.reader import CaptureOptions
 from edgedla.runtime.sources.uri import without_secrets
 from edgedla.strict_documents import read_yaml
+from edgedla.vocabulary import did_you_mean
 
 T = TypeVar("T")
 #: Keys at the top of a file, by its version. 1: one source and one model. 2: named sources and models.
@@ -68,12 +68,11 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
 
 
 def _refuse_key(name: str, key: str, known: Tuple[str, ...], path: str, hint: str = "") -> None:
-    near = difflib.get_close_matches(key, known, 1)
     raise DocumentError(
         f"unknown key {name!r}",
         where=path,
         allowed=", ".join(known),
-        hint=hint or (f"did you mean {near[0]}?" if near else None),
+        hint=hint or did_you_mean(key, known),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from edgedla.errors import UsageError
 from edgedla.printable import SECRET_VALUE
+from edgedla.vocabulary import did_you_mean, nearest
 
 _SIZED = ("width", "height", "rate", "flip", "frames")
 #: What each kind of source can do; an option that would change nothing is refused.
@@ -184,12 +184,12 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         if scheme == "file" and os.path.isdir(place):
             scheme = "images"
         if scheme not in SCHEMES:
-            near = difflib.get_close_matches(scheme, SCHEMES, 1)
+            near = nearest(scheme, SCHEMES)
             raise UsageError(
                 f"unknown source scheme {scheme!r}",
                 where=shown(text),
                 allowed=", ".join(SCHEMES),
-                hint=f"did you mean {near[0]}://?" if near else None,
+                hint=f"did you mean {near}://?" if near else None,
             )
     elif _NO_SLASHES.match(text):
         raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
@@ -223,13 +223,12 @@ def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
     takes = TAKES[uri.scheme]
     for key, value in given.items():
         if key not in takes:
-            near = difflib.get_close_matches(key, takes, 1)
             known = key in OPTIONS
             raise UsageError(
                 f"{uri.scheme}:// has no option {key!r}" if known else f"unknown source option {key!r}",
                 where=uri.text,
                 allowed=", ".join(takes),
-                hint=f"did you mean {near[0]}?" if near and not known else None,
+                hint=None if known else did_you_mean(key, takes),
             )
         if key in ("flip", "codec"):
             choices = FLIPS if key == "flip" else CODECS[uri.scheme]

@@ -1,0 +1,41 @@
+"""The error for a name that no layer or input of a network has, with the name that was meant."""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+from edgedla.errors import UsageError
+from edgedla.graph.layer_graph import LayerGraph
+from edgedla.vocabulary import did_you_mean
+
+
+def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False) -> UsageError:
+    """Args:
+    name: may hold `*`, which has no nearest. where: the option or argument.
+    nodes: the name of an ONNX node would have done too.
+    """
+    known = [layer.name for layer in graph.layers] + ([n.name for n in graph.nodes] if nodes else [])
+    near = None if "*" in name else did_you_mean(name, known)
+    listed = "`edgedla layers MODEL` lists the layers"
+    return UsageError(
+        f"no layer of {graph.name} is called {name!r}", where=where, hint=f"{near} {listed}" if near else listed
+    )
+
+
+def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raises UsageError where one of `names` is no input or output of the network."""
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"{name!r} is no input or output", where=where, allowed=", ".join(known), hint=did_you_mean(name, known)
+            )
+
+
+def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None) -> UsageError:
+    """For a name of --shapes."""
+    known = sorted(inputs)
+    return UsageError(
+        f"--shapes names {name!r}, which is no input of the model",
+        where=where, allowed=", ".join(known) or "no inputs", hint=did_you_mean(name, known),
+    )  # fmt: skip
