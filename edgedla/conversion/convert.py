@@ -28,8 +28,10 @@ from edgedla.conversion.converted import (
 )
 from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
 from edgedla.conversion.objects import convert_module, object_kind, saved
+from edgedla.conversion.quantised import Finished, finished
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from edgedla.importers.model_file.port_names import name_ports
+from edgedla.quantization.qdq import has_qdq
 from edgedla.targets import platform_for
 from edgedla.vocabulary import one_of
 
@@ -52,15 +54,18 @@ def convert(
     exporter: str = "auto",
     inputs_as_nchw: Union[str, Sequence[str]] = (),
     outputs_as_nchw: Union[str, Sequence[str]] = (),
+    inputs: Union[str, Sequence[str]] = (),
+    outputs: Union[str, Sequence[str]] = (),
+    signature: str = "",
     python: Optional[str] = None,
     timeout_s: float = 900.0,
 ) -> Converted:
     """A model of another framework as ONNX. A file is loaded in a process of its own.
 
     Args:
-        source: .pt2, TorchScript (.pt, .ts), a pickled module (.pt, .pth), a SavedModel folder, .keras, .h5, .tflite,
-            .pdmodel, Paddle's .json; or the model itself: a PyTorch module, ScriptModule or ExportedProgram, a Keras model,
-            a tf.Module.
+        source: .pt2, TorchScript (.pt, .ts), a pickled module (.pt, .pth), a SavedModel folder, a frozen graph (.pb), .keras,
+            .h5, .tflite, .pdmodel, Paddle's .json; or the model itself: a PyTorch module, ScriptModule or ExportedProgram, a
+            Keras model, a tf.Module.
         example_inputs: of a model itself: a tensor, several in order, or by name of forward's parameters. Sizes become
             static.
         target, jetpack, trt: what has to read it; decides the operator set.
@@ -70,6 +75,8 @@ def convert(
         exporter: of PyTorch: "torchscript", "dynamo" (operator set 18 or newer), "auto": the first, else the second.
         inputs_as_nchw, outputs_as_nchw: of TensorFlow: those that become N x C x H x W, by name, or "all" of four
             dimensions; without the transposes at the ends.
+        inputs, outputs: of a frozen graph: tensors where it begins and ends; by default its placeholders, and what nothing
+            reads. signature: of a SavedModel, where it has several; by default serving_default.
         python: interpreter that has the framework; this one by default.
 
     Raises:
@@ -80,20 +87,22 @@ def convert(
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     settings: Dict[str, Any] = {"opset": opset if opset is not None else OPSET, "exporter": exporter}
     layouts = {"inputs_as_nchw": _names(inputs_as_nchw), "outputs_as_nchw": _names(outputs_as_nchw)}
+    parts = {"inputs": _names(inputs), "outputs": _names(outputs), "signature": signature}
     in_memory = object_kind(source)
     if in_memory == "module":
         _refuse_layouts(layouts, "PyTorch")
+        _refuse_parts(parts, "")
         return convert_module(source, example_inputs, shapes, platform=platform, **settings)
     interpreter = _Interpreter(python or sys.executable, timeout_s)
     if in_memory is not None:
         with saved(source, in_memory, example_inputs) as (path, sizes):
             # Its code is in this process already.
             kind = _checked(path, shapes or sizes, trust=True)
-            settings.update(layouts, trust=True, shapes=shapes or sizes)
+            settings.update(layouts, **parts, trust=True, shapes=shapes or sizes)
             made = _of_file(path, kind, settings, platform, interpreter)
         return replace(made, source=type(source).__name__)
     kind = _checked(source, shapes, trust)
-    settings.update(layouts, trust=trust, shapes=shapes)
+    settings.update(layouts, **parts, trust=trust, shapes=shapes)
     return _of_file(Path(source), kind, settings, platform, interpreter)
 
 
@@ -112,6 +121,20 @@ def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> Non
             )
 
 
+#: Which part of a source is meant -> the kinds that have several.
+_OF: Mapping[str, Tuple[str, str]] = {
+    "inputs": ("graphdef", "of a frozen graph"), "outputs": ("graphdef", "of a frozen graph"),
+    "signature": ("savedmodel", "of a SavedModel"),
+}  # fmt: skip
+
+
+def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
+    """Raises UsageError where a part is named of a source that is taken whole."""
+    for where, (taken, allowed) in _OF.items():
+        if parts[where] and kind != taken:
+            raise UsageError("this source is taken whole", where=where, allowed=allowed)
+
+
 class _Interpreter(NamedTuple):
     python: str
     timeout_s: float
@@ -122,6 +145,7 @@ def _of_file(
 ) -> Converted:
     import onnx
 
+    _refuse_parts(settings, kind.name)
     if kind.framework != "tf2onnx":
         _refuse_layouts({k: settings[k] for k in ("inputs_as_nchw", "outputs_as_nchw")}, _TITLES[kind.framework])
     with tempfile.TemporaryDirectory(prefix="edgedla-convert-") as folder:
@@ -133,15 +157,41 @@ def _of_file(
         }  # fmt: skip
         answer = _run(kind, request, interpreter)
         model = onnx.load(str(request["model"]))
+        _refuse_unknown(model, source)
         name_ports(model, answer.get("inputs", {}), answer.get("outputs", ()))
         inputs, outputs = ran_with(Path(str(request["reference"])))
         model = tidied(model, {name: x.shape for name, x in inputs.items()}, [x.shape for x in outputs])
-        rel_l2, max_abs = worst_difference(model, inputs, outputs) if outputs else (None, None)
-    notes = (*layout_notes(model), *parser_notes(model, platform))
+        made = _compared(model, inputs, outputs, kind, platform)
+    notes = (*answer.get("notes", ()), *made.notes, *layout_notes(made.model), *parser_notes(made.model, platform))
     return Converted(
-        model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"], opset_of(model),
-        rel_l2, max_abs, notes if rel_l2 is not None else (*notes, "not compared with its source"), tolerance_of(model),
+        made.model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"],
+        opset_of(made.model), made.rel_l2, made.max_abs, notes, made.tolerance, made.cache,
     )  # fmt: skip
+
+
+def _refuse_unknown(model: Any, source: Path) -> None:
+    """Raises ModelError where the exporter left operators of the framework: tf2onnx goes on, with a line for its log."""
+    import onnx
+
+    left = {n.op_type: n.name for n in model.graph.node if n.domain in _ONNX and not onnx.defs.has(n.op_type)}
+    if left:
+        raise ModelError(
+            f"ONNX has no operators for {', '.join(f'{kind} ({name})' for kind, name in sorted(left.items()))}",
+            where=str(source), hint="end the network before them: of a frozen graph, --outputs",
+        )  # fmt: skip
+
+
+_ONNX = ("", "ai.onnx")
+
+
+def _compared(
+    model: Any, inputs: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray], kind: Kind, platform: Any
+) -> Finished:
+    if not outputs:
+        return Finished(model, None, None, tolerance_of(model), notes=("not compared with its source",))
+    if kind.framework == "tf2onnx" and has_qdq(model):
+        return finished(model, inputs, outputs, platform)
+    return Finished(model, *worst_difference(model, inputs, outputs), tolerance_of(model))
 
 
 def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequence[int]]], trust: bool) -> Kind:
@@ -153,6 +203,8 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
     kind = kind_of(path)
     if kind is None:
         hint = "a SavedModel's folder holds saved_model.pb" if path.is_dir() else None
+        if path.name == "saved_model.pb":
+            hint = f"name the SavedModel's folder: {path.parent}"
         raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED, hint=hint)
     damage = damage_of(path, kind)
     if damage is not None:

@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.errors import ModelError
 from edgedla.files import write_atomic
 from edgedla.importers.model_file.port_names import without_identities
+from edgedla.publishing import publication
 
 #: The newest operator set that all parsers read rightly: those of TensorRT 8 take the axes of operator set 18's reductions
 #: for absent (sources in rules/, parser releases).
@@ -21,6 +22,11 @@ TOLERANCE_FP16 = 1e-2
 SEED = 7
 
 
+def cache_path(model: Union[str, Path]) -> Path:
+    """Where the calibration cache of a converted model stands: beside it, ending in .cache."""
+    return Path(model).with_suffix(".cache")
+
+
 @dataclass(frozen=True)
 class Converted:
     """A converted model.
@@ -29,6 +35,7 @@ class Converted:
         model: serialised onnx.ModelProto. opset: of it.
         rel_l2, max_abs: against the source framework on seeded input, the worst output; None where nothing was compared.
         framework, exporter: with their versions. tolerance: the largest rel_l2 that is rounding.
+        cache: text of the calibration cache of a quantised source, for `--calib`; "" without scales.
     """
 
     model: bytes
@@ -41,6 +48,7 @@ class Converted:
     max_abs: Optional[float]
     notes: Tuple[str, ...] = ()
     tolerance: float = TOLERANCE
+    cache: str = ""
 
     @property
     def within(self) -> Optional[bool]:
@@ -48,7 +56,13 @@ class Converted:
         return None if self.rel_l2 is None else self.rel_l2 <= self.tolerance
 
     def save(self, path: Union[str, Path]) -> Path:
-        return write_atomic(path, self.model)
+        """Writes the model, and beside it, as cache_path says, the cache of a quantised source."""
+        if not self.cache:
+            return write_atomic(path, self.model)
+        with publication() as out:
+            out.write(path, self.model)
+            out.write(cache_path(path), self.cache)
+        return Path(path)
 
     def to_dict(self) -> Dict[str, Any]:
         return {

@@ -31,6 +31,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("torchscript", "a TorchScript module", "torch", "from_pytorch.py", needs_shapes=True),
         Kind("pickle", "a pickled PyTorch module", "torch", "from_pytorch.py", runs_code=True, needs_shapes=True),
         Kind("savedmodel", "a TensorFlow SavedModel", "tf2onnx", "from_tensorflow.py"),
+        Kind("graphdef", "a frozen TensorFlow graph", "tf2onnx", "from_tensorflow.py"),
         Kind("keras", "a Keras model", "tf2onnx", "from_tensorflow.py"),
         Kind("h5", "a Keras model in HDF5", "tf2onnx", "from_tensorflow.py", runs_code=True),
         Kind("tflite", "a TFLite model", "tf2onnx", "from_tensorflow.py"),
@@ -52,6 +53,9 @@ def kind_of(source: Union[str, Path]) -> Optional[Kind]:
     if name.endswith(".json"):
         # From Paddle 3 on a program is a .json; without its weights beside it, it is any other document.
         return KINDS["paddle"] if path.with_suffix(".pdiparams").is_file() else None
+    if name.endswith(".pb"):
+        # SavedModels and ONNX files have the ending too.
+        return KINDS["graphdef"] if path.is_file() and _is_graph(path) else None
     if name.endswith(_TORCH_ENDINGS):
         return KINDS[_torch_kind(path)] if path.is_file() else None
     return next((KINDS[kind] for ending, kind in _ENDINGS if name.endswith(ending)), None)
@@ -63,6 +67,32 @@ _ZIP, _PICKLE, _HDF5, _TFLITE = b"PK\x03\x04", b"\x80", b"\x89HDF\r\n\x1a\n", b"
 _BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
     "pt2": (_ZIP,), "torchscript": (_ZIP,), "pickle": (_ZIP, _PICKLE), "keras": (_ZIP, _HDF5), "h5": (_HDF5,),
 }  # fmt: skip
+
+
+def _is_graph(path: Path) -> bool:
+    """Whether it begins with a node, which begins with its name, then its operator (graph.proto, node_def.proto)."""
+    with open(path, "rb") as f:
+        begin = f.read(1024)
+    try:
+        at = _after_length(begin, 0)
+        length = begin[at + 1]
+        return begin[at : at + 1] == _FIELD_1 and length < 0x80 and begin[at + 2 + length : at + 3 + length] == _FIELD_2
+    except IndexError:
+        return False
+
+
+#: Of Protocol Buffers: field 1, and field 2, of bytes.
+_FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
+
+
+def _after_length(data: bytes, at: int) -> int:
+    """Where the content of field 1 begins; raises IndexError where there is no such field."""
+    if data[at] != _FIELD_1[0]:
+        raise IndexError(at)
+    at += 1
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
 
 
 def damage_of(path: Path, kind: Kind) -> Optional[str]:

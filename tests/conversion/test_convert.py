@@ -45,11 +45,13 @@ def test_forms_are_told_by_name_and_first_bytes(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
     (tmp_path / "weights.pth").write_bytes(pickle.dumps(Bomb()))
+    (tmp_path / "a.pb").write_bytes(b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder")
     told = {
         "pt2": tmp_path / "a.pt2",
         "torchscript": archive(tmp_path / "a.pt", "code/x.py", "data.pkl"),
         "pickle": tmp_path / "weights.pth",
         "savedmodel": tmp_path / "saved",
+        "graphdef": tmp_path / "a.pb",
         "keras": tmp_path / "a.KERAS",
         "h5": tmp_path / "a.h5",
         "tflite": tmp_path / "a.tflite",
@@ -330,6 +332,17 @@ def test_outputs_are_compared_in_order_and_what_is_no_number_counts() -> None:
     assert worst_difference(model, feed, right) == (0.0, 0.0)
     assert worst_difference(model, feed, right[::-1])[0] > 1e100
     assert worst_difference(model, feed, [right[0], np.array([[2, 1]], np.float32)])[0] > 1e100
+
+
+def test_the_models_own_arithmetic_is_compared() -> None:
+    """ONNX Runtime's optimizer folds both into the weights, which loses what the sum takes off exactly."""
+    nodes = [node("Conv", "x w", "c"), node("Add", "c a", "d"), node("Mul", "d m", "y")]
+    one = np.ones((1, 1, 1, 1), np.float32)
+    model = onnx_model(
+        nodes, {"x": (1, 1, 4, 4)}, {"y": (1, 1, 4, 4)}, {"w": one, "a": -1000 * one, "m": one / 3}, opset=17
+    )
+    steps = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) / 16
+    assert worst_difference(model, {"x": 1000 + steps}, [steps / 3])[0] < 1e-6
 
 
 def test_half_precision_rounds_more() -> None:

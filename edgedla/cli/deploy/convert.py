@@ -28,6 +28,15 @@ from edgedla.cli.output import echo, require_apart
     help="Of TensorFlow, Keras and TFLite: inputs that become N x C x H x W, which the DLA and `run` take, without a transpose.",
 )  # fmt: skip
 @option("--outputs-as-nchw", joins=True, default="", metavar="NAME,...|all", help="The same of outputs.")
+@option(
+    "--inputs",
+    joins=True,
+    default="",
+    metavar="NAME,...",
+    help="Of a frozen graph: where it begins.  [default: placeholders]",
+)
+@option("--outputs", joins=True, default="", metavar="NAME,...", help="Where it ends.  [default: what nothing reads]")
+@option("--signature", default="", metavar="NAME", help="Of a SavedModel with several.  [default: serving_default]")
 @option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
@@ -37,11 +46,13 @@ from edgedla.cli.output import echo, require_apart
 def convert(source: str, out: str, output_format: str, fail_on: str, **given: Any) -> int:
     """A model of another framework as ONNX for the target's parser, compared with its source on seeded input.
 
-    Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels, .keras, .h5, .tflite and
-    Paddle's .pdmodel. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
+    Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels and frozen graphs (.pb), .keras,
+    .h5, .tflite and Paddle's .pdmodel. Of a quantised TFLite model it writes the network in FP32 and its scales beside it
+    (.cache), or Q/DQ for TensorRT 11. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
     """
     require_apart("-o", out)
     from edgedla.conversion.convert import convert as run
+    from edgedla.conversion.converted import cache_path
 
     made = run(source, **given)
     made.save(out)
@@ -51,8 +62,10 @@ def convert(source: str, out: str, output_format: str, fail_on: str, **given: An
         compared = (
             "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
         )
+        cache = [f"scales    {cache_path(out)}"] if made.cache else []
         lines = [
             f"written   {out}, operator set {made.opset}",
+            *cache,
             f"by        {made.exporter}, {made.framework}",
             f"error     {compared}, against the source on seeded input (measured with ONNX Runtime)",
         ]

@@ -1,0 +1,194 @@
+"""Quantised TFLite models: FP32 without their Q/DQ, the ranges of their levels, and what was integers as numbers."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import edgedla
+from edgedla.conversion.converted import Converted, cache_path
+from edgedla.conversion.quantised import as_numbers, finished, plain_of, symmetric
+from edgedla.quantization.calibration_cache import parse_cache
+from edgedla.quantization.session import open_session
+from edgedla.targets import platform_for
+from tests.models import node, onnx_model
+
+ORIN, THOR = platform_for("agx-orin-64gb"), platform_for("agx-orin-64gb", trt="11.4.1")
+WEIGHTS = np.array([[[[127]], [[-64]]], [[[20]], [[-100]]]], np.int8)
+CONSTANTS = {
+    "s_in": np.float32(0.02), "z_u8": np.uint8(130), "z_i8": np.int8(2), "w": WEIGHTS,
+    "s_w": np.array([0.01, 0.02], np.float32), "z_w": np.zeros(2, np.int8), "b": np.array([100, -50], np.int32),
+    "s_b": np.array([2e-4, 4e-4], np.float32), "z_b": np.zeros(2, np.int32), "s_r": np.float32(0.05), "z_r": np.int8(-128),
+}  # fmt: skip
+
+
+def quantised(transposed: bool = False) -> Any:
+    """Conv and Relu as tf2onnx writes them: uint8 at the ends, zero points, per-channel weights, INT32 biases."""
+    begin = [node("Transpose", "x", "t", perm=[0, 3, 1, 2]), node("DequantizeLinear", "t s_in z_u8", "xd")]
+    nodes = [
+        *(begin if transposed else [node("DequantizeLinear", "x s_in z_u8", "xd")]),
+        node("QuantizeLinear", "xd s_in z_i8", "xq"), node("DequantizeLinear", "xq s_in z_i8", "xr"),
+        node("DequantizeLinear", "w s_w z_w", "wd", axis=0), node("DequantizeLinear", "b s_b z_b", "bd", axis=0),
+        node("Conv", "xr wd bd", "c"), node("Relu", "c", "r"), node("QuantizeLinear", "r s_r z_r", "rq"),
+        node("DequantizeLinear", "rq s_r z_r", "rd"), node("QuantizeLinear", "rd s_r z_u0", "y"),
+    ]  # fmt: skip
+    shape = (1, 4, 4, 2) if transposed else (1, 2, 4, 4)
+    model = onnx_model(nodes, {"x": shape}, {"y": (1, 2, 4, 4)}, {**CONSTANTS, "z_u0": np.uint8(0)}, opset=17)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    return model
+
+
+def levels(shape: Any = (1, 2, 4, 4)) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_network_is_fp32_with_the_ranges_of_its_levels(transposed: bool) -> None:
+    model = quantised(transposed)
+    plain = plain_of(model)
+    body = ["Transpose"] * transposed + ["Conv", "Relu"]
+    assert [n.op_type for n in plain.model.graph.node] == body
+    assert {v.type.tensor_type.elem_type for v in (*plain.model.graph.input, *plain.model.graph.output)} == {1}
+    # (0 - 130) * 0.02 is the farthest level of UINT8, (127 + 128) * 0.05 that of the Relu.
+    wanted = {"x": 2.6, "t": 2.6, "y": 12.75} if transposed else {"x": 2.6, "y": 12.75}
+    assert dict(plain.absmax) == pytest.approx(wanted)
+    assert plain.wider["y"] == pytest.approx(255 / 127)
+    assert {name: (float(of.scale[0]), int(of.zero[0])) for name, of in plain.ports.items()} == {
+        "x": (pytest.approx(0.02), 130), "y": (pytest.approx(0.05), 0),
+    }  # fmt: skip
+    x = levels((1, 4, 4, 2)) if transposed else levels()
+    y = open_session(model.SerializeToString()).run(None, {"x": x})[0]
+    given, expected = as_numbers({"x": x}, plain.ports), as_numbers({"y": y}, plain.ports)["y"]
+    got = open_session(plain.model.SerializeToString()).run(None, given)[0]
+    # Half a step of the input's second rounding, half one of the output's, and what its range cuts off.
+    np.testing.assert_allclose(np.minimum(got, 12.75), expected, atol=0.05 * 0.51)
+
+
+def test_weights_are_the_numbers_that_they_stood_for() -> None:
+    plain = plain_of(quantised())
+    arrays = {t.name: onnx.numpy_helper.to_array(t) for t in plain.model.graph.initializer}
+    np.testing.assert_allclose(arrays["wd"].reshape(2, 2), [[1.27, -0.64], [0.4, -2.0]], rtol=1e-6)
+    np.testing.assert_allclose(arrays["bd"], [0.02, -0.02], rtol=1e-6)
+    # The second channel's largest level is 100: absmax / 127 is another scale.
+    assert plain.weights == ("wd",)
+
+
+def test_up_to_tensorrt_10_there_is_a_cache_and_every_tensor_of_the_conv_has_a_scale() -> None:
+    model, x = quantised(), levels()
+    y = open_session(model.SerializeToString()).run(None, {"x": x})
+    made = finished(model, {"x": x}, y, ORIN)
+    assert (made.rel_l2, made.max_abs) == (0.0, 0.0)
+    absmax = parse_cache(made.cache).absmax
+    assert absmax == pytest.approx({"x": 2.6, "c": 12.75, "y": 12.75})
+    text = "\n".join(made.notes)
+    assert "x is FLOAT now, and was UINT8: 0.02 * (value -130)" in text
+    assert "2 of these tensors get steps up to 2.01 times as wide" in text
+    assert "1 weights have scales" in text
+
+
+def test_from_tensorrt_11_on_the_scales_are_pairs_in_the_model() -> None:
+    model, x = quantised(), levels()
+    y = open_session(model.SerializeToString()).run(None, {"x": x})
+    made = finished(model, {"x": x}, y, THOR)
+    assert made.cache == ""
+    assert sum(n.op_type == "QuantizeLinear" for n in made.model.graph.node) >= 2
+    zeros = [
+        onnx.numpy_helper.to_array(t) for t in made.model.graph.initializer if t.data_type == onnx.TensorProto.INT8
+    ]
+    assert all(not z.any() for z in zeros if z.ndim == 0)
+
+
+def test_symmetric_levels_are_close_to_the_source() -> None:
+    plain = plain_of(quantised())
+    given = as_numbers({"x": levels()}, plain.ports)
+    exact, rounded = (open_session(m.SerializeToString()).run(None, given)[0] for m in (plain.model, symmetric(plain)))
+    assert np.linalg.norm(rounded - exact) < 0.05 * np.linalg.norm(exact)
+
+
+def test_a_scale_that_is_worked_out_as_it_runs_stays() -> None:
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "d"),
+        node("Relu", "d", "y"),
+    ]  # fmt: skip
+    plain = plain_of(onnx_model(nodes, {"x": (1, 4)}, {"y": (1, 4)}, opset=17))
+    assert [n.op_type for n in plain.model.graph.node] == ["DynamicQuantizeLinear", "DequantizeLinear", "Relu"]
+    assert plain.absmax == {}
+
+
+def test_an_input_that_is_handed_on_as_it_is_keeps_the_output() -> None:
+    nodes = [
+        node("DequantizeLinear", "x s_in z_u8", "xd"), node("QuantizeLinear", "xd s_in z_i8", "y"),
+    ]  # fmt: skip
+    model = onnx_model(nodes, {"x": (1, 4)}, {"y": (1, 4)}, CONSTANTS, opset=17)
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT8
+    plain = plain_of(model)
+    assert [(n.op_type, list(n.input), list(n.output)) for n in plain.model.graph.node] == [("Identity", ["x"], ["y"])]
+    assert set(plain.ports) == {"x", "y"}
+
+
+def test_the_cache_stands_beside_the_model(tmp_path: Path) -> None:
+    made = Converted(
+        b"model", "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache="TRT-8502-EntropyCalibration2\n"
+    )
+    made.save(tmp_path / "sub" / "m.onnx")
+    assert cache_path(tmp_path / "sub" / "m.onnx").read_text() == made.cache
+    assert (tmp_path / "sub" / "m.onnx").read_bytes() == b"model"
+
+
+needs_tflite = pytest.mark.skipif(
+    find_spec("tensorflow") is None or find_spec("tf2onnx") is None, reason="TensorFlow or tf2onnx is not installed"
+)
+
+
+def tflite(path: Path, integers: bool, kind: str = "float32") -> Path:
+    """A small network as a quantised TFLite file: full-integer, or with integer weights alone."""
+    import tensorflow as tf
+
+    keras = tf.keras
+    keras.utils.set_random_seed(0)
+    layers = [
+        keras.layers.Input((16, 16, 3), name="image"), keras.layers.Conv2D(32, 3, activation="relu"),
+        keras.layers.DepthwiseConv2D(3, activation="relu6"), keras.layers.AveragePooling2D(2),
+        keras.layers.Conv2D(64, 3), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(32),
+    ]  # fmt: skip
+    converter = tf.lite.TFLiteConverter.from_keras_model(keras.Sequential(layers))
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if integers:
+        samples = np.random.default_rng(0).standard_normal((8, 1, 16, 16, 3)).astype(np.float32)
+        converter.representative_dataset = lambda: ([sample] for sample in samples)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = getattr(tf, kind)
+    path.write_bytes(converter.convert())
+    return path
+
+
+@needs_tflite
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
+def test_a_full_integer_file_becomes_fp32_with_its_scales(tmp_path: Path, kind: str) -> None:
+    made = edgedla.convert(tflite(tmp_path / "m.tflite", True, kind), inputs_as_nchw="all")
+    assert made.within
+    model = onnx.load_from_string(made.model)
+    assert not {n.op_type for n in model.graph.node} & {"QuantizeLinear", "DequantizeLinear"}
+    assert model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+    absmax = parse_cache(made.cache).absmax
+    read = {name for n in model.graph.node if n.op_type == "Conv" for name in (n.input[0], n.output[0])}
+    assert read <= set(absmax)
+    assert edgedla.check(made.model, target="agx-orin-64gb", precision="int8").totals.layers_dla > 0
+
+
+@needs_tflite
+@pytest.mark.slow
+def test_integer_weights_alone_become_floats_exactly(tmp_path: Path) -> None:
+    made = edgedla.convert(tflite(tmp_path / "m.tflite", False))
+    assert made.rel_l2 is not None
+    assert made.rel_l2 < 1e-5
+    assert made.cache == ""
+    assert "weights were integers, which floats stand for exactly" in made.notes[0]
