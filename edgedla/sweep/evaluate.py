@@ -158,7 +158,7 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
     t = report.totals
     return {
         "trt": report.platform.release.trt_text,
-        "layers": t.layers,
+        "layers": t.layers - t.layers_folded,
         "layers_dla": t.layers_dla,
         "layers_gpu": t.layers_gpu,
         "layers_unknown": t.layers_unknown,

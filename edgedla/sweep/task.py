@@ -16,7 +16,7 @@ from edgedla.version import __version__
 #: What a sweep does with each model.
 ACTIONS = ("check", "place", "fix", "bench")
 #: Raised when a row changes its meaning, so that rows of before are not taken for new ones.
-ROW_VERSION = 3
+ROW_VERSION = 4
 
 
 @dataclass(frozen=True)

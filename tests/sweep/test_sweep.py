@@ -73,7 +73,21 @@ def test_a_row_of_an_untrained_model_says_what_check_says(tmp_path):
     path.write_bytes(untrained(trained=False).SerializeToString())
     (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings())), limits=Limits(), jobs=1)
     totals = check(path, target="agx-orin-64gb").totals
-    assert (row["layers"], row["layers_dla"], row["regions"]) == (totals.layers, totals.layers_dla, totals.regions)
+    assert (row["layers"], row["layers_dla"], row["regions"]) == (
+        totals.layers - totals.layers_folded,
+        totals.layers_dla,
+        totals.regions,
+    )
+
+
+def test_the_layers_of_a_row_are_those_that_run(tmp_path):
+    """A Flatten that is merged away is no run-time layer: what stands on the DLA and on the GPU is all."""
+    nodes = [node("GlobalAveragePool", "x", "a"), node("Flatten", "a", "b"), node("Gemm", "b g", "y")]
+    weights = [ones("g", 8, 4)]
+    path = save(onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 4)}, weights), tmp_path / "net.onnx")
+    (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings())), limits=Limits(), jobs=1)
+    assert check(path, target="agx-orin-64gb").totals.layers_folded == 1
+    assert row["layers"] == row["layers_dla"] + row["layers_gpu"]
 
 
 def test_a_row_of_a_placement_says_what_the_placement_says(tmp_path):
