@@ -7,6 +7,7 @@ import pytest
 from onnx import ModelProto
 
 import edgedla
+from edgedla.builder.request import PlanOptions
 from edgedla.costs.model import CostModel
 from edgedla.importers import load_onnx
 from edgedla.placement.worth import worth_of
@@ -55,6 +56,17 @@ def test_the_loadables_are_those_of_check(precision: str) -> None:
     assert baselines["tensorrt"].latency.latency_us == pytest.approx(
         edgedla.predict(side_branch(), devices="tensorrt", **asked).streams[0].latency.latency_us
     )
+
+
+def test_a_plan_that_forms_other_loadables_says_so() -> None:
+    """A build tells TensorRT which layers are the GPU's, so the second look splits nothing."""
+    plan = edgedla.plan_build(side_branch(), edgedla.BuildRequest(target=TARGET))
+    assert len(plan.regions) == 1
+    assert any(
+        note.startswith("1 loadable; TensorRT by itself makes 2, as `edgedla check` says") for note in plan.notes
+    )
+    pinned = edgedla.BuildRequest(target=TARGET, options=PlanOptions(devices={"b1": "GPU"}))
+    assert not any("by itself" in note for note in edgedla.plan_build(side_branch(), pinned).notes)
 
 
 def test_the_worth_of_check_is_that_of_its_loadables() -> None:

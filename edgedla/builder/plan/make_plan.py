@@ -95,6 +95,7 @@ def make_plan(
         numerics=numerics,
         notes=(
             *_notes(report, bool(cores), calibration, typed, options),
+            *_other_loadables(report, len(regions), mode, options),
             *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
         ),
     )
@@ -187,6 +188,17 @@ def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> 
     groups = candidates(graph, list(on_dla), report.platform, report.precision)
     names = [layer.name for layer in graph.layers]
     return tuple((names[r.layers[0]], names[r.layers[-1]], len(r.layers)) for r in groups)
+
+
+def _other_loadables(report: CheckReport, planned: int, mode: str, options: PlanOptions) -> Tuple[str, ...]:
+    """Where the plan has other loadables than the check of TensorRT's own placement, with the same layers on the DLA."""
+    by_itself = sum(r.kept for r in report.regions)
+    if mode != "hybrid" or options.placed or options.devices or planned == by_itself:
+        return ()
+    return (
+        f"{planned} loadable{'s' * (planned != 1)}; TensorRT by itself makes {by_itself}, as `edgedla check` says: what its "
+        "second look refuses splits a loadable there, and is given to the GPU from the start here",
+    )
 
 
 def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Calibration) -> Tuple[str, ...]:
