@@ -65,6 +65,18 @@ def test_a_document_keeps_the_call_and_one_without_is_read(placement: Placement,
     assert "engine, once" not in render_placement(read_placement(file), "text")
 
 
+def test_an_operator_that_is_divided_is_named() -> None:
+    placement = place(MODEL, **PLATFORM, pins="c:DLA0,d:GPU,*:DLA0", solver="python")
+    (model,) = placement.models
+    assert model.torn
+    assert model.call is not None
+    layers = [x.costs[x.device].latency_us for x in model.running if x.region is None and x.costs]
+    parts = [*(r.cost for r in model.regions), *(t.cost for t in model.transitions), model.call.cost]
+    total = sum(layers) + sum(cost.latency_us for cost in (*parts, *(x.cost for x in model.torn)))
+    assert model.latency.latency_us == pytest.approx(total)
+    assert "operators that are divided between devices cost more" in render_placement(placement, "text")
+
+
 def test_check_and_prediction_give_the_parts_in_the_same_words(placement: Placement) -> None:
     platform = platform_for("agx-orin-64gb", trt="10.3")
     graph = load_onnx(MODEL, trt=platform.release.trt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import total
+from edgedla.costs.cost import Cost, total
 from edgedla.costs.model import CostModel
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import TITLES, size
@@ -180,8 +180,18 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
             if problem.flows[c.flow].model == m
         ),
         latency=best.latency(m),
-        call=None if caller is None else p.EngineCall(caller, problem.engine),
+        call=None if caller is None else p.DeviceCost(caller, problem.engine),
+        torn=_torn(m, problem, best),
     )
+
+
+def _torn(m: int, problem: Problem, best: Evaluation) -> Tuple[p.DeviceCost, ...]:
+    by_device: Dict[str, List[Cost]] = {}
+    for index, device in best.separations:
+        link = problem.links[index]
+        if problem.items[link.consumer].model == m:
+            by_device.setdefault(device, []).append(link.cost(device))
+    return tuple(p.DeviceCost(device, total(costs)) for device, costs in sorted(by_device.items()))
 
 
 def _title(problem: Problem, name: str) -> str:

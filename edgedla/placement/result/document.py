@@ -192,8 +192,13 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         ),
         latency=r.cost("latency"),
         inputs={name: i.list_of(name, int) for i in [r.of("inputs")] for name in i.data} if "inputs" in r.data else {},
-        call=p.EngineCall(r.of("call").get("device", str), r.of("call").cost("cost")) if "call" in r.data else None,
+        call=_device_cost(r.of("call")) if "call" in r.data else None,
+        torn=tuple(_device_cost(x) for x in r.each("torn")) if "torn" in r.data else (),
     )  # fmt: skip
+
+
+def _device_cost(r: _Reader) -> p.DeviceCost:
+    return p.DeviceCost(r.get("device", str), r.cost("cost"))
 
 
 def _read_figures(r: _Reader) -> p.Figures:

@@ -56,8 +56,8 @@ class PlacedTransition:
 
 
 @dataclass(frozen=True)
-class EngineCall:
-    """The call of a model's engine, once per frame, and the device whose time it takes."""
+class DeviceCost:
+    """What is no layer, loadable or transition, and the device whose time it takes."""
 
     device: str
     cost: Cost
@@ -67,8 +67,10 @@ class EngineCall:
 class PlacedModel:
     """One model. `latency` is that of one frame alone; `rate` its frames per period.
 
-    `inputs` holds the dims of each network input that the costs are for; {} in documents that do not say. `call` is None
-    there too, and for a model without layers.
+    Attributes:
+        inputs: dims of each network input that the costs are for; {} in documents that do not say.
+        call: of the engine, once per frame; None in such documents, and for a model without layers.
+        torn: what operators cost more for being divided between devices, by device.
     """
 
     name: str
@@ -79,7 +81,8 @@ class PlacedModel:
     transitions: Tuple[PlacedTransition, ...]
     latency: Cost
     inputs: Mapping[str, Tuple[int, ...]] = field(default_factory=dict)
-    call: Optional[EngineCall] = None
+    call: Optional[DeviceCost] = None
+    torn: Tuple[DeviceCost, ...] = ()
 
     @property
     def running(self) -> Tuple[PlacedLayer, ...]:
@@ -282,8 +285,13 @@ def _model(model: PlacedModel) -> Dict[str, Any]:
             {"tensor": t.tensor, "from": t.source, "to": t.target, "size_bytes": t.size_bytes, "cost": t.cost.to_dict()}
             for t in model.transitions
         ],
-        **({} if model.call is None else {"call": {"device": model.call.device, "cost": model.call.cost.to_dict()}}),
+        **({} if model.call is None else {"call": _device_cost(model.call)}),
+        **({"torn": [_device_cost(x) for x in model.torn]} if model.torn else {}),
     }  # fmt: skip
+
+
+def _device_cost(entry: DeviceCost) -> Dict[str, Any]:
+    return {"device": entry.device, "cost": entry.cost.to_dict()}
 
 
 def _figures(figures: Figures) -> Dict[str, Any]:

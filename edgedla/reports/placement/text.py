@@ -181,11 +181,11 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
         yield "", 2, f"{text}: {size / 1e6:.3g} MB, {moved:.1f} us"
         if model.call is not None:
-            yield (
-                "",
-                2,
-                f"the call of the engine, once per frame: {model.call.cost.latency_us:.1f} us of {model.call.device}",
-            )
+            call = model.call
+            yield "", 2, f"the call of the engine, once per frame: {call.cost.latency_us:.1f} us of {call.device}"
+        if model.torn:
+            times = ", ".join(f"{x.cost.latency_us:.1f} us of {x.device}" for x in model.torn)
+            yield "", 2, f"operators that are divided between devices cost more: {times}"
     yield from _every_layer(model) if everything else _by_reason(model)
 
 
