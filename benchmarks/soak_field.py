@@ -2,8 +2,9 @@
 
 The pipeline is a process of its own: one camera made here and two by RTSP, a fake runner of RUNNER_MS (a stated figure), a
 decoder by file that finds an object every few seconds, JSON lines, MQTT to a real Mosquitto, events with clips, the live page
-and RTSP out. Every few seconds something happens: a camera dies or hangs, the broker dies, viewers come and go. At the end it
-gets SIGTERM. No number here is one of a Jetson.
+and RTSP out. Every few seconds something happens: a camera dies and returns (with another size every second time) or hangs, the
+broker dies, viewers come and go, and some stop reading. What the RTSP server holds, a process of its own, is sampled too. At the
+end it gets SIGTERM. No number here is one of a Jetson.
 
 usage: python benchmarks/soak_field.py [--minutes 30] [--seed 1] [--json FILE]
 """
@@ -24,7 +25,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from provenance import provenance
 
@@ -32,6 +33,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 5.0, 10.0
 SYSTEM_PYTHON, MOSQUITTO = "/usr/bin/python3", "/usr/sbin/mosquitto"
 CAMERA = ROOT / "tests" / "rtsp_camera.py"
+#: Of a camera, in turn from one return to the next.
+SIZES = (("320", "240"), ("640", "360"))
+HAPPENINGS = ("camera_dies", "camera_hangs", "broker_dies", "page_viewer", "rtsp_viewer", "rtsp_viewer_stops")
 HEAD = """
 import time
 from edgedla.runtime.decode import Detection
@@ -108,8 +112,8 @@ class World:
         self.cameras = [self._camera(i) for i in range(2)]
         self.broker = self._broker()
 
-    def _camera(self, i: int) -> subprocess.Popen:
-        command = [SYSTEM_PYTHON, CAMERA, str(self.ports[f"camera{i}"]), "320", "240", "25"]
+    def _camera(self, i: int, size: Tuple[str, str] = SIZES[0]) -> subprocess.Popen:
+        command = [SYSTEM_PYTHON, CAMERA, str(self.ports[f"camera{i}"]), *size, "25"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -122,7 +126,7 @@ class World:
         )
 
     def happen(self) -> None:
-        name = self.rng.choice(("camera_dies", "camera_hangs", "broker_dies", "page_viewer", "rtsp_viewer"))
+        name = self.rng.choice(HAPPENINGS)
         self.counts[name] = self.counts.get(name, 0) + 1
         getattr(self, name)()
 
@@ -130,7 +134,7 @@ class World:
         self.cameras[0].kill()
         self.cameras[0].wait()
         time.sleep(self.rng.uniform(0, 4))
-        self.cameras[0] = self._camera(0)
+        self.cameras[0] = self._camera(0, SIZES[self.counts["camera_dies"] % len(SIZES)])
 
     def camera_hangs(self) -> None:
         self.cameras[1].send_signal(signal.SIGSTOP)
@@ -149,6 +153,9 @@ class World:
     def rtsp_viewer(self) -> None:
         self._look(self._rtsp, self.rng.uniform(3, 20))
 
+    def rtsp_viewer_stops(self) -> None:
+        self._look(self._rtsp_stopped, self.rng.uniform(15, 90))
+
     def _look(self, how: Any, seconds: float) -> None:
         self.viewers = [t for t in self.viewers if t.is_alive()]
         thread = threading.Thread(target=how, args=(time.monotonic() + seconds,), daemon=True)
@@ -162,11 +169,17 @@ class World:
                 while time.monotonic() < until_s and stream.read(4096):
                     pass
 
-    def _rtsp(self, until_s: float) -> None:
+    def _rtsp_stopped(self, until_s: float) -> None:
+        self._rtsp(until_s, stop=True)
+
+    def _rtsp(self, until_s: float, stop: bool = False) -> None:
         address = f"rtspsrc location=rtsp://127.0.0.1:{self.ports['out']}/made protocols=tcp ! fakesink".split()
         process = subprocess.Popen(
             ["gst-launch-1.0", "-q", *address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        if stop:
+            time.sleep(3)
+            process.send_signal(signal.SIGSTOP)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.1, until_s - time.monotonic()))
         process.kill()
@@ -179,29 +192,46 @@ class World:
             process.wait()
 
 
-def sample(pid: int, port: int) -> Dict[str, float]:
+def held_by(pid: int) -> Dict[str, float]:
     status = Path(f"/proc/{pid}/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    results = 0.0
-    address = f"http://127.0.0.1:{port}/state.json"
-    with contextlib.suppress(OSError, ValueError, KeyError), urllib.request.urlopen(address, timeout=10) as answer:
-        results = sum(m["results"] for m in json.load(answer)["models"])
     return {
         "rss_mib": int(fields["VmRSS"].split()[0]) / 1024,
         "threads": int(fields["Threads"]),
         "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
-        "results": results,
     }
+
+
+def child_of(pid: int, program: str) -> int:
+    """The process that `pid` started with this file; 0 for none."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            with contextlib.suppress(OSError):
+                if program in Path(f"/proc/{child}/cmdline").read_text():
+                    return int(child)
+    return 0
+
+
+def sample(pid: int, port: int) -> Dict[str, float]:
+    results, server = 0.0, {}  # type: Tuple[float, Dict[str, float]]
+    with contextlib.suppress(OSError, KeyError):
+        server = {f"rtsp_server_{k}": v for k, v in held_by(child_of(pid, "rtsp_child.py")).items()}
+    address = f"http://127.0.0.1:{port}/state.json"
+    with contextlib.suppress(OSError, ValueError, KeyError), urllib.request.urlopen(address, timeout=10) as answer:
+        results = sum(m["results"] for m in json.load(answer)["models"])
+    return {**held_by(pid), **server, "results": results}
 
 
 def figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
     """Means of the second and of the last third, so that growth is seen after the start, and the most of each."""
     third = max(1, len(samples) // 3)
     report: Dict[str, Any] = {"samples": len(samples), "results": int(max(s["results"] for s in samples))}
-    for key in ("rss_mib", "threads", "descriptors"):
-        parts = {"second_third": samples[third : 2 * third], "last_third": samples[-third:]}
-        report[key] = {k: round(sum(s[key] for s in v) / max(1, len(v)), 1) for k, v in parts.items()}
-        report[key]["most"] = round(max(s[key] for s in samples), 1)
+    parts = {"second_third": samples[third : 2 * third], "last_third": samples[-third:]}
+    for key in sorted({key for s in samples for key in s} - {"results"}):
+        # The server is away between its end and its next start.
+        values = {k: [s[key] for s in v if key in s] for k, v in parts.items()}
+        report[key] = {k: round(sum(v) / max(1, len(v)), 1) for k, v in values.items()}
+        report[key]["most"] = round(max(s[key] for s in samples if key in s), 1)
     return report
 
 
@@ -248,7 +278,7 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
             **figures(samples),
             "outputs": summary.get("outputs"),
             "sources": {
-                s["name"]: {k: s[k] for k in ("captured", "reconnects", "stalls", "outages")}
+                s["name"]: {k: s[k] for k in ("captured", "dropped", "reconnects", "stalls", "outages") if k in s}
                 for s in summary.get("sources", [])
             },
             "last_words": log_lines[-3:] if not alive or code else [],
