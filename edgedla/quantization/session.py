@@ -49,7 +49,7 @@ def import_onnxruntime() -> Any:
     except ImportError as e:
         missing = isinstance(e, ModuleNotFoundError) and e.name == "onnxruntime"
         what = "onnxruntime is not installed" if missing else f"onnxruntime cannot be imported: {e}"
-        raise EnvironmentMissing(what, hint="pip install 'edgedla[host]'") from e
+        raise EnvironmentMissing(what, hint="pip install onnxruntime") from e
     if late and os.environ[TELEMETRY_SWITCH] == "1" and hasattr(onnxruntime, "disable_telemetry_events"):
         # The user's program imported it first, so the variable came too late. This stops the events, not the queue's file.
         onnxruntime.disable_telemetry_events()

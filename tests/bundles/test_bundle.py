@@ -139,6 +139,13 @@ def test_nothing_of_the_full_installation_is_needed(pipeline: Path, tmp_path: Pa
     assert "'numpy'" in done.stderr
 
 
+def test_a_library_that_is_missing_is_named_by_itself(pipeline: Path, tmp_path: Path) -> None:
+    """Nobody has edgedla installed there: its extras would bring onnx, and all of edgedla."""
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    done = start(made.path, cwd=tmp_path, blocked=["onnxruntime"])
+    assert (done.returncode, done.stderr.splitlines()[-1].strip()) == (4, "pip install onnxruntime")
+
+
 def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Path) -> None:
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     modules = json.loads((made.path / "bundle.json").read_text())["modules"]

@@ -23,7 +23,7 @@ def cuda_driver() -> Any:
     except ImportError as e:
         raise EnvironmentMissing(
             f"pycuda cannot be imported: {e}",
-            hint="pip install 'edgedla[jetson]' builds it with JetPack's nvcc: put /usr/local/cuda/bin on PATH first",
+            hint="pip install pycuda builds it with JetPack's nvcc: put /usr/local/cuda/bin on PATH first",
         ) from e
     try:
         driver.init()

@@ -147,7 +147,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
     except ImportError as e:
         raise EnvironmentMissing(
-            f"prometheus-client cannot be imported: {e}", hint="pip install 'edgedla[camera]'"
+            f"prometheus-client cannot be imported: {e}", hint="pip install prometheus-client"
         ) from e
     # Python's HTTP server brings TLS and mail along: a start without a port does without.
     from edgedla.runtime.health.endpoint import serve

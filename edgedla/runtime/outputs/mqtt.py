@@ -251,7 +251,7 @@ def _client(client_id: str) -> Any:
     try:
         from paho.mqtt import client as library
     except ImportError as e:
-        raise EnvironmentMissing(f"paho-mqtt cannot be imported: {e}", hint="pip install 'edgedla[mqtt]'") from e
+        raise EnvironmentMissing(f"paho-mqtt cannot be imported: {e}", hint="pip install paho-mqtt") from e
     # paho-mqtt 2 asks which form its callbacks have; 1.6 has the one. Its types know one release only.
     paho: Any = library
     version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []

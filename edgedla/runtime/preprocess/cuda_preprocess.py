@@ -99,7 +99,7 @@ class CudaPreprocessor:
             from pycuda.compiler import SourceModule
         except ImportError as e:
             raise EnvironmentMissing(
-                f"pycuda cannot be imported: {e}", hint="pip install 'edgedla[jetson]', or preprocess on the CPU"
+                f"pycuda cannot be imported: {e}", hint="pip install pycuda, or preprocess on the CPU"
             ) from e
         options = ["-O3", *kernel_macros(spec)]
         module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), options=options, no_extern_c=True)

@@ -36,7 +36,7 @@ def import_cv2() -> Any:
         raise EnvironmentMissing(
             f"OpenCV cannot be imported: {e}",
             hint="on a Jetson use JetPack's OpenCV (apt install python3-opencv, venv with --system-site-packages); "
-            "elsewhere pip install 'edgedla[camera]'",
+            "elsewhere pip install opencv-python",
         ) from e
     return cv2
 

@@ -92,7 +92,7 @@ class ByteTracker:
         try:
             import lap
         except ImportError as e:
-            raise EnvironmentMissing(f"tracking needs lap: {e}", hint="pip install 'edgedla[track]'") from e
+            raise EnvironmentMissing(f"tracking needs lap: {e}", hint="pip install lap") from e
         self._solve = lap.lapjv
         self.options = options or TrackOptions()
         self._tracks: List[_Track] = []
