@@ -56,7 +56,8 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
         raise DocumentError("a pipeline file is a mapping", where=path, allowed=", ".join(("version", *KEYS[2])))
     version = document.pop("version", None)
     if type(version) is not int or version not in KEYS:
-        raise DocumentError(f"version is {version!r}", where=path, allowed="version: 1, version: 2")
+        what = "version is missing" if version is None else f"version is {_short(version)}"
+        raise DocumentError(what, where=path, allowed="version: 1, version: 2")
     other = KEYS[3 - version]
     for key in document:
         if key in KEYS[version]:
