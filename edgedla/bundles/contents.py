@@ -31,6 +31,9 @@ MAIN, START = "__main__.py", "edgedla/bundles/start.py"
 FIRST = '''\
 [exec("""# The start of a bundle. If it is said to have no end, it was cut: copy or bundle it again.
 import os, sys
+# Results and whatever else stands beside it (a json.py) would be taken for Python's own modules.
+HERE = os.path.dirname(__file__)
+sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.abspath(HERE)]
 try:
     if sys.version_info >= (3, 12):
         from _sha2 import sha256
@@ -39,7 +42,7 @@ try:
 except ImportError:
     from hashlib import sha256
 try:
-    START = os.path.join(os.path.dirname(__file__), *"%s".split("/"))
+    START = os.path.join(HERE, *"%s".split("/"))
     BODY = __loader__.get_data(START)
     DAMAGE = "" if sha256(BODY).hexdigest() == "%s" else "is not the file that was bundled"
 except Exception as e:

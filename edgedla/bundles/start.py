@@ -302,7 +302,8 @@ def start() -> NoReturn:
     if not os.path.isdir(place):
         place = os.path.abspath(sys.argv[0])
     root, text, manifest = root_of(place)
-    sys.path.insert(0, root)
+    # For a decoder of the user's, behind all else: nothing that stands there takes the place of a library.
+    sys.path.append(root)
     modules = Modules(root, text, manifest["files"])
     sys.meta_path.insert(0, modules)
     try:

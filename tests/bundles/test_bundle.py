@@ -146,6 +146,19 @@ def test_a_library_that_is_missing_is_named_by_itself(pipeline: Path, tmp_path: 
     assert (done.returncode, done.stderr.splitlines()[-1].strip()) == (4, "pip install onnxruntime")
 
 
+@pytest.mark.parametrize("module", ["json", "hashlib", "_sha256", "_sha2", "tempfile", "numpy", "onnxruntime"])
+def test_what_stands_in_its_folder_is_no_library(pipeline: Path, tmp_path: Path, module: str) -> None:
+    """Results are written there, and `json.py` may be anybody's."""
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    (made.path / f"{module}.py").write_text("raise SystemExit('shadowed')")
+    done = start(made.path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    here = subprocess.run(
+        [sys.executable, "__main__.py", "--verify"], cwd=made.path, capture_output=True, text=True, timeout=60
+    )
+    assert here.returncode == 0, here.stderr
+
+
 def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Path) -> None:
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     modules = json.loads((made.path / "bundle.json").read_text())["modules"]
