@@ -31,6 +31,7 @@ class Bundle:
     Attributes:
         command: what starts it. code_bytes, data_bytes: of modules, and of artifacts and other data, unpacked.
         path_bytes: of what was written. private: it holds an address with a password, and only the user can read it.
+        lacking: films, folders and files with passwords that the pipeline names and the board has to bring.
     """
 
     path: Path
@@ -43,6 +44,7 @@ class Bundle:
     targets: Tuple[str, ...]
     simulated: bool
     private: bool
+    lacking: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -56,6 +58,7 @@ class Bundle:
             "targets": list(self.targets),
             "simulated": self.simulated,
             "private": self.private,
+            "lacking": list(self.lacking),
         }
 
 
@@ -72,7 +75,8 @@ def bundle(
     start. The hashes find damage; they are no signature.
 
     Args:
-        artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file.
+        artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file. Films and
+            pictures that it names relative to itself come along, up to 64 MB of a source.
         out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. A file is replaced, a folder if it holds a bundle and
             nothing else.
 
@@ -101,7 +105,7 @@ def bundle(
     return Bundle(
         path, command, len(manifest["modules"]), sum(map(len, contents.code.values())) + len(contents.bundle_json()),
         sum(p.stat().st_size for p in contents.data.values()), _size(path), tuple(manifest["needs"]),
-        tuple(manifest["targets"]), bool(manifest["simulated"]), contents.private,
+        tuple(manifest["targets"]), bool(manifest["simulated"]), contents.private, contents.lacking,
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program", "edgedla.bundles.l
 class Choices:
     """Attributes:
     runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
-    draws: pictures are written, sent or shown. prometheus: numbers are served. rtsp: a stream is.
+    draws: pictures are written, sent or shown. prometheus: numbers are served. rtsp: a stream is. mqtt: results are sent.
+    track: detections keep a number.
     """
 
     runners: FrozenSet[str]
@@ -25,6 +26,8 @@ class Choices:
     draws: bool
     prometheus: bool
     rtsp: bool
+    mqtt: bool = False
+    track: bool = False
 
 
 def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
@@ -36,6 +39,8 @@ def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices
         draws(config) or bool(config.view.port),
         bool(config.metrics.prometheus_port),
         bool(config.outputs.rtsp.url),
+        bool(config.outputs.mqtt.url),
+        any(model.track for model in config.named_models.values()),
     )
 
 
@@ -100,4 +105,10 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names.add("OpenCV for files or GStreamer for cameras (JetPack)")
     if choices.prometheus:
         names.add("prometheus_client")
+    if choices.rtsp:
+        names.add("GStreamer's RTSP server (libgstrtspserver-1.0-0)")
+    if choices.mqtt:
+        names.add("paho-mqtt")
+    if choices.track:
+        names.add("lap")
     return tuple(sorted(names))

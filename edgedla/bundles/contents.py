@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
+from edgedla.bundles.carried import Carried
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
@@ -65,12 +66,14 @@ class Contents:
 
     Attributes:
         private: an address in the pipeline holds a password; only the user may read the manifest.
+        lacking: paths in the pipeline that the board must have.
     """
 
     manifest: Mapping[str, Any]
     code: Mapping[str, bytes]
     data: Mapping[str, Path]
     private: bool = False
+    lacking: Tuple[str, ...] = ()
 
     def bundle_json(self) -> bytes:
         return (json.dumps(self.manifest, indent=1) + "\n").encode()
@@ -127,10 +130,10 @@ def contents_of(artifact: Union[None, str, Path], pipeline: Union[None, str, Pat
     document = copy.deepcopy(document)
     named = document if document.get("source") or document.get("sources") else {**document, "source": "synthetic://"}
     config = config_from(version, named, where)
-    artifacts, extra = _Artifacts(), {}  # type: Tuple[_Artifacts, Dict[str, Path]]
-    _resolve(document, config, artifacts, extra)
+    artifacts, carried = _Artifacts(), Carried()
+    _resolve(document, config, artifacts, carried)
     chosen = config if named is document else _without_source(config)
-    return _contents(version, document, artifacts, extra, choices_of(chosen, artifacts.loaded))
+    return _contents(version, document, artifacts, carried, choices_of(chosen, artifacts.loaded))
 
 
 def _without_source(config: PipelineConfig) -> PipelineConfig:
@@ -140,9 +143,9 @@ def _without_source(config: PipelineConfig) -> PipelineConfig:
 
 
 def _contents(
-    version: int, document: Dict[str, Any], artifacts: _Artifacts, extra: Dict[str, Path], choices: Any
+    version: int, document: Dict[str, Any], artifacts: _Artifacts, carried: Carried, choices: Any
 ) -> Contents:
-    modules, _ = closure(ROOTS, needed(choices))
+    modules, _ = closure(ROOTS | carried.modules, needed(choices))
     sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
     code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
     code[START] = (PACKAGE.parent / START).read_bytes()
@@ -150,7 +153,7 @@ def _contents(
     for name in ("runtime/preprocess/preprocess.cu",):
         if "edgedla.runtime.preprocess.cuda_preprocess" in modules:
             code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()
-    data = {**artifacts.files, **extra}
+    data = {**artifacts.files, **carried.files}
     manifest = {
         **header("edgedla.bundle"),
         "edgedla": __version__,
@@ -165,10 +168,10 @@ def _contents(
         "data": sorted(data),
         "files": {
             **{name: hashlib.sha256(body).hexdigest() for name, body in sorted(code.items())},
-            **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(extra.items())},
+            **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(carried.files.items())},
         },
     }
-    return Contents(manifest, code, data, holds_password(document))
+    return Contents(manifest, code, data, holds_password(document), tuple(dict.fromkeys(carried.lacking)))
 
 
 def holds_password(value: Any) -> bool:
@@ -178,8 +181,10 @@ def holds_password(value: Any) -> bool:
     return isinstance(value, str) and "://" in value and has_secret(value)
 
 
-def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artifacts, extra: Dict[str, Path]) -> None:
-    """Paths in the document become names in the bundle; a placement becomes devices; labels stand in it themselves."""
+def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artifacts, carried: Carried) -> None:
+    """Paths in the document become names in the bundle; a placement becomes devices."""
+    carried.sources(document, config)
+    carried.secrets(document)
     placed: Optional[List[Tuple[str, ...]]] = None
     models = config.named_models
     if config.placement:
@@ -192,14 +197,9 @@ def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artif
         devices = placed[place] if placed is not None else model.devices
         if devices:
             part["devices"] = [_device(text, artifacts) for text in devices]
-        decode = part.get("decode")
-        if not isinstance(decode, dict):
-            continue
-        if model.decode.labels:
-            decode["labels"] = list(model.decode.labels)
-        if model.decode.priors:
-            decode["priors"] = f"files/{len(extra)}-{os.path.basename(model.decode.priors)}"
-            extra[decode["priors"]] = Path(model.decode.priors)
+        if part.get("decode"):
+            decode = part["decode"] = part["decode"] if isinstance(part["decode"], dict) else {"kind": part["decode"]}
+            carried.decoder(decode, model)
 
 
 def _device(text: str, artifacts: _Artifacts) -> str:

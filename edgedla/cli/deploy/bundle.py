@@ -35,6 +35,10 @@ def bundle(artifact: Optional[str], pipeline: Optional[str], out: str, output_fo
         f"needs     Python 3.8 or newer, {', '.join(made.needs)}",
         f"run       {made.command}",
     ]
+    if made.lacking:
+        lines.append(
+            f"lacks     {', '.join(made.lacking)}, which the board has to bring; relative to the bundle's folder"
+        )
     if made.private:
         lines.append("private   a source's address holds a password; only you can read it (mode 0600)")
     echo("\n".join(lines))
