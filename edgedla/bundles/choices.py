@@ -18,7 +18,7 @@ class Choices:
     """Attributes:
     runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
     draws: pictures are written, sent or shown. prometheus: numbers are served. rtsp: a stream is. mqtt: results are sent.
-    track: detections keep a number.
+    track: detections keep a number. view: the live page is served.
     """
 
     runners: FrozenSet[str]
@@ -28,6 +28,7 @@ class Choices:
     rtsp: bool
     mqtt: bool = False
     track: bool = False
+    view: bool = False
 
 
 def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
@@ -41,6 +42,7 @@ def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices
         bool(config.outputs.rtsp.url),
         bool(config.outputs.mqtt.url),
         any(model.track for model in config.named_models.values()),
+        bool(config.view.port),
     )
 
 
@@ -60,7 +62,8 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.sources.synthetic": lambda c: not c.schemes or "synthetic" in c.schemes,
     "edgedla.runtime.sources.opencv": lambda c: not c.schemes or c.schemes != {"synthetic"},
     "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
-    "edgedla.runtime.health.endpoint": lambda c: c.prometheus,
+    "edgedla.runtime.health.endpoint": lambda c: c.prometheus or c.view,
+    "edgedla.runtime.live": lambda c: c.view,
     # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
     "edgedla.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
@@ -109,6 +112,8 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names.add("GStreamer's RTSP server (libgstrtspserver-1.0-0)")
     if choices.mqtt:
         names.add("paho-mqtt")
+    if choices.view:
+        names.add("jinja2")
     if choices.track:
         names.add("lap")
     return tuple(sorted(names))

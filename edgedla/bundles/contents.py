@@ -27,6 +27,14 @@ from edgedla.version import __version__
 
 #: What Python runs, and what that starts.
 MAIN, START = "__main__.py", "edgedla/bundles/start.py"
+#: What a module opens of edgedla's own files.
+BESIDE = {
+    "edgedla.runtime.preprocess.cuda_preprocess": ("runtime/preprocess/preprocess.cu",),
+    "edgedla.runtime.live.server": (
+        *(f"runtime/live/templates/live.{ending}" for ending in ("css", "html.j2", "js")),
+        "reports/templates/style.css",
+    ),
+}
 #: One expression, so that no part of it is a program: where it was cut, Python itself says so. It verifies what it starts, for the
 #: beginning of a program may be one that does nothing and ends well.
 FIRST = '''\
@@ -150,9 +158,8 @@ def _contents(
     code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
     code[START] = (PACKAGE.parent / START).read_bytes()
     code[MAIN] = (FIRST % (START, hashlib.sha256(code[START]).hexdigest())).encode()
-    for name in ("runtime/preprocess/preprocess.cu",):
-        if "edgedla.runtime.preprocess.cuda_preprocess" in modules:
-            code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()
+    for name in (name for module, names in BESIDE.items() if module in modules for name in names):
+        code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()
     data = {**artifacts.files, **carried.files}
     manifest = {
         **header("edgedla.bundle"),

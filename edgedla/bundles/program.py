@@ -128,7 +128,7 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
             signal.signal(number, end)
         collect_often()
         ready()
-        with _numbers(opened, config):
+        with _numbers(opened, config), _page(opened, config):
             summary = opened.run()
     _print(json.dumps(summary, indent=1))
     return 0
@@ -140,6 +140,18 @@ def _numbers(opened: Any, config: PipelineConfig) -> Any:
     from edgedla.runtime.health.service import as_service
 
     with serve_metrics(opened, config.metrics), as_service(opened):
+        yield
+
+
+@contextlib.contextmanager
+def _page(opened: Any, config: PipelineConfig) -> Any:
+    if not config.view.port:
+        # The server brings TLS and mail along.
+        yield
+        return
+    from edgedla.runtime.live.server import serve_view
+
+    with serve_view(opened, config.view, "bundle"):
         yield
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any, Dict
 
@@ -15,6 +18,7 @@ import pytest
 from edgedla.bundles import carried
 from edgedla.bundles.contents import Contents, contents_of
 from tests.models import node, onnx_model
+from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -105,6 +109,35 @@ def test_what_is_not_taken_along_is_told(folder: Path, monkeypatch: pytest.Monke
     assert bundled(folder, source="a film.avi", decode="mine:decode").lacking == (
         "a film.avi", "Python's module mine",
     )  # fmt: skip
+
+
+def test_the_live_page_is_served(folder: Path, tmp_path: Path) -> None:
+    from edgedla.bundles.bundle import bundle
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    bundled(folder, source="synthetic://?rate=20&width=32&height=24", view={"port": port})
+    made = bundle(None, tmp_path / "out", pipeline=folder / "p.yaml")
+    assert "jinja2" in made.needs
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    with subprocess.Popen([sys.executable, str(made.path)], cwd="/", stdout=subprocess.DEVNULL, env=environment) as run:
+        try:
+            for name in ("", "style.css", "live.js", "state.json"):
+                assert until(lambda name=name: answers(f"http://127.0.0.1:{port}/{name}"), 30), name
+        finally:
+            run.terminate()
+    assert run.returncode == 0
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return bool(answer.read())
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return False
 
 
 def test_the_command_says_what_is_lacking(folder: Path, tmp_path: Path) -> None:
