@@ -47,7 +47,7 @@ def test_a_film_that_changes_its_size_is_refused_not_begun_anew():
     parts = [f"videotestsrc num-buffers=4 ! video/x-raw,width={w},height=48,framerate=50/1 ! c." for w in (64, 32)]
     seen, ended = [], []
     handler = SimpleNamespace(
-        opened=lambda hw, rate: seen.append(hw), number=lambda image, source: None, finished=ended.append
+        opened=lambda hw, source: seen.append(hw), number=lambda image, source: None, finished=ended.append
     )
     uri = f"gst://{' '.join(parts)} concat name=c"
     reader = Reader(open_source(uri), lambda: open_source(uri), CaptureOptions(), handler, False)

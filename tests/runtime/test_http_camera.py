@@ -70,6 +70,7 @@ def levels(uri, count):
     try:
         source.open()
         opened_s = time.monotonic() - began
+        assert (source.live, source.recorded) == (True, False), "it does not say when it ends"
         return opened_s, [round(float(source.read().mean()) / LEVEL) for _ in range(count)]
     finally:
         source.close()
@@ -98,7 +99,7 @@ def test_a_picture_without_its_head_is_a_break_and_the_stream_is_opened_again(ad
     """jpegdec ends the pipeline with it."""
     seen, ended = [], []
     handler = SimpleNamespace(
-        opened=lambda hw, rate: seen.append(0), finished=ended.append,
+        opened=lambda hw, source: seen.append(0), finished=ended.append,
         number=lambda image, source: seen.__setitem__(-1, seen[-1] + 1),
     )  # fmt: skip
     uri = f"{address}/headless"

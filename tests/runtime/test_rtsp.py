@@ -88,7 +88,7 @@ def test_a_stream_that_dies_and_returns_goes_on_and_leaves_nothing_behind(server
     end = time.monotonic() + 10
     while threading.active_count() > threads and time.monotonic() < end:
         time.sleep(0.05)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads, "one of another test may have ended meanwhile"
     assert open_files() <= files + 1, "the second server's output is one more"
     assert "frames again after" in caplog.text
     assert "secret" not in caplog.text

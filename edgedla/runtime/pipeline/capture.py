@@ -43,12 +43,8 @@ class Capture:
         self.options = options or CaptureOptions()
         self.name, self.cap, self._patient = name, RateCap(max_rate), patient
         first = factory()
-        self.uri, self.live, self.pixels = first.uri, first.live, first.pixels
-        #: Fakes of tests may lack it.
-        self._recorded = getattr(first, "recorded", False)
-        every = self.options.every_frame
-        # Pictures without a rate have no pace at which they could be late.
-        self.every_frame = (not self.live) if every is None or (self._recorded and not self.live) else every
+        self.uri, self.pixels = first.uri, first.pixels
+        self._take_as(first)
         self.reader = Reader(first, factory, self.options, self, patient)
         self._readers: List[Tuple[Slots[Frame], int]] = []
         self._own_slots: Optional[Slots[Frame]] = None
@@ -61,6 +57,15 @@ class Capture:
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
         self.captured = self.skipped = 0
+
+    def _take_as(self, source: Source) -> None:
+        """A camera or a film; an address may turn out to be either when it is opened."""
+        self.live = source.live
+        #: Fakes of tests may lack it.
+        self._recorded = getattr(source, "recorded", False)
+        every = self.options.every_frame
+        # Pictures without a rate have no pace at which they could be late.
+        self.every_frame = (not self.live) if every is None or (self._recorded and not self.live) else every
 
     def feed(self, slots: Slots[Frame], every: int = 1) -> None:
         """Hands every `every`-th frame that the rate's cap lets through to the source's slot there. Call it before `start`."""
@@ -94,10 +99,11 @@ class Capture:
             raise self.failure
         self.reader.watch()
 
-    def opened(self, frame_hw: Tuple[int, int], rate: float) -> None:
+    def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
         if self.frame_hw not in ((0, 0), frame_hw):
             log.warning("%s: it came back with frames of %dx%d", self.uri, frame_hw[1], frame_hw[0])
-        self.frame_hw, self.rate = frame_hw, rate
+        self.frame_hw, self.rate = frame_hw, source.rate
+        self._take_as(source)
 
     def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
         """The image as the next frame; None where it comes sooner than the rate's cap allows."""

@@ -16,20 +16,22 @@ import select
 import signal
 import sys
 import threading
-from typing import Optional
+from typing import List, Optional
 
 NULL, PAUSED, PLAYING = 1, 3, 4
-STATE_CHANGE_FAILURE, STATE_CHANGE_NO_PREROLL = 0, 3
+STATE_CHANGE_FAILURE, STATE_CHANGE_SUCCESS, STATE_CHANGE_NO_PREROLL = 0, 1, 3
+#: gstformat.h.
+FORMAT_TIME = 3
 #: How long a pipeline may take to its first frame before it counts as a camera's, in ns.
 PREROLL = 5 * 10**9
 #: A queue's property `leaky`: no frame is let go of, or the oldest.
 KEEPS_ALL, KEEPS_NEWEST = 0, 2
 EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
 FOR_EVER = 2**64 - 1
-#: Argument: the pipeline is the user's own.
-OF_USER = "--of-user"
-#: What it says on stdout of a pipeline that is no camera.
-FILM = b"edgedla: film"
+#: Arguments: the pipeline is the user's own; its address may be that of a film; a film keeps its pace.
+OF_USER, MAY_END, PACED = "--of-user", "--may-end", "--paced"
+#: What it says on stdout, where one of the first two was given, before the first frame.
+FILM, CAMERA = b"edgedla: film", b"edgedla: camera"
 #: Name of an element in our pipeline, and its type as gst-launch prints it.
 WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
 #: The element's path in the debug text of a message.
@@ -145,7 +147,7 @@ def main() -> None:
         fail(text_of(error.contents.message) if error else "the pipeline cannot be made")
     kept = watch(gst, gobject, pipeline)
     bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
-    started = play(gst, gobject, pipeline, OF_USER in sys.argv)
+    started = play(gst, gobject, pipeline, sys.argv)
     # The reason for a failure waits on the bus.
     wait = ctypes.c_uint64(0 if started == STATE_CHANGE_FAILURE else FOR_EVER)
     while True:
@@ -174,9 +176,12 @@ def leave_with_the_reader(fd: int) -> None:
     os._exit(1)
 
 
-def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, of_user: bool) -> int:
-    """Starts the pipeline. One of the user's that is no camera, as of a film, keeps its own pace, and the queue all of it."""
-    if not of_user:
+def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[str]) -> int:
+    """Starts the pipeline. Of a film the queue keeps all, and one of the user's keeps its own pace.
+
+    A pipeline of the user's is a film where its first frame can wait; an address, where it says in how long it ends.
+    """
+    if not {OF_USER, MAY_END} & {*arguments}:
         return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
 
     def put(element: bytes, name: bytes, value: int) -> None:
@@ -188,12 +193,21 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, of_user: bool) -
     paused = gst.gst_element_set_state(ctypes.c_void_p(pipeline), PAUSED)
     if paused != STATE_CHANGE_FAILURE:
         paused = gst.gst_element_get_state(ctypes.c_void_p(pipeline), None, None, ctypes.c_uint64(PREROLL))
-    if paused == STATE_CHANGE_NO_PREROLL:
+    ends = paused == STATE_CHANGE_SUCCESS and length(gst, pipeline) > 0 if MAY_END in arguments else None
+    if paused == STATE_CHANGE_NO_PREROLL or ends is False:
         put(b"edgedla-queue", b"leaky", KEEPS_NEWEST)
+        os.write(1, CAMERA + b"\n")
     else:
-        put(b"edgedla", b"sync", 1)
+        put(b"edgedla", b"sync", int(ends is None or PACED in arguments))
         os.write(1, FILM + b"\n")
     return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
+
+
+def length(gst: ctypes.CDLL, pipeline: int) -> int:
+    """In ns; 0 where nobody says it, as of a stream whose server states no Content-Length."""
+    ns = ctypes.c_int64(0)
+    known = gst.gst_element_query_duration(ctypes.c_void_p(pipeline), FORMAT_TIME, ctypes.byref(ns))
+    return max(0, ns.value) if known else 0
 
 
 def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:

@@ -19,7 +19,7 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.runtime.sources.gst_child import FILM, OF_USER
+from edgedla.runtime.sources.gst_child import CAMERA, FILM, MAY_END, OF_USER, PACED
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_secrets
 from edgedla.targets.jetson import on_jetson
@@ -53,7 +53,11 @@ _PACKAGES = (
 
 
 class GstLaunchSource:
-    """Any pipeline works, at the price of one copy per frame."""
+    """Any pipeline works, at the price of one copy per frame.
+
+    Attributes:
+        live, recorded: of an http:// address they are known once it is open: it may be that of a film.
+    """
 
     def __init__(self, uri: SourceUri) -> None:
         self.uri, self.live, self.pixels, self.rate = uri.text, True, "bgr", uri.rate
@@ -62,7 +66,9 @@ class GstLaunchSource:
         self._process: Optional[subprocess.Popen] = None
         self._frames_fd = -1
         self._log: Any = None
-        self._said, self._film = b"", False
+        self._said = b""
+        #: None: it was not said.
+        self._film: Optional[bool] = None
         # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
         self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
@@ -84,7 +90,7 @@ class GstLaunchSource:
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
         try:
             self._process = subprocess.Popen(
-                [*command, *([OF_USER] if self._spec.scheme == "gst" else [])],
+                [*command, *self._may_be_film()],
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 stdin=subprocess.PIPE,
@@ -101,7 +107,7 @@ class GstLaunchSource:
             description.write(os.fsencode(pipeline))
         os.set_blocking(self._process.stdout.fileno(), False)
         deadline, first = time.monotonic() + OPEN_S, 0.0
-        while self._hw == (0, 0):
+        while self._hw == (0, 0) or (self._film is None and self._spec.scheme == "http"):
             now = time.monotonic()
             if now >= deadline:
                 raise self._broken(f"no frame within {OPEN_S:.0f} s")
@@ -119,7 +125,15 @@ class GstLaunchSource:
                 first = time.monotonic()
             if not self._listen() and self._hw == (0, 0) and self._process.wait():
                 raise self._broken("it does not start")
+        if self._film and self._spec.scheme == "http":
+            self.recorded, self.live = True, PACED in self._may_be_film()
         return self._hw
+
+    def _may_be_film(self) -> List[str]:
+        """What the child is told of it."""
+        u = self._spec
+        paced = [PACED] if u.rate or u.own_pace else []
+        return {"gst": [OF_USER], "http": [MAY_END, *paced]}.get(u.scheme, [])
 
     def _listen(self) -> bool:
         """Takes in what GStreamer said since the last time; False once it has ended.
@@ -144,7 +158,8 @@ class GstLaunchSource:
         return alive
 
     def _hear(self, line: bytes) -> None:
-        self._film = self._film or line == FILM
+        if line in (FILM, CAMERA):
+            self._film = line == FILM
         caps = _CAPS.search(line)
         if caps is None:
             return
@@ -181,8 +196,8 @@ class GstLaunchSource:
                 raise self._broken(f"no frame for {TIMEOUT_S:.0f} s")
             n = os.readv(fd, [view[got:]])
             if n == 0:
-                # Only a pipeline of the user's has an end; a camera whose stream ends is away.
-                if got or self._process.wait() or self._spec.scheme != "gst":
+                # Only a pipeline of the user's and a film have an end; a camera whose stream ends is away.
+                if got or self._process.wait() or not (self._spec.scheme == "gst" or self.recorded):
                     raise self._broken("it gives no more frames")
                 return None
             got += n

@@ -46,7 +46,11 @@ UNKNOWN_RATE = 25.0
 
 
 class OpenCvSource:
-    """cv2.VideoCapture over a GStreamer pipeline, a device, an address or a file."""
+    """cv2.VideoCapture over a GStreamer pipeline, a device, an address or a file.
+
+    Attributes:
+        live, recorded: of an http:// address they are known once it is open: it may be that of a film.
+    """
 
     def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
@@ -89,6 +93,9 @@ class OpenCvSource:
                 raise DataError("OpenCV cannot open the source", where=u.text, hint=file)
             raise RunError("OpenCV cannot open the source", where=u.text, hint=camera)
         self._capture = capture
+        if u.scheme == "http" and not self._gstreamer and capture.get(cv2.CAP_PROP_FRAME_COUNT) > 1:
+            # A film: nobody knows how many pictures a camera will give.
+            self._endless, self.recorded, self.live = False, True, u.rate > 0 or u.own_pace
         reported = float(capture.get(cv2.CAP_PROP_FPS))
         if self.recorded:
             reported = reported if 0 < reported <= MOST_RATE else UNKNOWN_RATE if u.own_pace else 0.0

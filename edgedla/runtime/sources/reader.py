@@ -49,7 +49,9 @@ class CaptureOptions:
 class FrameHandler(Protocol):
     """Whom a reader tells of its source, on the reader's thread. Of a thread that was left behind nothing comes."""
 
-    def opened(self, frame_hw: Tuple[int, int], rate: float) -> None: ...
+    def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
+        """What the source is was found out as it was opened: an address may be a film's."""
+        ...
 
     def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
         """Counts a frame; None where it is not handed on. Called under the reader's lock."""
@@ -204,7 +206,8 @@ class Reader:
         hw = source.open()
         if generation != self._generation:
             return
-        self._handler.opened(hw, source.rate)
+        self.live = source.live
+        self._handler.opened(hw, source)
         self._beat_s, self.opening = time.monotonic(), False
         self.ready.set()
         while self._current(generation):
