@@ -70,7 +70,11 @@ def read(uri, latency_ms, every_frame=None, **options):
     config = PipelineConfig(source=SourceConfig(uri, options), capture=CaptureOptions(every_frame=every_frame))
     seen, began = [], time.monotonic()
     lanes = [lane(engine(latency_ms, decode=lambda b, g: [[] for _ in numbers(b, g)]), [""])]
-    summary = pipeline([make_capture("", config)], lanes, seen).run()
+    opened = pipeline([make_capture("", config)], lanes, seen)
+    late = threading.Timer(30, opened.stop)
+    late.start()
+    summary = opened.run()
+    late.cancel()
     return [r.frame for r in seen], summary, time.monotonic() - began
 
 

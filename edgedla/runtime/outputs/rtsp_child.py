@@ -13,9 +13,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import socket
 import struct
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, List
 
 MISSING = 3
@@ -23,9 +25,14 @@ MISSING = 3
 MOST_QUEUED = 2
 #: Viewers that went without a word are forgotten so often.
 CLEAN_UP_S = 10
+#: No picture taken for so long: the server waits for a viewer who does not read, and would wait with a new one beside him.
+STUCK_S = 1.0
+#: A connection whose other end takes nothing for so long is closed.
+SILENT_MS = 10_000
 P = ctypes.c_void_p
 _MEDIA = ctypes.CFUNCTYPE(None, P, P, P)
 _UNPREPARED = ctypes.CFUNCTYPE(None, P, P)
+_ADDED = ctypes.CFUNCTYPE(None, P, P, P)
 _TIMEOUT = ctypes.CFUNCTYPE(ctypes.c_int, P)
 ENCODERS = {
     "nvv4l2h264enc": "videoconvert ! video/x-raw,format=NV12 ! nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! "
@@ -56,11 +63,14 @@ class Libraries:
         self.rtsp = ctypes.CDLL("libgstrtspserver-1.0.so.0")
         self.gobject = ctypes.CDLL("libgobject-2.0.so.0")
         self.glib = ctypes.CDLL("libglib-2.0.so.0")
+        self.gio = ctypes.CDLL("libgio-2.0.so.0")
+        self.connection = ctypes.CDLL("libgstrtsp-1.0.so.0")
         pointers = {
             self.gst: "gst_bin_get_by_name_recurse_up gst_bin_get_by_name gst_caps_from_string gst_element_factory_find "
-            "gst_buffer_new_allocate",
+            "gst_buffer_new_allocate gst_object_get_parent gst_object_ref",
             self.rtsp: "gst_rtsp_server_new gst_rtsp_server_get_mount_points gst_rtsp_media_factory_new "
-            "gst_rtsp_media_get_element gst_rtsp_server_get_session_pool",
+            "gst_rtsp_media_get_element gst_rtsp_server_get_session_pool gst_rtsp_client_get_connection",
+            self.connection: "gst_rtsp_connection_get_write_socket",
             self.glib: "g_main_loop_new",
         }
         for library, names in pointers.items():
@@ -69,6 +79,7 @@ class Libraries:
         self.gst.gst_buffer_new_allocate.argtypes = [P, ctypes.c_size_t, P]
         self.gst.gst_buffer_fill.argtypes = [P, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
         self.gst.gst_buffer_fill.restype = ctypes.c_size_t
+        self.gobject.g_type_name_from_instance.restype = ctypes.c_char_p
         self.app.gst_app_src_get_current_level_bytes.restype = ctypes.c_uint64
 
 
@@ -80,11 +91,14 @@ class Stream:
         self._lock = threading.Lock()
         self._source: Any = None
         self._size = (0, 0)
+        #: What hands packets to viewers by TCP; since when no picture is taken; whether they let go of packets now.
+        self._sinks: List[Any] = []
+        self._full_s, self._lets_go = 0.0, False
         factory = P(self._l.rtsp.gst_rtsp_media_factory_new())
         self._l.rtsp.gst_rtsp_media_factory_set_launch(factory, launch.encode())
         self._l.rtsp.gst_rtsp_media_factory_set_shared(factory, 1)
         # Python would free them while C still calls them.
-        self._kept: List[Any] = [_MEDIA(self._configure), _UNPREPARED(self._unprepared)]
+        self._kept: List[Any] = [_MEDIA(self._configure), _UNPREPARED(self._unprepared), _ADDED(self._added)]
         self._connect(factory, b"media-configure", self._kept[0])
         self._l.rtsp.gst_rtsp_mount_points_add_factory(mounts, path.encode(), factory)
         threading.Thread(target=self._read, daemon=True).start()
@@ -96,16 +110,27 @@ class Stream:
         element = P(self._l.rtsp.gst_rtsp_media_get_element(P(media)))
         with self._lock:
             self._source = P(self._l.gst.gst_bin_get_by_name_recurse_up(element, b"edgedla"))
-            self._size = (0, 0)
+            self._size, self._full_s, self._lets_go = (0, 0), 0.0, False
+        pipeline = P(self._l.gst.gst_object_get_parent(element))
+        if pipeline:
+            self._connect(pipeline, b"element-added", self._kept[2])
+            self._l.gst.gst_object_unref(pipeline)
         self._l.gst.gst_object_unref(element)
         self._connect(P(media), b"unprepared", self._kept[1])
         say(f"view {self._number} 1")
 
+    def _added(self, pipeline: Any, element: Any, _: Any) -> None:
+        if self._l.gobject.g_type_name_from_instance(P(element)) == b"GstAppSink":
+            with self._lock:
+                self._sinks.append(P(self._l.gst.gst_object_ref(P(element))))
+
     def _unprepared(self, media: Any, _: Any) -> None:
         with self._lock:
             source, self._source = self._source, None
-            if source:
-                self._l.gst.gst_object_unref(source)
+            sinks, self._sinks = self._sinks, []
+        # A sink that goes takes locks of its own.
+        for thing in (*sinks, *([source] if source else [])):
+            self._l.gst.gst_object_unref(thing)
         say(f"view {self._number} 0")
 
     def _exactly(self, count: int) -> bytes:
@@ -125,8 +150,31 @@ class Stream:
                 if self._source:
                     self._push(picture, width, height)
 
+    def _let_go(self, on: bool) -> None:
+        self._lets_go = on
+        for sink in self._sinks:
+            self._l.gobject.g_object_set(sink, b"drop", ctypes.c_int(on), None)
+
+    def _full(self, size: int) -> bool:
+        """Whether pictures wait already.
+
+        GStreamer 1.18 and later hand a packet on as soon as one viewer is ready, and ask no viewer who comes later. So, where all
+        waits, one packet is let go of now and then, and the next asks them all. Always, it would be lost to those who read.
+        """
+        if self._lets_go:
+            self._let_go(False)
+        if self._l.app.gst_app_src_get_current_level_bytes(self._source) <= MOST_QUEUED * size:
+            self._full_s = 0.0
+            return False
+        now_s = time.monotonic()
+        self._full_s = self._full_s or now_s
+        if now_s - self._full_s >= STUCK_S:
+            self._full_s = now_s
+            self._let_go(True)
+        return True
+
     def _push(self, picture: bytes, width: int, height: int) -> None:
-        if self._l.app.gst_app_src_get_current_level_bytes(self._source) > MOST_QUEUED * len(picture):
+        if self._full(len(picture)):
             return
         if (width, height) != self._size:
             self._size = (width, height)
@@ -162,6 +210,19 @@ def clean_up(libraries: Libraries, server: Any) -> Callable[[Any], int]:
     return now
 
 
+def limit_silence(libraries: Libraries) -> Callable[[Any, Any, Any], None]:
+    """Has the kernel close connections that nobody reads: up to GStreamer 1.16 such a viewer holds all others up."""
+
+    def connected(_: Any, client: Any, __: Any) -> None:
+        connection = P(libraries.rtsp.gst_rtsp_client_get_connection(P(client)))
+        opened = connection and P(libraries.connection.gst_rtsp_connection_get_write_socket(connection))
+        if opened:
+            with socket.socket(fileno=os.dup(libraries.gio.g_socket_get_fd(opened))) as viewer:
+                viewer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_MS)
+
+    return connected
+
+
 def main() -> None:
     settings: Dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     try:
@@ -186,6 +247,8 @@ def main() -> None:
         fail(
             f"the address {settings['host']}:{settings['port']} cannot be opened: is it in use, and is it an address of this machine?"
         )
+    limiter = _MEDIA(limit_silence(libraries))
+    libraries.gobject.g_signal_connect_data(server, b"client-connected", limiter, None, None, 0)
     cleaner = _TIMEOUT(clean_up(libraries, server))
     libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)
     # Warnings of months would fill a disk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 import shutil
 import socket
 import threading
@@ -93,6 +94,59 @@ def test_what_is_drawn_comes_back_from_each_sources_address(serving):
         # The box's left edge.
         assert abs(picture[75:105, 18:24] - plain).sum(axis=2).max() > 100
     assert until(lambda: sink.to_dict()["watched"] == 0), "nothing is encoded once nobody watches"
+
+
+def play(port):
+    """A viewer that plays the stream /gate by TCP, and reads nothing of it."""
+    viewer, session = socket.socket(), ""
+    viewer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    viewer.settimeout(20)
+    viewer.connect(("127.0.0.1", port))
+    address = f"rtsp://127.0.0.1:{port}/gate"
+    for number, (verb, of, more) in enumerate(
+        (
+            ("DESCRIBE", "", ""),
+            ("SETUP", "/stream=0", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n"),
+            ("PLAY", "/", ""),
+        )
+    ):
+        viewer.sendall(f"{verb} {address}{of} RTSP/1.0\r\nCSeq: {number}\r\n{session}{more}\r\n".encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += viewer.recv(1024)
+        found = re.search(rb"Session: *([^;\r]+)", answer)
+        session = f"Session: {found.group(1).decode()}\r\n" if found else session
+    return viewer
+
+
+@needs_server
+@pytest.mark.parametrize("pause_s", [8.0, 13.0])
+def test_a_viewer_who_stops_reading_holds_no_other_back(pause_s):
+    """With 13 s the kernel has closed his connection meanwhile."""
+    port, stop, rng = free_port(), threading.Event(), np.random.default_rng(0)
+    sink = Rtsp(RtspConfig(f"rtsp://127.0.0.1:{port}/gate", rate=20, width=0, kbps=40_000), ("",))
+
+    def noise():
+        while not stop.wait(0.05):
+            frame = Frame(0, rng.integers(0, 255, (480, 640, 3), np.uint8), time.monotonic())
+            sink.write(FrameResult(frame, (), "DLA0", True, 1.0, 2.0))
+
+    thread = threading.Thread(target=noise)
+    thread.start()
+    viewer, source = play(port), GstLaunchSource(parse_source(f"rtsp://127.0.0.1:{port}/gate"))
+    try:
+        time.sleep(pause_s)
+        began = time.monotonic()
+        source.open()
+        for _ in range(20):
+            source.read()
+        assert time.monotonic() - began < 9
+    finally:
+        stop.set()
+        thread.join(10)
+        viewer.close()
+        source.close()
+        sink.close()
 
 
 @needs_server
