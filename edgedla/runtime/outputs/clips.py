@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from edgedla.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
-from edgedla.runtime.outputs.pictures import PictureThread
+from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
@@ -40,7 +40,7 @@ class ClipConfig:
     """A film (.avi) and a picture (.jpg) of each event, in `folder`; "" for none.
 
     Attributes:
-        before_s, after_s: what the film shows before and after the event.
+        before_s, after_s: what the film shows before and after the event. Of a film as a source all times are its own.
         most_s: it ends at the latest so long after the event's beginning.
         rate: pictures per second, each annotated. width: larger ones are scaled down; 0: never.
         keep: the newest so many clips stay, those of earlier runs counted; 0: all.
@@ -88,8 +88,12 @@ class Clips:
 
     def put(self, result: FrameResult) -> None:
         film = self._films.get(result.source)
+        if film is not None and film.by_clock != by_clock(result):
+            # Another source has taken its name.
+            self._films.pop(result.source).close()
+            film = None
         if film is None:
-            film = self._films[result.source] = _Film(result.source, self._config, self.done)
+            film = self._films[result.source] = _Film(result.source, self._config, self.done, by_clock(result))
         film.put(result)
         for source in [s for s, f in self._films.items() if f.silent(film.last_s)]:
             # Its thread ends by itself: waiting for it would hold back the other sources.
@@ -115,7 +119,7 @@ class _Clip:
         self.document = {k: document[k] for k in ("event", "id", "source", "model") if k in document}
         #: Drawn once, on the film's thread.
         self.result: Optional[FrameResult] = result
-        self.began_s, self.ended_s = result.frame.captured_s, float("inf")
+        self.began_s, self.ended_s = result.frame.seen_s, float("inf")
         self.picture = ""
         self.writer: Any = None
         self.partial = Path()
@@ -126,22 +130,40 @@ class _Clip:
         self.why = ""
 
 
-class _Film:
-    """The pictures of one source, the newest in memory as JPEG, and the clips that are being written."""
+def by_clock(result: FrameResult) -> bool:
+    """Whether it is of a film: its seconds are not those that pass while it is read."""
+    return result.frame.clock_s not in (None, result.frame.captured_s)
 
-    def __init__(self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document]) -> None:
+
+class _Film:
+    """The pictures of one source, the newest in memory as JPEG, and the clips that are being written.
+
+    Args:
+        by_clock: the source is a film, and the seconds of its clips its own.
+    """
+
+    def __init__(self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document], by_clock: bool) -> None:
         self._config, self._done = config, done
         self._before: Deque[Tuple[float, bytes]] = collections.deque()
         self._lock = threading.Lock()
         self._clips: List[_Clip] = []
         self.last_s = time.monotonic()
-        self.pictures = PictureThread(
-            f"edgedla-clips-{source}", config.rate, config.width, self._picture, self._finish_due, self._wanted
+        self.by_clock, self._seen_s = by_clock, 0.0
+        name = f"edgedla-clips-{source}"
+        self.pictures: Union[PicturesByClock, PictureThread] = (
+            PicturesByClock(name, config.rate, config.width, self._picture, self._wanted)
+            if by_clock
+            else PictureThread(name, config.rate, config.width, self._picture, self._finish_due, self._wanted)
         )
 
     def put(self, result: FrameResult) -> None:
-        self.last_s = time.monotonic()
-        self.pictures.latest.put(result)
+        self.last_s, self._seen_s = time.monotonic(), result.frame.seen_s
+        self.pictures.put(result)
+        if self.by_clock:
+            self._finish_due()
+
+    def _now_s(self) -> float:
+        return self._seen_s if self.by_clock else time.monotonic()
 
     def silent(self, now_s: float) -> bool:
         """Whether its source, taken out of the pipeline or broken, gave no result for long and no clip is open."""
@@ -158,7 +180,7 @@ class _Film:
         with self._lock:
             for clip in self._clips:
                 if clip.name == name:
-                    clip.ended_s = time.monotonic()
+                    clip.ended_s = self._now_s()
 
     def _now(self) -> List[_Clip]:
         with self._lock:
@@ -196,7 +218,7 @@ class _Film:
             _add(clip, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), at_s, self._config.rate)
 
     def _finish_due(self, now: Optional[float] = None) -> None:
-        now = time.monotonic() if now is None else now
+        now = self._now_s() if now is None else now
         for clip in self._now():
             end_s = min(clip.ended_s + self._config.after_s, clip.began_s + self._config.most_s)
             if now >= end_s:

@@ -1,4 +1,4 @@
-"""What all models found in the newest frame of a source, and a thread that draws it a few times per second."""
+"""What all models found in the newest frame of a source, drawn a few times per second: on a thread, or by a film's own clock."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from edgedla.errors import described
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw_scene
+from edgedla.runtime.sources.base import RateCap
 
 log = logging.getLogger("edgedla.runtime.outputs.pictures")
 #: What a model found in an older frame is drawn for so long; a model that sees every tenth frame flickers otherwise.
@@ -50,14 +51,73 @@ class Latest:
             return [r for r in ordered if newest - r.frame.captured_s <= STAYS_S], self.number
 
 
-class PictureThread:
-    """Draws the newest scene of a source at most `rate` times per second, and hands it on: on a thread of its own, so that
-    what is slow there drops pictures and nothing else.
+class Pictures:
+    """Draws the newest scene of a source and hands it on.
 
     Args:
-        use: gets (BGR picture, time.monotonic() of its frame's capture).
-        idle: called at least every IDLE_S, also where no frames come.
+        use: gets (BGR picture, seconds on the clock of what is seen).
         wanted: False while nobody needs pictures; then nothing is drawn.
+    """
+
+    def __init__(
+        self, name: str, width: int, use: Callable[[np.ndarray, float], object], wanted: Callable[[], bool]
+    ) -> None:
+        self.latest = Latest()
+        self._name, self._width, self._use, self._wanted = name, width, use, wanted
+        #: Results up to the last picture.
+        self._drawn = self.failed = 0
+
+    def _draw(self) -> None:
+        results, self._drawn = self.latest.results()
+        self._use(draw_scene(results, width=self._width), results[0].frame.seen_s)
+
+    def _fails(self, error: Exception) -> None:
+        self.failed += 1
+        # The first, and then each power of two: what fails does so with every picture.
+        if self.failed & (self.failed - 1) == 0:
+            log.error("%s: a picture failed (%d so far): %s", self._name, self.failed, described(error))
+
+    def _last(self) -> None:
+        """What came since the last picture."""
+        try:
+            if self._wanted() and self.latest.number != self._drawn:
+                self._draw()
+        except Exception as e:
+            self._fails(e)
+
+
+class PicturesByClock(Pictures):
+    """At most `rate` pictures per second of a film, however fast it is read: drawn by the caller, for a film waits."""
+
+    def __init__(
+        self,
+        name: str,
+        rate: float,
+        width: int,
+        use: Callable[[np.ndarray, float], object],
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        super().__init__(name, width, use, wanted)
+        self._cap = RateCap(rate)
+
+    def put(self, result: FrameResult) -> None:
+        self.latest.put(result)
+        try:
+            if self._wanted() and not self._cap.skips(result.frame.seen_s):
+                self._draw()
+        except Exception as e:
+            self._fails(e)
+
+    def close(self, wait_s: float = 5.0) -> None:
+        self._last()
+
+
+class PictureThread(Pictures):
+    """At most `rate` pictures per second, drawn on a thread of its own, so that what is slow there drops pictures and nothing
+    else.
+
+    Args:
+        use, wanted: as of Pictures. idle: called at least every IDLE_S, also where no frames come.
     """
 
     def __init__(
@@ -69,46 +129,33 @@ class PictureThread:
         idle: Callable[[], object] = lambda: None,
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.latest = Latest()
-        self._rate, self._width, self._use, self._idle, self._wanted = rate, width, use, idle, wanted
+        super().__init__(name, width, use, wanted)
+        self._rate, self._idle = rate, idle
         self._stop = threading.Event()
-        self.failed = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def put(self, result: FrameResult) -> None:
+        self.latest.put(result)
+
     def _run(self) -> None:
-        number, due_s = 0, 0.0
+        due_s = 0.0
         while not self._stop.is_set():
             try:
                 self._idle()
                 if not self._wanted():
                     self._stop.wait(IDLE_S)
                     continue
-                if not self.latest.wait(number, IDLE_S):
+                if not self.latest.wait(self._drawn, IDLE_S):
                     continue
                 self._stop.wait(max(0.0, due_s - time.monotonic()))
                 # The schedule holds the mean rate; after a pause no burst makes up for it.
                 due_s = max(due_s + 1 / self._rate, time.monotonic())
-                number = self._draw()
+                self._draw()
             except Exception as e:
                 self._fails(e)
-        try:
-            if self._wanted() and self.latest.number != number:
-                self._draw()
-        except Exception as e:
-            self._fails(e)
-
-    def _draw(self) -> int:
-        results, number = self.latest.results()
-        self._use(draw_scene(results, width=self._width), results[0].frame.captured_s)
-        return number
-
-    def _fails(self, error: Exception) -> None:
-        self.failed += 1
-        # The first, and then each power of two: what fails does so with every picture.
-        if self.failed & (self.failed - 1) == 0:
-            log.error("%s: a picture failed (%d so far): %s", self._thread.name, self.failed, described(error))
-        self._stop.wait(IDLE_S)
+                self._stop.wait(IDLE_S)
+        self._last()
 
     def close(self, wait_s: float = 5.0) -> None:
         self._stop.set()

@@ -166,6 +166,54 @@ def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
         Clips(ClipConfig(str(tmp_path), rate=0))
 
 
+def of_film(index, *objects):
+    """A frame of 25 per second, read much faster."""
+    frame = Frame(
+        index, np.full((48, 64, 3), min(255, index), np.uint8), time.monotonic(), None, time.time(), index / 25
+    )
+    return FrameResult(frame, objects, "DLA0", True, 1.0, 2.0, "gate", "objects")
+
+
+def test_the_clip_of_a_film_goes_by_the_films_seconds(tmp_path):
+    told = Told()
+    config = ClipConfig(str(tmp_path), before_s=1, after_s=1, most_s=60, rate=10, width=0)
+    events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(config))
+    # There from 4 to 6 s; gone for good half a second later, and a second of what follows.
+    for i in range(250):
+        events.write(of_film(i, *([PERSON] if 100 <= i < 150 else [])))
+    events.close()
+    [clip] = told.of("clip")
+    assert told.of("end")[0]["seconds"] == pytest.approx(2.0, abs=0.05)
+    assert clip["seconds"] == pytest.approx(1 + 2 + 0.5 + 1, abs=0.25)
+    frames, rate = film(clip["clip"])
+    assert (rate, len(frames)) == (10, round(clip["seconds"] * 10))
+    greys = [float(f[40:, 50:].mean()) for f in frames]
+    assert greys[0] == pytest.approx(75, abs=5)
+    # A picture for each tenth of a second, none of them twice.
+    assert all(0.8 < b - a < 4.6 for a, b in zip(greys, greys[1:])), greys
+
+
+def test_an_event_at_the_end_of_a_film_is_filmed(tmp_path):
+    told = Told()
+    config = ClipConfig(str(tmp_path), before_s=0, width=0)
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(config))
+    for i in range(40):
+        events.write(of_film(i, *([PERSON] if i == 39 else [])))
+    events.close()
+    assert len(film(told.of("clip")[0]["clip"])[0]) == 1
+
+
+def test_a_camera_in_a_films_place_is_filmed_by_the_time_that_passes(tmp_path):
+    clips = Clips(ClipConfig(str(tmp_path), before_s=1, width=0))
+    for i in range(30):
+        clips.put(of_film(i))
+    first = clips._films["gate"]
+    frame = Frame(30, np.zeros((48, 64, 3), np.uint8), 5.0, None, time.time(), 5.0)
+    clips.put(FrameResult(frame, (), "DLA0", True, 1.0, 2.0, "gate", "objects"))
+    assert (first.by_clock, clips._films["gate"].by_clock) == (True, False)
+    clips.close()
+
+
 FILE = """
 version: 2
 sources: {gate: "synthetic://?rate=30&frames=90&width=160&height=120"}
