@@ -162,7 +162,12 @@ def _of_file(
         inputs, outputs = ran_with(Path(str(request["reference"])))
         model = tidied(model, {name: x.shape for name, x in inputs.items()}, [x.shape for x in outputs])
         made = _compared(model, inputs, outputs, kind, platform)
-    notes = (*answer.get("notes", ()), *made.notes, *layout_notes(made.model), *parser_notes(made.model, platform))
+    notes = (
+        *answer.get("notes", ()),
+        *made.notes,
+        *layout_notes(made.model, kind.framework == "tf2onnx"),
+        *parser_notes(made.model, platform),
+    )
     return Converted(
         made.model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"],
         opset_of(made.model), made.rel_l2, made.max_abs, notes, made.tolerance, made.cache,
@@ -246,16 +251,25 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
             hint=f"pip install 'edgedla[{_EXTRAS[kind.framework]}]', or name an interpreter that has it: "
             "edgedla convert --python",
         )  # fmt: skip
-    raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]))
+    hint = _OPEN_SIZES if kind.name == "paddle" else None
+    raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
 
 
 def _reason(said: str) -> str:
     """The last line that speaks of an error, else the last; paddle2onnx prints its own in colours, and warnings after it."""
     lines = [_COLOURS.sub("", line).strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line)]
+    errors = [
+        line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)
+    ]
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
 
 
+_OPEN_SIZES = (
+    "paddle2onnx lacks some operators where sizes are open; if they are, save the model with fixed ones: "
+    "paddle.jit.save(..., input_spec=[paddle.static.InputSpec([1, 3, 224, 224])])"
+)
+#: What paddle2onnx leaves after its reason, when its C++ code ends the process.
+_ABORTED = re.compile("`Process abort signal`|Error Message Summary")
 _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
 _TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle"}
 _EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle2onnx": "paddle"}

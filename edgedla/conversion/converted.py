@@ -112,8 +112,12 @@ _IN_PLACE = frozenset("Abs Add Cast Clip Div Identity Mul Neg Pad Relu Sub".spli
 _TO_NCHW, _TO_NHWC = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
-def layout_notes(model: Any) -> Tuple[str, ...]:
-    """Of inputs whose first layers, and outputs whose last, are a change between N x H x W x C and N x C x H x W."""
+def layout_notes(model: Any, options: bool = True) -> Tuple[str, ...]:
+    """Of inputs whose first layers, and outputs whose last, are a change between N x H x W x C and N x C x H x W.
+
+    Args:
+        options: whether the source has --inputs-as-nchw and --outputs-as-nchw.
+    """
     graph = model.graph
     made = {name: node for node in graph.node for name in node.output}
     constants = {tensor.name for tensor in graph.initializer}
@@ -127,15 +131,15 @@ def layout_notes(model: Any) -> Tuple[str, ...]:
             source = next((name for name in made[source].input if name not in constants), "")
         if any(value.name == source for value in graph.input):
             notes.append(
-                f"input {source} is N x H x W x C, which a transpose turns and `run` does not feed: "
-                f"--inputs-as-nchw {source} changes it"
+                f"input {source} is N x H x W x C, which a transpose turns and `run` does not feed"
+                + (f": --inputs-as-nchw {source} changes it" if options else "")
                 if perm == _TO_NCHW
                 else f"input {source} is turned to N x H x W x C in the network: what reads it wants that layout"
             )
         if perm == _TO_NHWC and any(value.name == node.output[0] for value in graph.output):
             notes.append(
-                f"output {node.output[0]} is N x H x W x C, which costs a transpose: --outputs-as-nchw "
-                f"{node.output[0]} leaves it out"
+                f"output {node.output[0]} is N x H x W x C, which costs a transpose"
+                + (f": --outputs-as-nchw {node.output[0]} leaves it out" if options else "")
             )
     return tuple(notes)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
 import zipfile
 from collections import namedtuple
@@ -245,6 +247,7 @@ def test_a_transpose_at_the_ends_is_said_with_the_option(asked: bool) -> None:
     channels_last = onnx_model(ends, {"image": (1, 8, 8, 3)}, {"map": (1, 8, 8, 4)}, weights)
     channels_first = onnx_model(body, {"t": (1, 3, 8, 8)}, {"r": (1, 4, 8, 8)}, {"w": weights["w"]})
     notes = layout_notes(channels_first if asked else channels_last)
+    assert not any("--" in note for note in layout_notes(channels_last, options=False))
     wanted = [] if asked else ["--inputs-as-nchw image changes it", "--outputs-as-nchw map leaves it out"]
     assert [note.rpartition(": ")[2] for note in notes] == wanted
     # The release lists the layer from TensorRT 8.5 on: before, each is on the GPU.
@@ -294,6 +297,24 @@ def test_a_kept_conversion_that_was_damaged_is_made_again(
     assert as_onnx(source, say=lines.append) == as_onnx(source, say=lines.append) == kept
     assert kept.read_bytes() == model
     assert len(lines) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("paddle") is None or find_spec("paddle2onnx") is None, reason="Paddle is not installed")
+@pytest.mark.parametrize("old", [False, True])
+def test_paddle_programs_of_open_sizes_old_and_new(tmp_path: Path, old: bool) -> None:
+    program = (
+        "import paddle; net = paddle.nn.Sequential(paddle.nn.Conv2D(3, 4, 3), paddle.nn.ReLU()); net.eval(); "
+        "paddle.jit.save(net, 'm', input_spec=[paddle.static.InputSpec([None, 3, None, None], 'float32', 'x')])"
+    )
+    flags = {**os.environ, "FLAGS_enable_pir_api": "0" if old else "1"}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=flags, check=True, capture_output=True)
+    made = edgedla.convert(tmp_path / ("m.pdmodel" if old else "m.json"), shapes={"": [1, 3, 8, 8]})
+    assert made.within
+    (given,) = onnx.load_from_string(made.model).graph.input
+    assert [d.dim_value for d in given.type.tensor_type.shape.dim] == [1, 3, 8, 8]
+    with pytest.raises(ModelError, match="open dims"):
+        edgedla.convert(tmp_path / ("m.pdmodel" if old else "m.json"))
 
 
 @pytest.mark.slow
@@ -363,6 +384,10 @@ def test_the_reason_is_the_error_and_not_a_warning_after_it() -> None:
     said = "loading\n\x1b[0;31m[ERROR]\tFailed: no such thing\x1b[0m\nUserWarning: no ccache\n  warnings.warn(text)\n"
     assert module._reason(said) == "[ERROR]\tFailed: no such thing"
     assert module._reason("Killed\n") == "Killed"
+    aborted = (
+        "[ERROR][P] no axis\n\nError Message Summary:\n---\nFatalError: `Process abort signal` is detected.\n  [Time]\n"
+    )
+    assert module._reason(aborted) == "[ERROR][P] no axis"
 
 
 @pytest.mark.parametrize(

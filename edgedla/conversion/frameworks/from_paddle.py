@@ -7,6 +7,9 @@ from typing import Any, Dict, List, Tuple
 
 
 def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[Any]]:
+    if request["source"].endswith(".pdmodel"):
+        # Paddle 3 looks for the .json of its own programs, unless it is told so before it is imported.
+        os.environ.update(FLAGS_enable_pir_api="0")
     import paddle
     import paddle2onnx
 
