@@ -134,3 +134,27 @@ def test_one_of_several_signatures_is_named(tmp_path: Path) -> None:
     assert edgedla.convert(tmp_path / "m", signature="twice").within
     with pytest.raises(ModelError, match="no signature is called once"):
         edgedla.convert(tmp_path / "m", signature="once")
+
+
+@needs_tensorflow
+@pytest.mark.slow
+def test_what_no_onnx_can_say_is_named(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    class Net(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = tf.Variable(0.0)
+
+    net = Net()
+    spec = tf.TensorSpec((1, 4), tf.float32, "x")
+    functions = {
+        "it changes a variable as it runs": lambda x: {"y": x + net.calls.assign_add(1.0)},
+        "it calls Python": lambda x: {"y": tf.numpy_function(lambda a: a * 2, [x], tf.float32)},
+        "it computes in bfloat16": lambda x: {"y": tf.cast(tf.cast(x, tf.bfloat16) * 2, tf.float32)},
+    }
+    for number, (message, function) in enumerate(functions.items()):
+        net.function = tf.function(function, input_signature=[spec])
+        tf.saved_model.save(net, str(tmp_path / str(number)), signatures=net.function)
+        with pytest.raises(ModelError, match=message):
+            edgedla.convert(tmp_path / str(number))

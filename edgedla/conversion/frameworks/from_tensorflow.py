@@ -35,6 +35,8 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
 
     loaders = {"tflite": tflite, "keras": keras, "h5": keras, "savedmodel": saved_model, "graphdef": frozen_graph}
     loaded = loaders[request["kind"]](request, tf)
+    # Before it runs, which changes the variables of one that has a state.
+    function = None if loaded.trace is None else opened(loaded, tf)
     inputs = {name: seeded(shape, dtype, request["seed"] + i) for i, (name, shape, dtype) in enumerate(loaded.inputs)}
     outputs = loaded.run(list(inputs.values()))
     turned_in = turned("input", request["inputs_as_nchw"], {name: x.ndim for name, x in inputs.items()})
@@ -48,12 +50,12 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
             "outputs_as_nchw": [theirs for theirs, name in zip(made, loaded.outputs) if name in turned_out],
         }
 
-    if loaded.trace is None:
+    if function is None:
         tf2onnx.convert.from_tflite(loaded.path, **options, **layouts(list(loaded.renamed), loaded.exported))
     else:
         # Names of their own: those of the graph that is imported are taken.
         signature = [tf.TensorSpec(s, d, name=f"convert_{i}") for i, (_, s, d) in enumerate(loaded.inputs)]
-        plain = tf.function(opened(loaded, tf), input_signature=signature, autograph=False)
+        plain = tf.function(function, input_signature=signature, autograph=False)
         graph = plain.get_concrete_function()
         names = layouts([t.name for t in graph.inputs], [t.name for t in graph.outputs])
         tf2onnx.convert.from_function(
@@ -96,12 +98,24 @@ def opened(loaded: Loaded, tf: Any) -> Any:
 
     signature = [tf.TensorSpec(sizes, dtype) for _, sizes, dtype in loaded.inputs]
     traced = tf.function(lambda *args: loaded.trace(args), input_signature=signature).get_concrete_function()
+    nodes = every_node(traced.graph.as_graph_def())
+    used = {node.op: node.name for node in nodes}
+    code = sorted(kind for kind in used if "PyFunc" in kind)
+    if code:
+        raise ValueError(f"it calls Python ({code[0]}), which stands in no file: {used[code[0]]}")
+    if any(node.attr["T"].type == tf.bfloat16.as_datatype_enum for node in nodes if "T" in node.attr):
+        raise ValueError("it computes in bfloat16, which the DLA does not: save it in float32")
     # As tf2onnx asks for it, which freezes variables, but not the tensors that a function captured.
-    frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False, aggressive_inlining=True)
+    try:
+        frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False, aggressive_inlining=True)
+    except ValueError as e:
+        state = sorted(kind for kind in used if kind.startswith("Assign"))
+        if not state:
+            raise
+        raise ValueError(f"it changes a variable as it runs ({state[0]}: {used[state[0]]}): ONNX has no state") from e
     graph = tf.compat.v1.GraphDef()
     graph.CopyFrom(frozen.graph.as_graph_def())
-    functions = graph.library.function
-    for holder in (*graph.node, *functions, *(node for function in functions for node in function.node_def)):
+    for holder in (*graph.library.function, *every_node(graph)):
         for name in _CLOSED:
             holder.attr.pop(name, None)
     captured = {inner.name: outer.numpy() for outer, inner in frozen.graph.captures}
@@ -113,6 +127,11 @@ def opened(loaded: Loaded, tf: Any) -> Any:
         return [tf.identity(output) for output in outputs]
 
     return function
+
+
+def every_node(graph: Any) -> List[Any]:
+    """The nodes of a GraphDef, and of the functions in it."""
+    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def erfc(graph: Any, node: Any, name: str, args: Any) -> None:
@@ -279,6 +298,8 @@ def sizes(name: str, shape: Any, request: Dict[str, Any]) -> Tuple[int, ...]:
 def seeded(shape: Tuple[int, ...], dtype: str, seed: int) -> Any:
     import numpy as np
 
+    if dtype in ("string", "bfloat16"):
+        raise ValueError(f"it has an input of {dtype}, which neither TensorRT nor the DLA takes")
     rng = np.random.default_rng(seed)
     kind = np.dtype(dtype)
     if kind.kind == "f":
