@@ -149,9 +149,13 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
 
     Args:
         inputs: sizes by name that it ran with. outputs: of each, in order. Neither where nothing ran.
+
+    Raises:
+        ModelError: it is more than one ONNX file holds.
     """
     import onnx
 
+    _require_one_file(model)
     without_identities(model)
     graph = model.graph
     if any(value.name in inputs and not _is_fixed(value) for value in graph.input):
@@ -167,6 +171,19 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
     except Exception:
         # Shapes are a convenience: the importer works them out itself.
         return model
+
+
+#: Protocol Buffers write no more into one file; its own fields take their part of it.
+_MOST_BYTES = (1 << 31) - (1 << 20)
+
+
+def _require_one_file(model: Any) -> None:
+    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    if size > _MOST_BYTES:
+        raise ModelError(
+            f"its weights are {size / 1e9:.1f} GB, more than one ONNX file holds", allowed="less than 2 GiB",
+            hint="export it with external data by the framework's own exporter: the other commands take such files",
+        )  # fmt: skip
 
 
 def _is_fixed(value: Any) -> bool:

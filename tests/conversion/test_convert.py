@@ -20,9 +20,10 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.conversion import convert as module
+from edgedla.conversion import converted
 from edgedla.conversion.cached import FACTS, _key, as_onnx
 from edgedla.conversion.comparison import worst_difference
-from edgedla.conversion.converted import layout_notes, parser_notes, tolerance_of
+from edgedla.conversion.converted import layout_notes, parser_notes, tidied, tolerance_of
 from edgedla.conversion.frameworks.from_pytorch import in_order, named
 from edgedla.conversion.frameworks.from_tensorflow import by_number, nchw, turned
 from edgedla.conversion.kinds import KINDS, kind_of
@@ -364,6 +365,14 @@ def test_the_models_own_arithmetic_is_compared() -> None:
     )
     steps = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) / 16
     assert worst_difference(model, {"x": 1000 + steps}, [steps / 3])[0] < 1e-6
+
+
+def test_more_than_one_file_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = onnx_model([node("Add", "x w", "y")], {"x": (1, 4)}, constants={"w": np.ones(4, np.float32)}, opset=17)
+    assert tidied(model, {}, ()).graph.node[0].op_type == "Add"
+    monkeypatch.setattr(converted, "_MOST_BYTES", 15)
+    with pytest.raises(ModelError, match=r"weights are 0.0 GB, more than one ONNX file holds"):
+        tidied(model, {}, ())
 
 
 def test_half_precision_rounds_more() -> None:
