@@ -47,7 +47,8 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
     mode = p.costs.get("power_mode") or "no power mode"
     yield f"{p.platform['title']}, {p.precision.upper()}, {mode}, TensorRT {p.platform['trt']}: predicted, {p.basis}"
     several = len(p.streams) > 1
-    head = ["model", "on", "latency", "side by side" if p.concurrent else "", "frames/s", "energy per frame"]
+    # Not `side by side`, as `place` calls one frame of each: here the others go on.
+    head = ["model", "on", "latency", "beside the others" if p.concurrent else "", "frames/s", "energy per frame"]
     rows = [[*head, "loadables"]]
     for s in p.streams:
         rows.append(

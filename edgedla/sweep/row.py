@@ -32,7 +32,7 @@ COLUMNS: Mapping[str, str] = {
     "macs": "multiply-accumulates per frame",
     "regions": "loadables",
     "regions_dropped": "by TensorRT's cap",
-    "transitions": "tensors between GPU and loadables; of a placement, the network's inputs and outputs too",
+    "transitions": "tensors between GPU and loadables, or two loadables; of a placement, the network's inputs and outputs too",
     "latency_us": "one frame alone",
     "period_us": "between frames with many in flight",
     "energy_mj": "one frame",

@@ -328,4 +328,5 @@ def test_a_reference_in_half_precision_is_called_so(model: Path, samples: Path, 
     assert found.score["reference"] == "FLOAT16"
     text = render_deployment(found, "text")
     assert ", in FLOAT16 " in text
+    assert "frames per second: with many frames in flight" in text
     assert "FP32" not in text

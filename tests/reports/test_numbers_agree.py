@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Mapping
 
 import pytest
@@ -16,8 +17,10 @@ from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import Placement
 from edgedla.regions import check_graph
 from edgedla.reports import worth
+from edgedla.reports.fixes.text import ROWS
 from edgedla.reports.placement import render_placement
 from edgedla.reports.prediction import render_prediction
+from edgedla.reports.words import macs_text
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model
 
@@ -118,3 +121,13 @@ def test_a_slowdown_that_rounds_to_none_is_not_told(monkeypatch: pytest.MonkeyPa
     assert "slows them down" not in notes(1.002)
     assert "their memory traffic slows them down: GPU 1.20x" in notes(1.2)
     assert "DLA0 1.00x" not in notes(1.2)
+
+
+def test_one_word_has_one_meaning() -> None:
+    """`side by side` is one frame of every model in `place`; beside streams that go on, a frame takes another time."""
+    names = replace(load_onnx(MODEL), name="first"), replace(load_onnx(MODEL), name="second")
+    text = render_prediction(predict(list(names), **PLATFORM, devices=["GPU", "DLA0"]), "text")
+    assert "beside the others" in text
+    assert "side by side" not in text
+    macs = dict(ROWS)["MACs"]
+    assert macs(SimpleNamespace(macs=31_311_360)) == macs_text(31_311_360) == "31.3 M"  # type: ignore[arg-type]

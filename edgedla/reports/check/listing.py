@@ -45,7 +45,8 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
         yield "", 2, f"loadables    {totals.regions}{cap} on one core{dropped}"
         size = sum(t.size_bytes for t in report.transitions)
-        yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
+        moved = f"{size / 1e6:.3g} MB cross into or out of loadables"
+        yield "", 2, f"transitions  {totals.transitions} ({moved})"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:

@@ -138,7 +138,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         yield (
             "",
             2,
-            f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross between DLA and GPU)",
+            f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross into or out of loadables)",
         )
     basis = f"rules {report.rules_version}, parser of TensorRT {report.parser}; predicted, not measured on a board"
     yield "dim", 2, f"basis        {basis}"

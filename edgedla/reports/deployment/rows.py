@@ -138,7 +138,8 @@ def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
     """(name, text, badge) of what the figures rest on."""
     samples = deployment.samples
     entries = [
-        ("Times, energy", "edgedla's cost model; ± one standard deviation; no board took part", "fitted"),
+        ("Times, energy", "edgedla's cost model; ± one standard deviation; frames per second with many in flight; no board took part",
+         "fitted"),
         ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
         ("Accuracy", f"{samples['final']}; no step looked at them",
          "simulated" if deployment.artifact.simulated else "measured"),

@@ -23,6 +23,7 @@ def _lines(deployment: Deployment) -> Iterator[Line]:
     table = [("", "before", "after", "")]
     table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]
     yield from (("", 2, line) for line in aligned(table))
+    yield "dim", 2, "frames per second: with many frames in flight"
     yield "", 0, ""
     yield "title", 0, "Tried"
     for trial in deployment.trials:

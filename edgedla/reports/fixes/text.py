@@ -9,7 +9,7 @@ from edgedla.fixes.judge import Figures, pays, value_of
 from edgedla.fixes.result import FixResult, RefusedSite
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.text import Line, aligned, clean
-from edgedla.reports.words import count, percent
+from edgedla.reports.words import count, macs_text, percent
 
 #: Offenders and refusals named before "and N more".
 SHOWN = 8
@@ -28,7 +28,7 @@ ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
     ("layers on the DLA", lambda f: f"{f.layers_dla} of {f.layers}"),
     ("unknown layers", lambda f: str(f.layers_unknown)),
     ("MACs on the DLA", lambda f: percent(f.share_macs_dla)),
-    ("MACs", lambda f: f"{f.macs / 1e9:.3f} G"),
+    ("MACs", lambda f: macs_text(f.macs)),
     ("latency per frame", lambda f: _us(f.latency_us)),
     ("latency, all on the GPU", lambda f: _us(f.gpu_us)),
 )

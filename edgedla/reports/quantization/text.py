@@ -9,6 +9,7 @@ from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.scale_rules import scale_rules
+from edgedla.reports.page.numbers import significant
 
 _WORST = 8
 
@@ -104,7 +105,7 @@ def judged(r: Quantized) -> str:
 
 
 def _time(time_us: float) -> str:
-    return f"{time_us / 1e3:.2f} ms" if time_us >= 100 else f"{time_us:.1f} us" if time_us else "nothing"
+    return f"{significant(time_us / 1e3)} ms" if time_us >= 100 else f"{time_us:.1f} us" if time_us else "nothing"
 
 
 def _coverage(r: Quantized) -> List[str]:
