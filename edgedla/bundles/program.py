@@ -124,8 +124,10 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
             # The second one is from somebody who does not want to wait.
             (opened.force_stop if opened.stopping else opened.stop)()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, end)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # `nohup` ignores SIGHUP.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, end)
         collect_often()
         ready()
         with _numbers(opened, config), _page(opened, config):

@@ -188,6 +188,10 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
+        # A terminal that is closed; `nohup` ignores it, and a run of a file reads that anew.
+        if not file and hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            before = signal.signal(signal.SIGHUP, end)
+            stack.callback(signal.signal, signal.SIGHUP, before)
         stack.enter_context(serve_metrics(opened, config.metrics))
         page = stack.enter_context(serve_view(opened, config.view, title))
         stack.enter_context(as_service(opened))

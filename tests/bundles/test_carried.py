@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -109,6 +110,22 @@ def test_what_is_not_taken_along_is_told(folder: Path, monkeypatch: pytest.Monke
     assert bundled(folder, source="a film.avi", decode="mine:decode").lacking == (
         "a film.avi", "Python's module mine",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_ends_a_bundle_gracefully(folder: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """SIGHUP comes of a terminal that is closed."""
+    from edgedla.bundles.bundle import bundle
+
+    bundled(folder, source="synthetic://?rate=50&width=32&height=24", outputs={"jsonl": "r.jsonl"})
+    made = bundle(None, tmp_path / "out", pipeline=folder / "p.yaml")
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    with subprocess.Popen([sys.executable, str(made.path)], cwd="/", stdout=subprocess.PIPE, env=environment) as run:
+        assert until(lambda: (made.path / "r.jsonl").exists() and (made.path / "r.jsonl").stat().st_size > 500, 30)
+        run.send_signal(number)
+        out = run.communicate(timeout=30)[0]
+    assert run.returncode == 0
+    assert json.loads(out)["frames"]["results"] == len((made.path / "r.jsonl").read_text().splitlines())
 
 
 def test_the_live_page_is_served(folder: Path, tmp_path: Path) -> None:

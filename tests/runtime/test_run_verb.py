@@ -31,7 +31,7 @@ def edgedla(*arguments, code=0):
     return done
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_run_gracefully_with_every_result_on_disk(artifact, tmp_path, number):
     results = tmp_path / "r.jsonl"
     process = subprocess.Popen(

@@ -23,6 +23,7 @@ from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
+from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
 from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
@@ -125,7 +126,8 @@ class _Clip:
         self.partial = Path()
         self.size_wh: Tuple[int, int] = (0, 0)
         self.first_s = 0.0
-        self.count = 0
+        #: Pictures written, and with how many of them the disk's space is looked at again.
+        self.count = self.looked = 0
         self.last: Optional[np.ndarray] = None
         self.why = ""
 
@@ -191,6 +193,9 @@ class _Film:
         for clip in self._now():
             if clip.writer is None:
                 _attempt(clip, functools.partial(self._open, clip, image))
+            if clip.looked <= clip.count:
+                clip.looked = clip.count + SPACE_EVERY
+                _attempt(clip, functools.partial(require_space, str(clip.partial)))
             _attempt(clip, functools.partial(_add, clip, image, at_s, self._config.rate))
         good, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
         if good and self._config.before_s:
@@ -202,6 +207,7 @@ class _Film:
         """The picture of the event, and the film from the seconds before it on."""
         cv2 = import_cv2()
         folder, stem = Path(self._config.folder), clip.name
+        require_space(str(folder / stem))
         if clip.result is not None:
             good, data = cv2.imencode(".jpg", draw(clip.result), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
             clip.picture = str(write_atomic(folder / f"{stem}.jpg", data.tobytes() if good else b"", follow=False))

@@ -195,6 +195,41 @@ SPACE_BYTES = 32 << 20
 SPACE_EVERY = 25
 
 
+def require_space(path: str) -> None:
+    """Raises RunError where the disk is too full to go on with a film."""
+    free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    if free < SPACE_BYTES:
+        raise RunError(
+            f"the disk is almost full ({free >> 20} MiB left)",
+            where=path,
+            hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: what was written before is kept",
+        )
+
+
+def claimed(path: str) -> int:
+    """A descriptor of the film, held against other processes until it is closed: two would write into one another.
+
+    Within the process nothing is held: after a reload another output may go on with the film before the first one is closed.
+
+    Raises:
+        RunError: another process writes it. OSError: it cannot be opened.
+    """
+    import fcntl
+
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.close(fd)
+        raise RunError(
+            "another process writes this film", where=path, hint="end it, or give the output another place"
+        ) from None
+    except OSError:
+        # A file system without locks.
+        pass
+    return fd
+
+
 class AnnotatedVideo:
     """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG).
 
@@ -210,7 +245,7 @@ class AnnotatedVideo:
         self._late = False
         self._writer: Any = None
         self._size_wh: Tuple[int, int] = (0, 0)
-        self._count, self._space_at = 0, -1
+        self._count, self._space_at, self._claim = 0, -1, -1
         folder = os.path.dirname(os.path.abspath(path))
         if not path.lower().endswith((".mp4", ".avi")):
             raise UsageError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
@@ -220,6 +255,8 @@ class AnnotatedVideo:
             fd, partial = open_partial(folder, os.path.basename(path))
             os.close(fd)
             os.unlink(partial)
+            if os.path.isfile(path):
+                os.close(claimed(path))
 
     def write(self, result: FrameResult) -> None:
         missing = self._timing.missing(result.frame.clock_s)
@@ -229,10 +266,12 @@ class AnnotatedVideo:
         image = draw(result)
         if self._count // SPACE_EVERY != self._space_at:
             self._space_at = self._count // SPACE_EVERY
-            self._check_space()
+            require_space(self.path)
         if self._writer is None:
             code = "MJPG" if self.path.lower().endswith(".avi") else "mp4v"
             self._size_wh = image.shape[1::-1]
+            with writing(self.path):
+                self._claim = claimed(self.path)
             self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
                 self._writer = None
@@ -264,20 +303,15 @@ class AnnotatedVideo:
             self._timing.wrote(1)
             self._count += 1
 
-    def _check_space(self) -> None:
-        free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
-        if free < SPACE_BYTES:
-            raise RunError(
-                f"the disk is almost full ({free >> 20} MiB left)",
-                where=self.path,
-                hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: what was written before is kept",
-            )
-
     def close(self) -> None:
-        if self._writer is None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.release()
+        claim, self._claim = self._claim, -1
+        if claim >= 0:
+            os.close(claim)
+        if writer is None:
             return
-        self._writer.release()
-        self._writer = None
         if not os.path.isfile(self.path) or not os.path.getsize(self.path):
             raise RunError("the video was not written", where=self.path)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -127,6 +128,23 @@ def test_a_disk_that_refuses_is_told_and_ends_nothing(tmp_path, monkeypatch, cap
     assert clip["clip"] is None
     assert "No space left" in clip["why"]
     assert "fails" in caplog.text
+
+
+def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monkeypatch, caplog):
+    """OpenCV says nothing: the film would be told as whole."""
+    free = [1 << 40]
+    usage = types.SimpleNamespace
+    monkeypatch.setattr("edgedla.runtime.outputs.sinks.shutil.disk_usage", lambda _: usage(free=free[0]))
+    told = Told()
+    events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(ClipConfig(str(tmp_path), width=0)))
+    for i in range(200):
+        free[0] = 1 << 40 if i < 100 else 5 << 20
+        events.write(of_film(i, PERSON))
+    events.close()
+    [clip] = told.of("clip")
+    assert (clip["clip"], clip["why"]) == (None, "the disk is almost full (5 MiB left)")
+    assert not list(tmp_path.glob("*.avi"))
+    assert len(caplog.records) == 1
 
 
 def test_the_thread_of_a_source_that_is_taken_out_ends_and_comes_back_with_it(tmp_path, monkeypatch):

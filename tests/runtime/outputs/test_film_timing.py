@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from edgedla.errors import RunError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs import sinks
 from edgedla.runtime.outputs.segments import Segments
@@ -76,6 +79,36 @@ def test_the_file_of_a_film_with_drops_has_its_length(tmp_path):
         video.write(result(number, clock_s))
     video.close()
     assert levels(tmp_path / "v.avi") == [1, 2, 2, 2, 5, 6]
+
+
+HOLDER = """
+import sys
+from edgedla.runtime.outputs.sinks import claimed
+held = claimed(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_film_that_another_process_writes_is_refused(tmp_path):
+    path = str(tmp_path / "v.avi")
+    late = AnnotatedVideo(path, 10.0)
+    command = [sys.executable, "-c", HOLDER, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match="another process writes this film"):
+            AnnotatedVideo(path, 10.0)
+        with pytest.raises(RunError, match="another process writes this film"):
+            late.write(result(1, 0.0))
+        late.close()
+        holder.kill()
+    # As a reload does: the next one begins before the last one has ended.
+    videos = [AnnotatedVideo(path, 10.0) for _ in range(2)]
+    for video in videos:
+        video.write(result(1, 0.0))
+    for video in videos:
+        video.close()
+    assert levels(path) == [1]
 
 
 def test_repeats_never_hold_up_what_waits_behind_them(tmp_path, monkeypatch, caplog):
