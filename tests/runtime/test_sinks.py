@@ -10,6 +10,7 @@ import pytest
 
 from edgedla.errors import RunError, UsageError
 from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
 from edgedla.runtime.pipeline.config import load_config
 
@@ -46,6 +47,52 @@ def test_without_a_size_nothing_is_rotated_and_a_restart_goes_on(tmp_path):
             sink.write_document({"n": n})
         sink.close()
     assert numbers(path) == list(range(100))
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_a_file_that_logrotate_moves_is_written_anew(tmp_path, how):
+    path, moved = tmp_path / "r.jsonl", tmp_path / "r.jsonl-20260101"
+    sink = JsonLines(str(path), kinds=NUMBERED)
+    sink.write_document({"n": 1})
+    if how == "removed":
+        path.unlink()
+    else:
+        path.rename(moved)
+    if how == "replaced":
+        path.write_text('{"n":0}\n')
+    sink.write_document({"n": 2})
+    sink.write_document({"n": 3})
+    sink.close()
+    assert numbers(path) == ([0, 2, 3] if how == "replaced" else [2, 3])
+    assert how == "removed" or numbers(moved) == [1]
+
+
+def test_a_file_of_somebody_elses_in_its_place_is_not_written_to(tmp_path):
+    path = tmp_path / "r.jsonl"
+    sink = JsonLines(str(path), kinds=NUMBERED)
+    sink.write_document({"n": 1})
+    path.unlink()
+    path.write_text("mine\n")
+    with pytest.raises(UsageError):
+        sink.write_document({"n": 2})
+    sink.close()
+    assert path.read_text() == "mine\n"
+
+
+def test_of_a_run_whose_clock_is_in_the_past_the_newest_stay(tmp_path):
+    """A board without a battery starts in 1970, with films of last year on its disk."""
+    newest, files = Newest(2), [tmp_path / name for name in "abcde"]
+    for file in files:
+        file.touch()
+    for number, file in enumerate(files[:3]):
+        os.utime(file, (2e9 + number, 2e9 + number))
+    for number, file in enumerate(files[3:]):
+        os.utime(file, (number, number))
+        newest.wrote(file)
+        there = files[: 4 + number]
+        assert newest.surplus(there)[-1] == files[1 + number]
+    assert newest.surplus(files) == files[:3]
+    assert Newest(0).surplus(files) == []
 
 
 def test_a_restart_counts_what_is_there(tmp_path):

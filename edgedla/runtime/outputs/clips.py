@@ -22,6 +22,7 @@ from edgedla.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
+from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
 from edgedla.runtime.sources.opencv import import_cv2
@@ -80,6 +81,7 @@ class Clips:
         self._config = config
         self.done: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._films: Dict[str, _Film] = {}
+        self._newest = Newest(config.keep)
         self._source_of: Dict[str, str] = {}
         make_folder(config.folder)
         with writing(config.folder):
@@ -94,7 +96,9 @@ class Clips:
             self._films.pop(result.source).close()
             film = None
         if film is None:
-            film = self._films[result.source] = _Film(result.source, self._config, self.done, by_clock(result))
+            film = self._films[result.source] = _Film(
+                result.source, self._config, self.done, by_clock(result), self._newest
+            )
         film.put(result)
         for source in [s for s, f in self._films.items() if f.silent(film.last_s)]:
             # Its thread ends by itself: waiting for it would hold back the other sources.
@@ -144,8 +148,10 @@ class _Film:
         by_clock: the source is a film, and the seconds of its clips its own.
     """
 
-    def __init__(self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document], by_clock: bool) -> None:
-        self._config, self._done = config, done
+    def __init__(
+        self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document], by_clock: bool, newest: Newest
+    ) -> None:
+        self._config, self._done, self._newest = config, done, newest
         self._before: Deque[Tuple[float, bytes]] = collections.deque()
         self._lock = threading.Lock()
         self._clips: List[_Clip] = []
@@ -248,15 +254,14 @@ class _Film:
             document.update(clip=None, why=clip.why)
         else:
             document.update(clip=str(path), seconds=round(clip.count / self._config.rate, 3))
+            self._newest.wrote(path)
             self._forget()
         self._done.put(document)
 
     def _forget(self) -> None:
         """Removes the oldest clips with their pictures."""
-        if not self._config.keep:
-            return
         films = [p for p in Path(self._config.folder).glob("*.avi") if _NAME.fullmatch(p.name)]
-        for old in sorted(films, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._config.keep]:
+        for old in self._newest.surplus(films):
             for path in (old, old.with_suffix(".jpg")):
                 with contextlib.suppress(OSError):
                     path.unlink()

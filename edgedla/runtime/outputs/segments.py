@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedVideo
 
 #: The size of a file that is being written is looked at so often.
@@ -33,6 +34,7 @@ class Segments:
         self._rate, self._seconds, self._most_bytes, self._keep = rate, seconds, int(mb * 1e6), keep
         # Its checks of ending and folder, before a camera is opened.
         AnnotatedVideo(path, rate)
+        self._newest = Newest(keep)
         self._video: Optional[AnnotatedVideo] = None
         self._since_s = 0.0
         self._count = 0
@@ -68,12 +70,13 @@ class Segments:
             return
         video, self._video = self._video, None
         video.close()
+        self._newest.wrote(Path(video.path))
         if self._keep:
             folder, stem = os.path.split(self._stem)
             files = Path(folder or ".").glob(f"{glob_escaped(stem)}-[0-9]*{self._ending}")
             # Of v.avi, and not v-2.avi, or the files of a camera whose name goes on: v-gate-2 beside v-gate.
             ours = [p for p in files if _STAMP.fullmatch(p.name[len(stem) : -len(self._ending)])]
-            for old in sorted(ours, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._keep]:
+            for old in self._newest.surplus(ours):
                 with contextlib.suppress(OSError):
                     old.unlink()
 

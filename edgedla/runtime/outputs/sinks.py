@@ -80,6 +80,21 @@ class JsonLines:
         remove_beyond(self.path, self._keep, self._kinds)
         self._open()
 
+    def _there(self) -> os.stat_result:
+        """Of the open file, which is opened anew where logrotate or another process has moved or removed it."""
+        held = os.fstat(self._fd)
+        try:
+            moved = not os.path.samestat(held, os.stat(self.path))
+        except FileNotFoundError:
+            moved = True
+        if moved:
+            require_ours(self.path, self._kinds)
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+            self._open()
+            held = os.fstat(self._fd)
+        return held
+
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
 
@@ -93,7 +108,7 @@ class JsonLines:
             if self._fd < 0:
                 # The last rotation failed half-way.
                 self._open()
-            before = os.fstat(self._fd).st_size if self._regular else 0
+            before = self._there().st_size if self._regular else 0
             if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
                 self._rotate()
                 before = 0

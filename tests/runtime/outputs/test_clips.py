@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -102,6 +103,18 @@ def test_a_steady_event_is_cut_at_its_longest_and_the_oldest_clips_go(tmp_path):
     assert sorted(str(p) for p in tmp_path.glob("*-e-*.avi")) == sorted(films[1:])
     assert len(list(tmp_path.glob("*.jpg"))) == 2
     assert other.exists(), "what is not ours stays"
+
+
+def test_a_new_clip_stays_where_the_clock_is_behind_those_of_earlier_runs(tmp_path):
+    old = [tmp_path / f"gate-e-20300101-00000{n}-1.avi" for n in range(2)]
+    for path in old:
+        path.write_bytes(b"x")
+        os.utime(path, (2e9, 2e9))
+    told = Told()
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32, keep=2)))
+    events.write(result(0, PERSON))
+    events.close()
+    assert sorted(tmp_path.glob("*.avi")) == sorted([old[1], type(old[0])(told.of("clip")[0]["clip"])])
 
 
 def test_a_close_in_the_middle_keeps_what_there_is(tmp_path):
