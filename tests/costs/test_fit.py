@@ -18,7 +18,7 @@ from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
 from edgedla.costs.fit.samples import samples_of
-from edgedla.costs.fit.solve import GROUPS, fit_all
+from edgedla.costs.fit.solve import CARRIED, GROUPS, fit_all
 from edgedla.costs.networks import network
 from edgedla.costs.work import FITTED_TYPES, work_of
 from edgedla.data import rules_dir
@@ -220,3 +220,10 @@ def test_the_report_names_each_figure_and_its_error(fitted) -> None:
     text = "\n".join(report_lines(fitted))
     assert "mean error of" in text
     assert all(u.row.id in text for u in unseen(fitted))
+
+
+def test_a_figure_may_check_an_engine_whose_numbers_are_carried_over(files) -> None:
+    carried = {name for name, _ in CARRIED}
+    checked = [s for s in samples_of(load_rows(), "check") if s.group in carried]
+    assert checked
+    assert all(f"| {s.row.id} |" in files["README.md"] for s in checked)

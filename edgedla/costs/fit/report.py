@@ -9,7 +9,7 @@ from edgedla.costs.engines import dla_engine, gpu_engine, highest_clocks
 from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
 from edgedla.costs.fit.extras import Contention, Power, Sparsity
 from edgedla.costs.fit.samples import Sample
-from edgedla.costs.fit.solve import CARRIED, CARRIED_MAC_FACTOR, NUISANCE, Fitted
+from edgedla.costs.fit.solve import CARRIED, NUISANCE, Fitted
 from edgedla.targets.modules import module_for
 
 HEAD = "# Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again.\n"
@@ -65,15 +65,10 @@ def engine_yaml(
     lines.append(f"fixed_spread: {number(FIXED_SPREAD)}\n")
     lines.append("coefficients:\n")
 
-    def factor(feature: str) -> float:
-        return CARRIED_MAC_FACTOR.get(name, 1.0) if carried_from and feature.startswith("mac.") else 1.0
-
     for feature in DLA_FEATURES if name.startswith("dla") else GPU_FEATURES:
         source = fitted.group.tied.get(feature, feature)
         basis = "guessed" if carried_from or source in borrowed else "fitted"
-        lines.append(
-            f"  - {{feature: {feature}, value: {number(fitted.coefficients[source] * factor(feature))}, basis: {basis}}}\n"
-        )
+        lines.append(f"  - {{feature: {feature}, value: {number(fitted.coefficients[source])}, basis: {basis}}}\n")
     if sparsity:
         lines.append(f"sparse_mac_factor: {number(sparsity.mac_factor)}\n")
     if not carried_from:

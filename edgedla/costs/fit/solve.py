@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -129,6 +129,13 @@ def fit_all(samples: Sequence[Sample]) -> Dict[str, Fitted]:
         samples_of_group = [s for s in samples if s.group == group.name]
         fitted[group.name] = fit_group(group, samples_of_group, {name: f.coefficients for name, f in fitted.items()})
     return fitted
+
+
+def carried(name: str, source: Fitted) -> Fitted:
+    """The numbers of a group of CARRIED."""
+    factor = CARRIED_MAC_FACTOR.get(name, 1.0)
+    scaled = {f: c * factor if f.startswith("mac.") else c for f, c in source.coefficients.items()}
+    return replace(source, coefficients=scaled)
 
 
 def fit_group(group: Group, samples: List[Sample], done: Mapping[str, Mapping[str, float]]) -> Fitted:
