@@ -17,6 +17,9 @@ from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 from edgedla.vocabulary import GPU
 
+#: Share of the time left that looking for an order of each model's items may take.
+ORDERING = 0.1
+
 #: Pairs that are compared at once.
 PAIRS = 250_000
 
@@ -43,7 +46,8 @@ class Pair:
         self.names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         reach = tuple(d for d in engines if d in (GPU, *cores[:1]))
         alone = [problem_of_model(problem, m) for m in (0, 1)]
-        orders = [narrow_order(p) for p in alone]
+        now = time.monotonic()
+        orders = [narrow_order(p, now + ORDERING * (deadline - now)) for p in alone]
         self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
         self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]
         self.counted = [Counted(f) for f in self.frontiers]

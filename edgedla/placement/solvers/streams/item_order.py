@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
-from typing import Dict, FrozenSet, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, Tuple
 
+from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 
 #: Partial orders that go on from each item to the next.
@@ -16,11 +18,19 @@ FEWER = 0.9
 
 
 class _Partial(NamedTuple):
-    """Items taken so far: states of all positions, logarithm of those at the last, the items, and those that may follow."""
+    """Items taken so far.
+
+    Attributes:
+        states: of all positions; width: logarithm of those at the last.
+        items: (those before, the last one), () for none.
+        rank: among the partial orders of this length, by their items.
+        ready: items that may follow.
+    """
 
     states: float
     width: float
-    items: Tuple[int, ...]
+    items: Tuple[Any, ...]
+    rank: int
     ready: FrozenSet[int]
 
 
@@ -49,35 +59,44 @@ class _Orders:
             self.needed[i] |= sum(self.bit[k] for k in with_layers[:-1])
 
     def start(self) -> _Partial:
-        return _Partial(0.0, 0.0, (), frozenset(i for i in self.items if not self.needed[i]))
+        return _Partial(0.0, 0.0, (), 0, frozenset(i for i in self.items if not self.needed[i]))
 
-    def taken(self, partial: _Partial, done: int, i: int) -> _Partial:
-        """Item i comes next; `done` has its bit."""
+    def width(self, partial: _Partial, done: int, i: int) -> float:
+        """Logarithm of the states when item i comes next; `done` has its bit."""
         width = partial.width + (self.choices[i] if self.after[i] else 0.0)
-        width -= sum(self.choices[b] for b in self.before[i] if self.readers[b] & done == self.readers[b])
+        return width - sum(self.choices[b] for b in self.before[i] if self.readers[b] & done == self.readers[b])
+
+    def taken(self, partial: _Partial, done: int, i: int, rank: int = 0) -> _Partial:
+        """Item i comes next; `done` has its bit."""
+        width = self.width(partial, done, i)
         now = {
             k
             for k in (*self.after[i], *self.last)
             if not self.bit[k] & done and self.needed[k] & done == self.needed[k]
         }
-        return _Partial(partial.states + math.exp(width), width, (*partial.items, i), partial.ready - {i} | now)
+        return _Partial(partial.states + math.exp(width), width, (partial.items, i), rank, partial.ready - {i} | now)
 
-    def following(self, partial: _Partial, done: int) -> List[Tuple[int, _Partial]]:
-        """(next item, with it): one that leaves no more states is taken at once, for that is as good later on; else all."""
+    def following(self, partial: _Partial, done: int) -> Iterator[Tuple[int, float]]:
+        """(next item, states with it): one that leaves no more states is taken at once, for that is as good later on; else all."""
         ways = []
         for k in sorted(partial.ready):
-            new = self.taken(partial, done | self.bit[k], k)
-            if new.width <= partial.width + 1e-9:
-                return [(k, new)]
-            ways.append((k, new))
-        return ways
+            width = self.width(partial, done | self.bit[k], k)
+            if width <= partial.width + 1e-9:
+                return iter([(k, partial.states + math.exp(width))])
+            ways.append((k, partial.states + math.exp(width)))
+        return iter(ways)
 
 
-def narrow_order(problem: Problem) -> Tuple[int, ...]:
-    """Indices of the items in an order with few states; topological, and model by model, as the problem's own."""
+def narrow_order(problem: Problem, deadline: float = INFINITY) -> Tuple[int, ...]:
+    """Indices of the items in an order with few states; topological, and model by model, as the problem's own.
+
+    Args:
+        deadline: on time.monotonic's clock; models whose order is not found by then keep their own.
+    """
     order: List[int] = []
     for model in range(len(problem.models)):
-        order += _narrow(_Orders(problem, problem.items_of(model)))
+        items = problem.items_of(model)
+        order += items if time.monotonic() > deadline else _narrow(_Orders(problem, items), deadline)
     return tuple(order)
 
 
@@ -96,18 +115,29 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
     return replace(problem, items=tuple(problem.items[i] for i in order), flows=flows, links=links)
 
 
-def _narrow(orders: _Orders) -> Tuple[int, ...]:
+def _narrow(orders: _Orders, deadline: float) -> Sequence[int]:
     own, done = orders.start(), 0
     partials = {0: own}
     for i in orders.items:
+        if time.monotonic() > deadline:
+            return orders.items
         done |= orders.bit[i]
         own = orders.taken(own, done, i)
-        met: Dict[int, _Partial] = {}
+        met: Dict[int, Tuple[float, int, int, int]] = {}
         for mask, partial in partials.items():
-            for k, new in orders.following(partial, mask):
+            for k, states in orders.following(partial, mask):
                 known = met.get(mask | orders.bit[k])
-                if known is None or new.states < known.states:
-                    met[mask | orders.bit[k]] = new
-        partials = dict(sorted(met.items(), key=lambda entry: (entry[1].states, entry[1].items))[:ORDERS])
+                if known is None or states < known[0]:
+                    met[mask | orders.bit[k]] = states, partial.rank, k, mask
+        # Of as many states, the order whose items come first: the rank before, then the item.
+        kept = sorted(met.items(), key=lambda entry: entry[1][:3])[:ORDERS]
+        rank = {mask: r for r, (mask, _) in enumerate(sorted(kept, key=lambda entry: entry[1][1:3]))}
+        partials = {mask: orders.taken(partials[b], mask, k, rank[mask]) for mask, (_, _, k, b) in kept}
     best = min(partials.values(), key=lambda p: p.states)
-    return best.items if best.states < own.states * FEWER else own.items
+    if best.states >= own.states * FEWER:
+        return orders.items
+    items, rest = [], best.items
+    while rest:
+        rest, i = rest
+        items.append(i)
+    return items[::-1]

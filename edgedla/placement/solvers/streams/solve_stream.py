@@ -26,6 +26,9 @@ SIZES: Tuple[Tuple[int, int, int], ...] = (
 #: Rounds of moves where looks are guided, times the items: those meet good placements themselves.
 GUIDED_MOVES = 1_000
 
+#: Share of the time limit that looking for an order of the items may take: most take some hundredths of a second.
+ORDERING = 0.1
+
 #: Width before whose sweep a bound by other means is asked for.
 WIDE = 16_000
 
@@ -86,7 +89,7 @@ def solve_stream(
     """
     began = time.monotonic()
     deadline = began + time_limit_s
-    order = narrow_order(problem)
+    order = narrow_order(problem, began + ORDERING * time_limit_s)
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer(start)
