@@ -220,10 +220,10 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
     problem = pair_of([wide, wide], 5)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(1), "DLA": cost(1)}) for i in problem.items]
     problem = replace(problem, items=tuple(items))
-    clock = itertools.count()
-    monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
     pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
     timelines = LabelRounds(pair, WEIGHTS, WEIGHED)._timelines
+    clock = itertools.count()
+    monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
     search = LabelSearch(timelines, WEIGHTS[None, [0, 2, 3]], 2 * branches, most_moments, float(ticks))
     low, met = search.look(1e6, 2_000)
     assert 0 < low < 1e6

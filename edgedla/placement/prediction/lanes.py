@@ -12,10 +12,11 @@ from edgedla.placement.problem.schedule import segments
 
 def lanes_of(problem: Problem, evaluation: Evaluation) -> Tuple[Lane, ...]:
     """A lane a model."""
-    return tuple(_lane(problem, evaluation, m) for m in range(len(problem.models)))
+    return tuple(lane_of(problem, evaluation, m) for m in range(len(problem.models)))
 
 
-def _lane(problem: Problem, evaluation: Evaluation, m: int) -> Lane:
+def lane_of(problem: Problem, evaluation: Evaluation, m: int) -> Lane:
+    """The lane of one model."""
     parts = tuple((s.device, s.time_us) for s in segments(problem, evaluation, m))
     transfer = {device: cost.transfer_us for (model, device), cost in evaluation.loads.items() if model == m}
     traffic: Dict[str, float] = {}

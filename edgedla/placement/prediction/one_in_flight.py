@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Sequence, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
 from edgedla.placement.prediction.lanes import lanes_of
-from edgedla.placement.prediction.streams import GPU_SWITCH_US, Pace, beside_spread, side_by_side
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, beside_spread, side_by_side
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 
@@ -23,7 +23,10 @@ class OneInFlight:
 
     def paces(self, problem: Problem, evaluation: Evaluation) -> Tuple[Pace, ...]:
         """One pace a model."""
-        lanes = lanes_of(problem, evaluation)
+        return self.of_lanes(lanes_of(problem, evaluation))
+
+    def of_lanes(self, lanes: Sequence[Lane]) -> Tuple[Pace, ...]:
+        """The same of frames as they run."""
         return side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, self.one_process)
 
     def period_us(self, problem: Problem, evaluation: Evaluation) -> float:

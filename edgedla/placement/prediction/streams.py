@@ -29,8 +29,12 @@ GPU_SWITCH_US = 80.0
 #: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
 BESIDE_SPREAD = 0.3
 
-#: Rounds of the fixed point, and the relative change of all times at which it has settled.
-ROUNDS, SETTLED = 200, 1e-6
+#: Rounds of the fixed point, and the change of all frames and waits, as a share of the frame, at which it has settled.
+ROUNDS, SETTLED = 2_000, 1e-7
+
+#: Share of the way to the next times that a round goes: streams that wait for each other would swing. For those that still do
+#: after so many rounds, the share falls by this factor at each swing.
+STEP, SWINGING, SHORTER = 0.5, 100, 0.8
 
 
 class Lane(NamedTuple):
@@ -85,7 +89,8 @@ def side_by_side(
     """
     frame = [max(lane.alone_us, 1e-9) for lane in lanes]
     waiting = [0.0] * len(lanes)
-    for _ in range(ROUNDS):
+    step, last = STEP, [0.0] * len(lanes)
+    for round_ in range(ROUNDS):
         slowed = [_stretched(k, lanes, frame, contention) for k in range(len(lanes))]
         new, waits = [], []
         for k in range(len(lanes)):
@@ -94,13 +99,16 @@ def side_by_side(
                 if one_process
                 else _gpu_wait(k, slowed, frame, waiting, switch_us)
             )
-            wait = 0.5 * waiting[k] + 0.5 * shared
+            wait = (1 - step) * waiting[k] + step * shared
             waits.append(wait)
-            # Half of the step: streams that wait for each other would swing.
-            new.append(0.5 * frame[k] + 0.5 * (sum(t for _, t in slowed[k]) + wait))
-        moved = max((abs(a - b) / b for a, b in zip(new, frame)), default=0.0)
-        frame, waiting = new, waits
-        if moved < SETTLED:
+            new.append((1 - step) * frame[k] + step * (sum(t for _, t in slowed[k]) + wait))
+        moved = max((max(abs(a - b), abs(c - d)) / b for a, b, c, d in zip(new, frame, waits, waiting)), default=0.0)
+        way = [a - b for a, b in zip(new, frame)]
+        if round_ > SWINGING and sum(a * b for a, b in zip(way, last)) < 0:
+            step *= SHORTER
+        frame, waiting, last = new, waits, way
+        # A shorter step says as much less.
+        if moved < SETTLED * step / STEP:
             break
     return tuple(
         Pace(frame[k], _busy(_stretched(k, lanes, frame, contention), frame[k]), waiting[k]) for k in range(len(lanes))

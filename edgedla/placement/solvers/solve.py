@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
+from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
@@ -22,9 +23,9 @@ SOLVERS = ("auto", "highs", "python")
 #: no time limit (20,000: half a minute over 6 s). Real networks have some thousands.
 MOST_ITEMS = 10_000
 
-#: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, where HiGHS
-#: proves little, more.
-SWEEPING, PAIRING = 0.65, 0.9
+#: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, and of two streams
+#: with one frame in flight, where HiGHS proves little, more.
+SWEEPING, PAIRING, PACING = 0.65, 0.9, 0.8
 
 #: Share that the linear program may take which says whether HiGHS knows more than the sweeps: else these go on.
 LINEAR = 0.05
@@ -55,7 +56,7 @@ def solve(
     if len(problem.items) > MOST_ITEMS:
         return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
-    share = PAIRING if goal.objective == "makespan" else SWEEPING
+    share = PAIRING if goal.objective == "makespan" else PACING if goal.one_in_flight else SWEEPING
     if not with_highs or (1 - share) * time_limit_s < LEAST_S:
         share = 1.0
     swept: Optional[Solution] = None
@@ -72,6 +73,12 @@ def solve(
 
         if can_solve(problem, goal):
             swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
+    elif isinstance(value_of, OneInFlight):
+        from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
+        from edgedla.placement.solvers.paces.solve_paces import solve_paces
+
+        if has_two_paces(problem, goal):
+            swept = solve_paces(problem, goal, start, time_limit_s * share, value_of, gap)
     if swept is not None:
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
     late = time_limit_s <= 0 or (with_highs and time_limit_s < LEAST_S)

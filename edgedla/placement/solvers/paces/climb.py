@@ -1,0 +1,94 @@
+"""Pairs of placements made better by moves: stretches of a model go to another device while the slower stream gets faster."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from edgedla.placement.prediction.lanes import lane_of
+from edgedla.placement.prediction.one_in_flight import OneInFlight
+from edgedla.placement.prediction.streams import Lane
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import INFINITY, Goal, legal
+from edgedla.placement.problem.problem import Problem
+
+#: Lengths of the stretches that moves take, in items.
+LENGTHS: Tuple[int, ...] = (1, 1, 2, 3, 5, 8, 13, 21, 34)
+
+#: How much longer a period may get by a move at the beginning of a walk, on average.
+STEP_BACK = 0.003
+
+#: Moves of a walk by item: of small networks it ends before its time.
+MOVES = 60
+
+
+class Climber:
+    """Moves on two models, each with a core of its own where there are two.
+
+    Args:
+        orders: by model, its items in the order in which stretches are taken.
+        names: by model, the devices that it may be on.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        goal: Goal,
+        pace: OneInFlight,
+        orders: Sequence[Sequence[int]],
+        names: Sequence[Sequence[str]],
+    ) -> None:
+        self.problem, self.goal, self.pace, self.names = problem, goal, pace, names
+        self._items = [problem.items_of(m) for m in (0, 1)]
+        self._orders = [[i - items[0] for i in order] for order, items in zip(orders, self._items)]
+        self._lanes: Tuple[Dict[Tuple[str, ...], Lane], ...] = ({}, {})
+        # The same moves each time.
+        self._random = random.Random(0)
+
+    def climbed(self, assignment: Sequence[str], until: float) -> Tuple[str, ...]:
+        """The best assignment met on a walk from one until then (time.monotonic's clock), which allows ever fewer steps back."""
+        size = len(self._items[0])
+        placed = [tuple(assignment[:size]), tuple(assignment[size:])]
+        value = least = self._value(placed)
+        best, began, moves = placed, time.monotonic(), MOVES * len(self.problem.items)
+        for k in range(moves):
+            now = time.monotonic()
+            if now >= until:
+                break
+            moved = self._moved(placed)
+            if moved is None:
+                continue
+            reached = self._value(moved)
+            back = STEP_BACK * min((until - now) / (until - began), 1 - k / moves)
+            if reached[0] < value[0] * (1 + back * self._random.expovariate(1.0)):
+                placed, value = moved, reached
+                if value < least:
+                    best, least = placed, value
+        return (*best[0], *best[1])
+
+    def _moved(self, placed: Sequence[Tuple[str, ...]]) -> Optional[List[Tuple[str, ...]]]:
+        """One model with a stretch on another device; None where that changes nothing."""
+        m = self._random.randrange(2)
+        order, first_item, devices = self._orders[m], self._items[m][0], list(placed[m])
+        length, device = self._random.choice(LENGTHS), self._random.choice(self.names[m])
+        first = self._random.randrange(1 - length, len(order))
+        for i in order[max(first, 0) : first + length]:
+            if device in self.problem.items[first_item + i].allowed:
+                devices[i] = device
+        moved = list(placed)
+        moved[m] = tuple(devices)
+        return moved if moved[m] != placed[m] else None
+
+    def _value(self, placed: Sequence[Tuple[str, ...]]) -> Tuple[float, float]:
+        """(the slower stream's time of its frames a period, the sum of both); infinite where they cannot run."""
+        missing = [m for m in (0, 1) if placed[m] not in self._lanes[m]]
+        if missing:
+            e = evaluate(self.problem, (*placed[0], *placed[1]))
+            if not legal(self.problem, e, self.goal):
+                return INFINITY, INFINITY
+            for m in missing:
+                self._lanes[m][placed[m]] = lane_of(self.problem, e, m)
+        lanes = [self._lanes[m][placed[m]] for m in (0, 1)]
+        times = [r * p.frame_us for r, p in zip(self.problem.rates, self.pace.of_lanes(lanes))]
+        return max(times), sum(times)

@@ -1,0 +1,252 @@
+"""Two streams with one frame in flight each: bounds by what their frames wait for each other, and the pairs that are left."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.prediction.one_in_flight import OneInFlight
+from edgedla.placement.prediction.streams import GPU_SWITCH_US
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.lower_bounds import alike, floor
+from edgedla.placement.solvers.paces.climb import Climber
+from edgedla.placement.solvers.paces.frames import ModelFrames, Rows, always_visits, joined
+from edgedla.placement.solvers.paces.waits import SETTLED, Frames, Sharing
+from edgedla.vocabulary import GPU
+
+#: Share of the time limit that looking for an order of each model's items may take.
+ORDERING = 0.05
+
+#: Pairs of rows that are compared at once.
+PAIRS = 250_000
+
+#: Pairs of placements that are looked at after each bound.
+LOOKED_AT = 60
+
+#: Walks from good placements, and the share of the time limit that each may take.
+WALKS, WALKING = 3, 0.12
+
+#: Steps in which a period is narrowed down to one that pairs may keep.
+HALVINGS = 24
+
+#: Share of the way from the bound to the value at which too many placements are given up.
+LEAST_STEP = 0.02
+
+
+def can_solve(problem: Problem, goal: Goal) -> bool:
+    """Two models with the GPU, and cores that are alike."""
+    return (
+        goal.one_in_flight
+        and len(problem.models) == 2
+        and GPU in problem.devices
+        and len(problem.devices) > 1
+        and not problem.slowdown
+        and all(problem.items_of(m) for m in (0, 1))
+        and (len(problem.cores) == 1 or alike(problem))
+        and always_visits(problem)
+    )
+
+
+def solve_paces(
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]],
+    time_limit_s: float,
+    pace: OneInFlight,
+    gap: float = GAP,
+) -> Solution:
+    """The least period of two streams, or the best met with a bound."""
+    began = time.monotonic()
+    best = Best(problem, goal, pace)
+    known = list(dict.fromkeys(tuple(a) for a in start))
+    timed_out = best.offer_all(known, began + time_limit_s)
+    search = _Search(problem, goal, pace, best, gap, began, time_limit_s)
+    if not search.ended:
+        search.look()
+        search.walk(known)
+    while not search.ended:
+        search.look()
+    before = INFINITY
+    while best.value < before and search.bound < search.limit and not search.late:
+        before = best.value
+        search.walk(())
+    timed_out = timed_out or search.late
+    bound = min(search.bound, best.value)
+    return Solution(best.evaluation, best.value, bound, "paces", search.rounds, time.monotonic() - began, timed_out)
+
+
+class _Pairs(NamedTuple):
+    """Pairs of rows that may keep a period."""
+
+    rows: Sequence[Rows]
+    first: np.ndarray
+    second: np.ndarray
+
+    def frames(self) -> List[Frames]:
+        return [self.rows[0].frames.take(self.first), self.rows[1].frames.take(self.second)]
+
+
+class _Search:
+    """Attributes:
+    bound: no pair of placements has a shorter period.
+    ended: nothing more is found.
+    """
+
+    def __init__(
+        self, problem: Problem, goal: Goal, pace: OneInFlight, best: Best, gap: float, began: float, limit_s: float
+    ) -> None:
+        self.problem, self.best, self.gap, self.rounds = problem, best, gap, 0
+        self.deadline, self._limit_s = began + limit_s, limit_s
+        self.bound, self.ended = floor(problem, goal), False
+        rate_a, rate_b = problem.rates
+        self.sharing = Sharing((rate_a, rate_b), GPU_SWITCH_US, pace.one_process, len(problem.cores))
+        self.models = [ModelFrames(problem, m, began + ORDERING * limit_s) for m in (0, 1)]
+        cores = problem.cores
+        self._names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
+        self._climber = Climber(problem, goal, pace, [m.order for m in self.models], self._names)
+        self._step = 1.0
+        #: Placements that were offered, and their periods; infinite where they are not legal.
+        self._seen: Dict[Tuple[str, ...], float] = {}
+        self.ended = self.bound >= self.limit or self.late
+
+    @property
+    def limit(self) -> float:
+        """Periods from here on are of no interest."""
+        return self.best.value * (1 - self.gap)
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def look(self) -> None:
+        """Raises `bound`, or finds a shorter period, or ends."""
+        self.rounds += 1
+        limit = self.limit
+        asked = self.bound + self._step * (limit - self.bound)
+        rows, known = self._rows(asked)
+        pairs = self._pairs(rows, asked)
+        if self.late:
+            self.ended = True
+            return
+        reached = self._least(pairs, asked)
+        self.bound = max(self.bound, reached)
+        shorter = known and self._look_at(pairs, reached)
+        if self.bound >= self.limit or self.late:
+            self.ended = True
+        elif shorter:
+            self._step = 1.0
+        elif reached < asked:
+            # Of fewer placements, more is known.
+            self._step /= 2
+            self.ended = known or self._step < LEAST_STEP
+        else:
+            self._step = min(2 * self._step, 1.0) if self._step < 1.0 else 1.0
+
+    def walk(self, starts: Sequence[Tuple[str, ...]]) -> None:
+        """Walks from the best of the placements with a core, for a share of the time limit each."""
+        for assignment in starts:
+            if assignment not in self._seen and not self.late:
+                self._offer(assignment)
+        used = [
+            a
+            for a in sorted(self._seen, key=self._seen.__getitem__)
+            if set(a) & set(self.problem.cores) and self._seen[a] < INFINITY
+        ]
+        for assignment in used[:WALKS]:
+            if self.bound >= self.limit or self.late:
+                break
+            until = min(time.monotonic() + WALKING * self._limit_s, self.deadline)
+            self._offer(self._climber.climbed(assignment, until))
+
+    def _offer(self, assignment: Tuple[str, ...]) -> None:
+        value = self.best.offer(evaluate(self.problem, assignment))
+        self._seen[assignment] = INFINITY if value is None else value
+
+    def _rows(self, period_us: float) -> Tuple[List[Rows], bool]:
+        """(by model its rows for pairs that keep a period, whether all are of placements one by one)."""
+        most = [period_us / rate * (1 + SETTLED) for rate in self.sharing.rates]
+        rows = [joined(m.whole, m.by_prices(us)) for m, us in zip(self.models, most)]
+        known = True
+        for m in (0, 1):
+            if not len(self._pairs(rows, period_us).first):
+                break
+
+            def room(gpu_us: np.ndarray, m: int = m) -> np.ndarray:
+                return self._room(gpu_us, m, rows[1 - m].frames, period_us)
+
+            on_core = self.models[m].one_by_one(self.sharing.rates[m], room, self.sharing, period_us, self.deadline)
+            if on_core is None:
+                known = False
+            else:
+                rows[m] = joined(self.models[m].whole, on_core)
+        return rows, known
+
+    def _room(self, gpu_us: np.ndarray, m: int, others: Frames, period_us: float) -> np.ndarray:
+        """How long a frame of model m with this GPU time and loadables may be at most, beside any row of the other."""
+        size = len(gpu_us)
+        none, some = np.zeros(size), np.ones(size, bool)
+        frames = Frames(gpu_us, none, gpu_us, np.full(size, 2.0), some, ~some)
+        sharing = self.sharing if m == 0 else self.sharing._replace(rates=self.sharing.rates[::-1])
+        column = frames.column()
+        wait, other_wait = sharing.waits(column, others, period_us)
+        most, other_most = (period_us / rate * (1 + SETTLED) for rate in sharing.rates)
+        keeps = sharing.can_keep(column, others, period_us) & (others.own_us + other_wait <= other_most)
+        room: np.ndarray = np.where(keeps, most - wait, -1.0).max(axis=1, initial=-1.0)
+        return room
+
+    def _pairs(self, rows: Sequence[Rows], period_us: float) -> _Pairs:
+        """The pairs that no bound keeps from a period; not all where the deadline comes first."""
+        first, second = (r.frames for r in rows)
+        found_a: List[np.ndarray] = [np.zeros(0, int)]
+        found_b: List[np.ndarray] = [np.zeros(0, int)]
+        size = max(PAIRS // max(len(second.own_us), 1), 1)
+        for start in range(0, len(first.own_us), size):
+            if self.late:
+                break
+            block = np.arange(start, min(start + size, len(first.own_us)))
+            a, b = np.nonzero(self.sharing.can_keep(first.take(block).column(), second, period_us))
+            found_a.append(block[a])
+            found_b.append(b)
+        return _Pairs(rows, np.concatenate(found_a), np.concatenate(found_b))
+
+    def _least(self, pairs: _Pairs, period_us: float) -> float:
+        """A period, up to this one, that no pair keeps."""
+        first, second = pairs.frames()
+        low, high = 0.0, period_us
+        if not len(pairs.first):
+            return period_us
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            keeps = self.sharing.can_keep(first, second, middle)
+            if keeps.any():
+                high, first, second = middle, first.take(keeps), second.take(keeps)
+            else:
+                low = middle
+        return low
+
+    def _look_at(self, pairs: _Pairs, period_us: float) -> bool:
+        """Offers the pairs of placements that wait least; True where one is shorter than the best so far."""
+        before = self.best.value
+        first, second = pairs.frames()
+        waits = self.sharing.waits(first, second, max(period_us, 1e-9))
+        rates = self.sharing.rates
+        reached = np.maximum(rates[0] * (first.own_us + waits[0]), rates[1] * (second.own_us + waits[1]))
+        names = [np.array(n) for n in self._names]
+        tried = 0
+        for k in np.argsort(reached, kind="stable"):
+            if tried >= LOOKED_AT or self.late:
+                break
+            choices = [rows.devices[at[k]] for rows, at in zip(pairs.rows, (pairs.first, pairs.second))]
+            devices: Dict[int, str] = {}
+            for model, name, choice in zip(self.models, names, choices):
+                devices.update(zip(model.order, name[choice].tolist()))
+            assignment = tuple(devices[i] for i in range(len(devices)))
+            if assignment not in self._seen:
+                self._offer(assignment)
+                tried += 1
+        return self.best.value < before
