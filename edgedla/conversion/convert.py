@@ -251,7 +251,9 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
             hint=f"pip install 'edgedla[{_EXTRAS[kind.framework]}]', or name an interpreter that has it: "
             "edgedla convert --python",
         )  # fmt: skip
-    hint = _OPEN_SIZES if kind.name == "paddle" else None
+    hint = next(
+        (hint for form, hint in _HINTS if re.search(form, last)), _OPEN_SIZES if kind.name == "paddle" else None
+    )
     raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
 
 
@@ -264,6 +266,11 @@ def _reason(said: str) -> str:
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
 
 
+#: What Keras says -> what to do about it.
+_HINTS: Sequence[Tuple[str, str]] = (
+    ("Could not locate class", "save it by model.export(FOLDER): a SavedModel needs none of the classes"),
+    ("`Lambda` layer", "`edgedla convert --trust` loads it"),
+)
 _OPEN_SIZES = (
     "paddle2onnx lacks some operators where sizes are open; if they are, save the model with fixed ones: "
     "paddle.jit.save(..., input_spec=[paddle.static.InputSpec([1, 3, 224, 224])])"

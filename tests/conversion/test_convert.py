@@ -267,6 +267,15 @@ def test_what_the_framework_says_is_handed_on(framework: Any) -> None:
         edgedla.convert(framework(fails="no such layer"))
 
 
+@pytest.mark.parametrize(
+    ("said", "hint"), [("Could not locate class 'My'.", "model.export(FOLDER)"), ("a `Lambda` layer whose", "--trust")]
+)
+def test_what_keras_refuses_comes_with_what_to_do(framework: Any, said: str, hint: str) -> None:
+    with pytest.raises(ModelError) as e:
+        edgedla.convert(framework(fails=said))
+    assert hint in str(e.value.hint)
+
+
 def test_a_model_is_converted_once_and_checked(framework: Any) -> None:
     lines = []
     path = as_onnx(framework(), say=lines.append)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import edgedla
@@ -124,6 +125,19 @@ def test_a_keras_model_is_converted_from_memory() -> None:
     assert made.within
     assert made.source == "Sequential"
     assert edgedla.check(made.model, target="orin").totals.macs > 0
+
+
+@needs_keras
+@pytest.mark.slow
+def test_a_keras_file_of_layers_in_a_row_is_converted(tmp_path: Path) -> None:
+    import keras
+
+    net = keras.Sequential([keras.layers.Input((None, None, 3)), keras.layers.Conv2D(4, 3, name="last")])
+    net.save(tmp_path / "m.keras")
+    made = edgedla.convert(tmp_path / "m.keras", shapes={"": [1, 8, 8, 3]})
+    assert made.within
+    (output,) = onnx.load_from_string(made.model).graph.output
+    assert output.name == "last"
 
 
 @needs_keras

@@ -173,7 +173,9 @@ def output_names(model: Any, tf: Any) -> List[str]:
     if isinstance(structure, dict):
         keys = tf.nest.flatten({key: [key] * len(tf.nest.flatten(value)) for key, value in structure.items()})
         return [str(key) for key in keys]
-    return [str(name) for name in model.output_names]
+    # Keras 3 gives a Sequential no names.
+    names = getattr(model, "output_names", None) or [model.layers[-1].name]
+    return [str(name) for name in names]
 
 
 def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
