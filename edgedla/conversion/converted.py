@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
-from edgedla.errors import ModelError
-from edgedla.files import write_atomic
+from edgedla.errors import ModelError, UsageError
+from edgedla.files import special_file, write_atomic
 from edgedla.importers.model_file.port_names import without_identities
 from edgedla.publishing import publication
 
@@ -23,8 +24,8 @@ SEED = 7
 
 
 def cache_path(model: Union[str, Path]) -> Path:
-    """Where the calibration cache of a converted model stands: beside it, ending in .cache."""
-    return Path(model).with_suffix(".cache")
+    """Where the calibration cache of a converted model stands: beside it, under a name that no other tool gives one."""
+    return Path(model).with_suffix(".scales.cache")
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,15 @@ class Converted:
         return None if self.rel_l2 is None else self.rel_l2 <= self.tolerance
 
     def save(self, path: Union[str, Path]) -> Path:
-        """Writes the model, and beside it, as cache_path says, the cache of a quantised source."""
+        """Writes the model, and beside it, as cache_path says, the cache of a quantised source.
+
+        Raises:
+            UsageError: it is a device or a pipe, beside which no file stands. Else as `write_atomic`.
+        """
         if not self.cache:
             return write_atomic(path, self.model)
+        if special_file(os.path.realpath(path), True) and not os.path.isdir(path):
+            raise UsageError("no file stands beside it, and the scales do", where=str(path), allowed="a file")
         with publication() as out:
             out.write(path, self.model)
             out.write(cache_path(path), self.cache)

@@ -13,6 +13,7 @@ import pytest
 import edgedla
 from edgedla.conversion.converted import Converted, cache_path
 from edgedla.conversion.quantised import as_numbers, finished, plain_of, symmetric
+from edgedla.errors import UsageError
 from edgedla.quantization.calibration_cache import parse_cache
 from edgedla.quantization.session import open_session
 from edgedla.targets import platform_for
@@ -140,6 +141,12 @@ def test_the_cache_stands_beside_the_model(tmp_path: Path) -> None:
     made.save(tmp_path / "sub" / "m.onnx")
     assert cache_path(tmp_path / "sub" / "m.onnx").read_text() == made.cache
     assert (tmp_path / "sub" / "m.onnx").read_bytes() == b"model"
+    own = tmp_path / "sub" / "m.cache"
+    own.write_text("of another tool")
+    made.save(tmp_path / "sub" / "m.onnx")
+    assert own.read_text() == "of another tool"
+    with pytest.raises(UsageError, match="no file stands beside it"):
+        made.save("/dev/null")
 
 
 needs_tflite = pytest.mark.skipif(

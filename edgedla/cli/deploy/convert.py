@@ -48,7 +48,7 @@ def convert(source: str, out: str, output_format: str, fail_on: str, **given: An
 
     Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels and frozen graphs (.pb), .keras,
     .h5, .tflite and Paddle's .pdmodel. Of a quantised TFLite model it writes the network in FP32 and its scales beside it
-    (.cache), or Q/DQ for TensorRT 11. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
+    (.scales.cache), or Q/DQ for TensorRT 11. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
     """
     require_apart("-o", out)
     from edgedla.conversion.convert import convert as run
