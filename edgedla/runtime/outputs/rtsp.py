@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.malloc import ARENAS
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.mqtt import ONLY
 from edgedla.runtime.outputs.pictures import PictureThread
@@ -150,6 +151,8 @@ class Rtsp:
                 [sys.executable, "-I", "-S", str(Path(__file__).with_name("rtsp_child.py"))],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, pass_fds=tuple(theirs.values()),
                 start_new_session=True,
+                # Each viewer brings threads; with an arena for each of them memory grows in steps, to no end that was seen.
+                env={"MALLOC_ARENA_MAX": str(ARENAS), **os.environ},
             )  # fmt: skip
         finally:
             for fd in theirs.values():

@@ -10,6 +10,7 @@ import shutil
 import socket
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,13 @@ def test_a_viewer_who_stops_reading_holds_no_other_back(pause_s):
         viewer.close()
         source.close()
         sink.close()
+
+
+@needs_server
+def test_the_servers_memory_has_few_arenas(serving):
+    """As the pipeline's own: with 105 viewers, one after the other, it grew by 13 MB without, by 4 MB with it."""
+    environment = Path(f"/proc/{serving[0]._process.pid}/environ").read_bytes()
+    assert f"MALLOC_ARENA_MAX={os.environ.get('MALLOC_ARENA_MAX', '2')}".encode() in environment.split(b"\0")
 
 
 @needs_server
