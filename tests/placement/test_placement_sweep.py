@@ -26,7 +26,7 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import first_row, undominated
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
+from edgedla.placement.solvers.streams.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 from tests.amounts import amount
@@ -292,3 +292,14 @@ def test_a_chain_is_cut_where_its_engines_are_busy_alike() -> None:
     loads = [e.load(problem, d).latency_us for d in ALL]
     assert max(loads) - min(loads) <= 60
     assert max(loads) <= 300 * 10 * 0.6 + 60
+
+
+@pytest.mark.parametrize("largest", [0, 1, 2, SMALL_GROUP, SMALL_GROUP + 1, 5 * SMALL_GROUP])
+def test_the_least_by_group_is_that_of_its_rows_however_many_there_are(largest: int) -> None:
+    random_rows = np.random.default_rng(largest)
+    group = np.repeat([3, 1, 0, 1], [largest, min(largest, 2), 1, 1])
+    value = random_rows.permutation(random_rows.random((len(group), 2)))
+    least = least_by(group, value, 5)
+    for g in range(5):
+        rows = value[group == g]
+        assert (least[g] == (rows.min(axis=0) if len(rows) else np.inf)).all()
