@@ -17,6 +17,7 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.labels import label_search as label_search_module
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.grown import Grown
@@ -231,6 +232,32 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
     assert next(clock) < ticks + 3
     at_once = timelines_module.AT_ONCE * 2 * branches
     assert timelines.size < min(ticks * at_once, most_moments + at_once)
+
+
+@pytest.mark.parametrize(("most_moments", "crowded"), [(40, True), (10**6, False)])
+def test_a_look_into_too_many_moments_ends_early_and_the_next_one_asks_for_less(
+    most_moments: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = pair_of([chain(*[("GPU", 3)] * 12)] * 2, 5)
+    items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
+    pair, rounds = rounds_of(replace(problem, items=tuple(items)))
+    monkeypatch.setattr(label_search_module, "TELLING", 8)
+    monkeypatch.setattr(rounds_module, "MOST_MOMENTS", most_moments)
+    asked: List[float] = []
+    look = LabelSearch.look
+
+    def noted(self: LabelSearch, limit: float, most: int) -> Tuple[float, List[List[Tuple[int, int, int]]]]:
+        asked.append(limit)
+        return look(self, limit, most)
+
+    monkeypatch.setattr(LabelSearch, "look", noted)
+    first = rounds.run(0.0, INFINITY)
+    assert rounds.goes_on
+    assert (first < pair.limit) == crowded
+    if crowded:
+        before = len(asked)
+        rounds.run(first, INFINITY)
+        assert asked[before] < asked[before - 1]
 
 
 @pytest.mark.parametrize(

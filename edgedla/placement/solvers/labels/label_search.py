@@ -23,6 +23,9 @@ AT_ONCE = 32_768
 #: Schedules that are handed out.
 SHORTEST = 12
 
+#: New moments that tell how many there will be.
+TELLING = 12_000
+
 #: A label is compared with these before it, in the order of its times.
 NEIGHBOURS = (1, 2, 3, 5, 8)
 
@@ -54,6 +57,9 @@ class LabelSearch:
         weights: (weights, 3): of the GPU's load and of the own times of both models; each row sums to 1, and no schedule is
             shorter than the sum that it gives.
         items: of both models.
+
+    Attributes:
+        crowded: the last look ended because there are too many moments, or will be.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class LabelSearch:
     ) -> None:
         self._timelines, self._most_moments, self._deadline = timelines, most_moments, deadline
         self._on_gpu, self._own = weights[:, 0], weights[:, 1:]
+        self.crowded = False
         # A last step ends each model.
         self._steps = items + 2
 
@@ -73,9 +80,11 @@ class LabelSearch:
         first, second = self._timelines.starts
         labels = Labels(np.array([first, second]), np.array([second, first]), *[np.zeros(2) for _ in range(3)])
         bound, least, steps = limit, -INFINITY, []
-        for _ in range(self._steps):
+        before = self._timelines.size
+        for step_number in range(self._steps):
             known = None
-            if time.monotonic() < self._deadline and self._timelines.size <= self._most_moments:
+            self.crowded = self._is_crowded(before, step_number)
+            if time.monotonic() < self._deadline and not self.crowded:
                 moments = np.concatenate([labels.runs, labels.waits])
                 known = self._timelines.look(moments, self._most_moments, self._deadline)
             if known is None:
@@ -89,6 +98,11 @@ class LabelSearch:
         length = np.maximum(labels.now_us, labels.waits_us)
         order = np.argsort(length, kind="stable")
         return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:SHORTEST]]
+
+    def _is_crowded(self, before: int, steps: int) -> bool:
+        """Whether there are too many moments, or will be: some are enough to tell."""
+        new = self._timelines.size - before
+        return before + new * (self._steps / max(steps, 1) if new > TELLING else 1) > self._most_moments
 
     def _stepped(self, known: Known, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
         """(the labels behind a step, where they come from, a bound of those that were left out, one of the others)."""

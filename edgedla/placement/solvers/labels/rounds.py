@@ -83,6 +83,11 @@ class LabelRounds:
             reached = self._look(search, asked, self._most)
             self.goes_on = self._timelines.size < MOST_MOMENTS
             bound = max(bound, reached)
+            if search.crowded:
+                # Later there may be less to look into.
+                self._share /= 2
+                self.goes_on &= self._share > LEAST_ASKED
+                return min(bound, pair.best.value)
             if reached >= asked:
                 self._share = min(2 * self._share, 1.0)
             elif pair.best.value == value:
