@@ -21,14 +21,16 @@ from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several import any_order as any_order_module
-from edgedla.placement.solvers.several import graph as graph_module
+from edgedla.placement.solvers.several import disjunctions as disjunctions_module
 from edgedla.placement.solvers.several import pair_search as pair_search_module
 from edgedla.placement.solvers.several import segment_rows as segment_rows_module
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
 from edgedla.placement.solvers.several.around import around, first_start, taken
 from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import Counted, CountedArrays
+from edgedla.placement.solvers.several.disjunctions import Disjunctions
 from edgedla.placement.solvers.several.dives import dives
 from edgedla.placement.solvers.several.graph import OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
@@ -67,6 +69,60 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
 
 
 @CHECKED
+@given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(1, 96))
+def test_segment_times_alone_hold_what_brute_force_finds(drawn: Problem, most_rows: int) -> None:
+    """Without the search in the order of time, which would prove most of these, and without turns."""
+    problem = of_one_batch(drawn)
+    length = schedule_length()
+    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disjunctions_module, "MOST_ROWS", most_rows)
+        patch.setattr(LabelRounds, "can_run", staticmethod(lambda _: False))
+        patch.setattr(Turns, "begin", lambda *_: None)
+        patch.setattr(Turns, "improve", lambda *_: None)
+        solution = solve_pair(problem, MAKESPAN, [], 20.0, gap=0.0, value_of=length)
+    assert solution.bound <= least * (1 + 1e-9)
+    assert solution.value >= least * (1 - 1e-9)
+
+
+@CHECKED
+@given(st.data())
+def test_rows_without_room_are_in_no_schedule_below_the_limit(data: st.DataObject) -> None:
+    """Of a row whose every partner is too long for a disjunction no schedule is below the limit; merging hides none."""
+    us = st.sampled_from((0.0, 0.0, 1.0, 2.0, 3.5, 7.0, 11.0))
+    segments = [data.draw(st.sampled_from((1, 3, 5)), f"segments of model {m}") for m in (0, 1)]
+    rows = [
+        np.array(data.draw(st.lists(st.tuples(*[us] * n), min_size=1, max_size=12), f"rows of model {m}"))
+        for m, n in enumerate(segments)
+    ]
+    limit = data.draw(st.floats(1.0, 60.0), "limit")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disjunctions_module, "MOST_ROWS", data.draw(st.integers(1, 12), "most rows"))
+        others = Disjunctions([rows[1]], limit)
+    ends, tails = np.cumsum(rows[0], axis=1)[:, ::2], np.cumsum(rows[0][:, ::-1], axis=1)[:, ::-1][:, ::2]
+    is_empty = rows[0][:, ::2] == 0
+    room = others.leave_room(
+        rows[0][:, ::2].sum(axis=1), np.where(is_empty, -np.inf, ends), np.where(is_empty, -np.inf, tails)
+    )
+    names = [("GPU", *(f"DLA{m}", "GPU") * ((n - 1) // 2)) for m, n in enumerate(segments)]
+    for row in rows[0][~room]:
+        both = np.repeat(row[None], len(rows[1]), axis=0), rows[1]
+        assert (shortest((names[0], names[1]), both, np.inf) >= limit * (1 - 1e-12)).all()
+
+
+def test_a_row_that_comes_too_late_on_either_side_has_no_room() -> None:
+    """5 + 9 us with the first GPU segment first and 4 + 10 us with the other's first: both over 13 us."""
+    others = Disjunctions([np.array([[4.0, 4.0, 1.0]])], 13.0)
+    row = np.array([[5.0, 4.0, 1.0]])
+    ends, tails = np.array([[5.0, 10.0]]), np.array([[10.0, 1.0]])
+    assert not others.leave_room(row[:, ::2].sum(axis=1), ends, tails).any()
+    assert Disjunctions([np.array([[4.0, 4.0, 1.0]])], 14.5).leave_room(np.array([6.0]), ends, tails).all()
+    assert (
+        shortest((("GPU", "DLA0", "GPU"), ("GPU", "DLA1", "GPU")), (row, np.array([[4.0, 4.0, 1.0]])), 99.0)[0] == 14.0
+    )
+
+
+@CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
 def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> None:
     """So few states and rows that most are merged or left out, and no turns that meet the best before."""
@@ -79,7 +135,7 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
             (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
             (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
             (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
-            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (graph_module, "TELLING", 2),
+            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (any_order_module, "TELLING", 5),
         ):  # fmt: skip
             patch.setattr(module, name, few)
         patch.setattr(Turns, "begin", lambda *_: None)

@@ -7,6 +7,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.solvers.several.disjunctions import Room
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.streams.rows import ranges
 
@@ -49,13 +50,20 @@ class Front(NamedTuple):
 
 
 def front(
-    graph: Graph, limit: float, width: int, deadline: float, columns: Optional[int] = None, counted: int = -1
+    graph: Graph,
+    limit: float,
+    width: int,
+    deadline: float,
+    columns: Optional[int] = None,
+    counted: int = -1,
+    room: Optional[Room] = None,
 ) -> Front:
     """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours.
 
     Args:
         columns: how many of the columns are loads; all, without it.
         counted: up to how many loadables, the column behind the loads, rows of different counts are kept apart.
+        room: which rows leave the other model room; all, without it.
     """
     columns = graph.weights.shape[1] if columns is None else columns
     none = Front(
@@ -84,6 +92,8 @@ def front(
         # Two columns do: of rows that are alike in these, one may stay that another undercuts.
         keep = keep[np.lexsort((*loads[keep, :2].T[::-1], group[keep]))]
         keep = keep[_undominated(group[keep], loads[keep])]
+        if room is not None:
+            keep = keep[room.of(i + 1, state[keep], loads[keep])]
         if len(keep) > width:
             merged = True
             which, merged_loads, side = _merged(
@@ -109,10 +119,10 @@ def front(
 
 def _bounds(loads: np.ndarray, state: np.ndarray, graph: Graph, position: int) -> np.ndarray:
     best = np.empty(len(state))
-    weights, ahead = graph.weights[graph.telling, : loads.shape[1]].T, graph.ahead[position][:, graph.telling]
+    weights, ahead = graph.weights[:, : loads.shape[1]].T, graph.ahead[position]
     for start in range(0, len(best), 16384):
         part = slice(start, start + 16384)
-        best[part] = graph.told_bounds(loads[part] @ weights + ahead[state[part]])
+        best[part] = graph.bounds(loads[part] @ weights + ahead[state[part]])
     return best
 
 

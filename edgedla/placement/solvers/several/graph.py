@@ -10,9 +10,6 @@ import numpy as np
 from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.streams.state_graph import least_by
 
-#: Rows of weights that bounds of many placements go by.
-TELLING = 24
-
 
 class Choices(Protocol):
     """Items placed one after the other; what placing one costs goes to one of several columns.
@@ -85,6 +82,7 @@ class Graph:
         companion: the other model's placements, where all that matter were known.
         ways: by item.
         ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
+        used: by weight, for how many states it gave the highest bound.
         dropped: a bound of what passes states that were left out for want of room; infinite where none was.
         empty: no way leads to the end below the limit; below `dropped` where that is lower.
         stopped: the deadline came first.
@@ -110,13 +108,14 @@ class Graph:
             gpu_row: the row of weights that counts the GPU's time alone.
         """
         self.weights, self.beside = weights, beside
-        self.companion, self._gpu_row = companion, gpu_row
+        self.companion, self._gpu_row, self._deadline = companion, gpu_row, deadline
         self.ways: List[Ways] = []
         self.ahead: List[np.ndarray] = []
         self.dropped = np.inf
         self.empty = self.stopped = False
-        used = np.zeros(len(weights), int)
-        states, behind = model.start, beside[None, :].copy()
+        self.used = np.zeros(len(weights), int)
+        states = model.start
+        behind: np.ndarray = np.zeros((1, len(weights)))
         for i in range(items):
             if time.monotonic() > deadline:
                 self.stopped = True
@@ -125,51 +124,64 @@ class Graph:
             if not len(targets):
                 self.empty = True
                 return
-            of = np.repeat(np.arange(len(states)), np.diff(ways.first))
+            of = _sources(ways)
             behind = least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
-            least = behind - beside + model.rest(i + 1, targets)
+            least = behind + model.rest(i + 1, targets)
             bound = self.bounds(least)
             keep = bound < limit
-            used += np.bincount((least + beside)[keep].argmax(axis=1), minlength=len(weights))
+            self.used += np.bincount((least + beside)[keep].argmax(axis=1), minlength=len(weights))
             if i == items - 1:
                 keep &= model.is_whole(targets)
             if keep.sum() > most_states:
                 last = float(np.sort(bound[keep])[most_states])
                 self.dropped = min(self.dropped, last)
                 keep &= bound < last
-            onto = np.where(keep, np.cumsum(keep) - 1, -1)
-            kept = onto[ways.target] >= 0
-            counts = np.bincount(of[kept], minlength=len(states))
-            self.ways.append(
-                Ways(np.r_[0, np.cumsum(counts)], onto[ways.target][kept], ways.choice[kept], ways.load[kept])
-            )
+            self.ways.append(_kept(ways, np.ones(len(of), bool), np.ones(len(states), bool), keep))
             states, behind = model.taken(targets, keep), behind[keep]
             if not len(states):
                 self.empty = True
                 return
-        ahead = np.zeros((len(states), len(weights)))
-        self.ahead = [ahead]
+        self.ahead = self.ahead_of(self.weights)
+        self.narrow(limit, beside, companion)
+
+    def narrow(self, limit: float, beside: np.ndarray, companion: Optional[Companion]) -> None:
+        """Leaves out what no pair below `limit` passes, now that what comes ahead is known."""
+        self.beside, self.companion = beside, companion
+        # Infinite for states that are left out.
+        behind: np.ndarray = np.zeros((1, len(self.weights)))
+        for i, ways in enumerate(self.ways):
+            if time.monotonic() > self._deadline:
+                self.stopped = True
+                return
+            ahead = self.ahead[i + 1]
+            way_there = behind[_sources(ways)] + ways.load @ self.weights.T
+            kept = self.bounds(way_there + ahead[ways.target]) < limit
+            before, behind = behind, least_by(ways.target[kept], way_there[kept], len(ahead))
+            self.ways[i] = _kept(ways, kept, np.isfinite(before[:, 0]), np.isfinite(behind[:, 0]))
+        self.empty = not len(self.ways[-1].target)
+        if not self.empty:
+            self.ahead = self.ahead_of(self.weights)
+
+    def ahead_of(self, weights: np.ndarray) -> List[np.ndarray]:
+        """As `ahead`, by any weights of the columns."""
+        ahead = np.zeros((int(self.ways[-1].target.max()) + 1, len(weights)))
+        by_position = [ahead]
         for ways in reversed(self.ways):
-            of = np.repeat(np.arange(len(ways.first) - 1), np.diff(ways.first))
-            ahead = least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
-            self.ahead.append(ahead)
-        self.ahead.reverse()
-        used[gpu_row] = items * most_states
-        #: The weights that say most, for bounds of many rows.
-        self.telling = np.sort(np.argsort(-used, kind="stable")[:TELLING])
+            ahead = least_by(_sources(ways), ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
+            by_position.append(ahead)
+        return by_position[::-1]
+
+    def told(self, rows: np.ndarray) -> None:
+        """Goes by these rows of the weights alone from here on."""
+        self.weights, self.beside, self.used = self.weights[rows], self.beside[rows], self.used[rows]
+        self.ahead = [ahead[:, rows] for ahead in self.ahead]
+        self._gpu_row = int(np.searchsorted(rows, self._gpu_row))
 
     def bounds(self, least: np.ndarray) -> np.ndarray:
         """By row a bound of the pairs with it, from the least that it takes by weight."""
-        return self._bounds(least, self.beside, self._gpu_row)
-
-    def told_bounds(self, least: np.ndarray) -> np.ndarray:
-        """`bounds` from the least that a row takes by the weights in `telling`."""
-        return self._bounds(least, self.beside[self.telling], int(np.searchsorted(self.telling, self._gpu_row)))
-
-    def _bounds(self, least: np.ndarray, beside: np.ndarray, gpu_row: int) -> np.ndarray:
-        bound: np.ndarray = (least + beside).max(axis=1)
+        bound: np.ndarray = (least + self.beside).max(axis=1)
         if self.companion is not None:
-            bound = np.maximum(bound, self.companion.least(least[:, gpu_row]))
+            bound = np.maximum(bound, self.companion.least(least[:, self._gpu_row]))
         return bound
 
     @property
@@ -177,6 +189,20 @@ class Graph:
         """By weight, the least of all placements of the model, without `beside`."""
         least: np.ndarray = self.ahead[0][0]
         return least
+
+
+def _sources(ways: Ways) -> np.ndarray:
+    """By way, the state that it leads on from."""
+    return np.repeat(np.arange(len(ways.first) - 1), np.diff(ways.first))
+
+
+def _kept(ways: Ways, kept: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> Ways:
+    """Some of the ways, between states that are left, counted anew."""
+    of = _sources(ways)
+    kept = kept & targets[ways.target]
+    counts = np.bincount(of[kept], minlength=len(sources))[sources]
+    onto = np.cumsum(targets) - 1
+    return Ways(np.r_[0, np.cumsum(counts)], onto[ways.target[kept]], ways.choice[kept], ways.load[kept])
 
 
 def ways_on(model: Choices, i: int, states: Sequence[Any]) -> Tuple[List[Any], Ways]:

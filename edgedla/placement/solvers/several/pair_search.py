@@ -72,7 +72,7 @@ class PairSearch:
         more = any_order.look(most_states)
         self.bound = any_order.bound
         self._take_turns(any_order.seeds() if any_order.known else ())
-        climbed = rows_of_weights[int((any_order.least[0] + any_order.least[1]).argmax())]
+        climbed = any_order.pair_weights[int((any_order.priced[0] + any_order.priced[1]).argmax())]
         if not np.allclose(climbed, self._weights, atol=1e-6):
             self._weights = climbed
         if not more or self.bound >= any_order.limit or self.pair.is_late:

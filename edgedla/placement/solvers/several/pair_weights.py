@@ -17,6 +17,9 @@ TIMES = 4
 #: Rows of weights around the best.
 AROUND = 48
 
+#: Shares of one model's own time beside the GPU's load, without the other model's own time.
+OF_ONE: Tuple[float, ...] = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
+
 
 def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray:
     """What a microsecond of a model counts on each device: makespan >= sum of weight * load + own weight * own time."""
@@ -68,7 +71,8 @@ def moved(best: np.ndarray, step: float, weighed: np.ndarray) -> np.ndarray:
 
 
 def weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
-    """Rows for a search: the best, shifted by several steps, each alone, and some at random, the same each time."""
+    """Rows for a search: the best, shifted by several steps, each alone, the GPU and one model, and some at random, the
+    same each time."""
     size = len(best)
     base = np.where(weighed, np.maximum(best, 0.02), 0.0)
     random = np.random.default_rng(0)
@@ -77,5 +81,6 @@ def weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
     scattered = scattered[scattered.sum(axis=1) > 0]
     scattered /= scattered.sum(axis=1, keepdims=True)
     alone = np.eye(size)[weighed]
-    rows = np.concatenate([moved(best, 0.02, weighed), moved(best, 0.15, weighed), alone, scattered])
+    of_one = [(1 - share) * alone[0] + share * own for share in OF_ONE for own in alone[-2:]]
+    rows = np.concatenate([moved(best, 0.02, weighed), moved(best, 0.15, weighed), alone, of_one, scattered])
     return np.unique(np.round(rows, 7), axis=0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.any_order import AnyOrder
+from edgedla.placement.solvers.several.disjunctions import Disjunctions, Room
 from edgedla.placement.solvers.several.front import Front, front
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
@@ -26,11 +27,16 @@ SHORTER = 1e-3
 
 
 class Row(NamedTuple):
-    """The placements of a model with so many loadables: the row of its segments, the graph, and by weight their least."""
+    """The placements of a model with so many loadables: the row of its segments, the graph, and by weight their least.
+
+    Attributes:
+        beside: by weight, the least of the other model.
+    """
 
     segments: SegmentArrays
     graph: Graph
     least: np.ndarray
+    beside: np.ndarray
 
 
 class SegmentRows:
@@ -65,7 +71,7 @@ class SegmentRows:
                 return -INFINITY, rows
             low = min(low, graph.dropped)
             if not graph.empty:
-                rows.append(Row(segments, graph, graph.least + fixed))
+                rows.append(Row(segments, graph, graph.least + fixed, beside))
             if low <= enough:
                 break
         return low, rows
@@ -77,13 +83,13 @@ class SegmentRows:
         """
         if not rows[0] or not rows[1]:
             return limit
-        beside = [np.min([r.least for r in rows[1 - m]], axis=0) for m in (0, 1)]
+        beside = [np.maximum(rows[m][0].beside, np.min([r.least for r in rows[1 - m]], axis=0)) for m in (0, 1)]
         fronts: List[Dict[int, Tuple[int, Front]]] = [{}, {}]
         order = sorted(
             (float((a.least + b.least).max()), i, j) for i, a in enumerate(rows[0]) for j, b in enumerate(rows[1])
         )
         before = self.pair.best.value
-        left = [(i, j) for bound, i, j in order if bound < limit]
+        left = near = [(i, j) for bound, i, j in order if bound < limit]
         reached: Dict[Tuple[int, int], float] = {}
         for width in widths:
             for i, j in left:
@@ -91,10 +97,11 @@ class SegmentRows:
                 if width < min(self._widths.get(segments, 0), widths[-1]):
                     continue
                 self._widths[segments] = width
-                for m, k in ((0, i), (1, j)):
+                for m, k in sorted(((0, i), (1, j)), key=lambda of: self.pair.items[of[0]]):
                     had = fronts[m].get(k)
                     if had is None or (had[0] < width and had[1].merged):
-                        alone = self._front(rows[m][k], beside[m], limit, width)
+                        others = _others(fronts[1 - m], {pair[1 - m] for pair in near if pair[m] == k}, limit)
+                        alone = self._front(rows[m][k], beside[m], limit, width, others)
                         if alone.stopped:
                             return -INFINITY
                         fronts[m][k] = width, alone
@@ -110,13 +117,13 @@ class SegmentRows:
             ]  # fmt: skip
         return min([limit, *reached.values()])
 
-    def _front(self, row: Row, beside: np.ndarray, limit: float, width: int) -> Front:
-        """The placements of a row, slowdown and what loadables cost counted."""
-        fixed = np.array(row.segments.fixed)
+    def _front(self, row: Row, beside: np.ndarray, limit: float, width: int, others: Optional[Disjunctions]) -> Front:
+        """The placements of a row, slowdown and what loadables cost counted; those that leave the other model no room are out."""
+        fixed, factors = np.array(row.segments.fixed), self.pair.factors[list(row.segments.devices)]
         row.graph.beside = beside + row.graph.weights @ fixed
-        alone = front(row.graph, limit, width, self.pair.deadline)
-        slowed = (alone.loads + fixed) * self.pair.factors[list(row.segments.devices)]
-        return alone._replace(loads=slowed)
+        room = None if others is None else Room(row.graph, fixed, factors, others)
+        alone = front(row.graph, limit, width, self.pair.deadline, room=room)
+        return alone._replace(loads=(alone.loads + fixed) * factors)
 
     def _bound_of(self, rows: Tuple[Row, Row], fronts: Tuple[Front, Front], limit: float) -> float:
         """A bound of all pairs of two fronts; the shortest ones are offered."""
@@ -145,3 +152,10 @@ class SegmentRows:
             devices = [[names[m][k] for k in fronts[m].choices[row]] for m, row in enumerate(of_pair)]
             self.pair.best.offer(self.pair.placed(devices[0], devices[1]))
         return low
+
+
+def _others(fronts: Dict[int, Tuple[int, Front]], partners: Set[int], limit: float) -> Optional[Disjunctions]:
+    """What the other model leaves, where all of its placements below the limit are known."""
+    if not partners <= set(fronts) or any(fronts[k][1].lost < limit for k in partners):
+        return None
+    return Disjunctions([fronts[k][1].loads for k in sorted(partners)], limit)

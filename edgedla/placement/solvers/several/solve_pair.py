@@ -13,7 +13,7 @@ from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.vocabulary import GPU
 
 #: States before one item of a graph, search by search: the first ones shall meet good placements soon.
-STATES: Tuple[int, ...] = (1_000, 15_000)
+STATES: Tuple[int, ...] = (1_000, 15_000, 60_000)
 
 #: Half of the gap is looked into first where it is wider than this share of the value.
 HALVED = 5e-3
