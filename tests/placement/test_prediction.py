@@ -196,6 +196,14 @@ def test_streams_on_engines_of_their_own_keep_their_pace() -> None:
     assert [p.frame_us for p in side_by_side(lanes, no_contention)] == pytest.approx([100.0, 50.0])
 
 
+@pytest.mark.parametrize("one_process", [False, True])
+def test_a_stream_without_work_takes_no_time_and_holds_no_other_back(one_process: bool) -> None:
+    busy = Lane((("GPU", 50.0),), {}, {})
+    for lanes in ([Lane((), {}, {})], [Lane((("GPU", 0.0),), {}, {})], [Lane((), {}, {}), busy]):
+        paces = side_by_side(lanes, no_contention, one_process=one_process)
+        assert [p.frame_us for p in paces] == pytest.approx([0.0, 50.0][: len(lanes)], abs=1e-6)
+
+
 def test_each_visit_of_the_gpu_waits_for_one_frame_of_a_stream_that_fills_it() -> None:
     lanes = [Lane((("GPU", 1000.0),), {}, {}), Lane((("GPU", 1.0), ("DLA0", 800.0), ("GPU", 1.0)), {}, {})]
     gpu, dla = side_by_side(lanes, no_contention)

@@ -32,6 +32,9 @@ BESIDE_SPREAD = 0.3
 #: Rounds of the fixed point, and the change of all frames and waits, as a share of the frame, at which it has settled.
 ROUNDS, SETTLED = 2_000, 1e-7
 
+#: A frame takes no less: one without work would be halved each round until it is 0.
+LEAST_US = 1e-9
+
 #: Share of the way to the next times that a round goes: streams that wait for each other would swing. For those that still do
 #: after so many rounds, the share falls by this factor at each swing.
 STEP, SWINGING, SHORTER = 0.5, 100, 0.8
@@ -87,7 +90,7 @@ def side_by_side(
         switch_us: what the GPU loses when it turns from one process to another.
         one_process: the streams take turns on the GPU by kernels, not by frames.
     """
-    frame = [max(lane.alone_us, 1e-9) for lane in lanes]
+    frame = [max(lane.alone_us, LEAST_US) for lane in lanes]
     waiting = [0.0] * len(lanes)
     step, last = STEP, [0.0] * len(lanes)
     for round_ in range(ROUNDS):
@@ -101,7 +104,7 @@ def side_by_side(
             )
             wait = (1 - step) * waiting[k] + step * shared
             waits.append(wait)
-            new.append((1 - step) * frame[k] + step * (sum(t for _, t in slowed[k]) + wait))
+            new.append(max((1 - step) * frame[k] + step * (sum(t for _, t in slowed[k]) + wait), LEAST_US))
         moved = max((max(abs(a - b), abs(c - d)) / b for a, b, c, d in zip(new, frame, waits, waiting)), default=0.0)
         way = [a - b for a, b in zip(new, frame)]
         if round_ > SWINGING and sum(a * b for a, b in zip(way, last)) < 0:
