@@ -63,7 +63,7 @@ class LabelRounds:
             models.append(Moments(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
             rests.append(Rests(models[m], prices, np.stack([of_time[:, 0] + own, own], axis=1)))
         self._timelines = Timelines(models, rests)
-        self._most, self._share, self.goes_on = FEWEST, ASKED, True
+        self._most, self._share, self.goes_on, self._cut_off = FEWEST, ASKED, True, False
         self._weights = of_time
         self._ceiling = min(MOST, IN_ALL // sum(pair.items))
 
@@ -94,7 +94,10 @@ class LabelRounds:
                 self.goes_on &= self._most < self._ceiling or self._share > LEAST_ASKED
                 self._most, self._share = min(MORE * self._most, self._ceiling), max(self._share / 2, LEAST_ASKED)
         bound = min(bound, pair.best.value)
-        self.goes_on &= pair.best.value < began or pair.limit - bound < WORTH * gap_before
+        gained = pair.best.value < began or pair.limit - bound < WORTH * gap_before
+        # What a look has met that was cut off is known to the next one.
+        self._cut_off = time.monotonic() >= until and not self._cut_off
+        self.goes_on &= gained or self._cut_off
         return bound
 
     def _look(self, search: LabelSearch, limit: float, most: int) -> float:

@@ -26,8 +26,8 @@ GLANCES = ((2, 400, 3_000),)
 #: Share of the time left that a search in turns may take.
 TURNING = 0.25
 
-#: Share of the time left that the search over labels may take.
-LABELS = 0.25
+#: Share of the time left that the search over labels may take; it ends sooner where it will not get through.
+LABELS = 0.4
 
 
 class PairSearch:
