@@ -17,7 +17,7 @@ from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
 from edgedla.placement.solvers.streams.load_weights import Prices
 
 #: Rows of a front, as far as fewer leave a bound below what is asked for.
-WIDTHS = (500, 3_000, 6_000, 16_000)
+WIDTHS = (500, 3_000, 16_000, 64_000)
 
 #: Pairs of two fronts whose schedules are searched for.
 HANDED_OUT = 12
