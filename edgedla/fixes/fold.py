@@ -18,6 +18,7 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
+from edgedla.importers.model_file.shape_inference import can_infer_einsum
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
@@ -103,6 +104,12 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     return taken
 
 
+def _ends(node: Any) -> bool:
+    """Whether shape inference comes to an end on a node."""
+    equation = node.attributes.get("equation") if node.op_type == "Einsum" else None
+    return equation is None or can_infer_einsum(equation.value)
+
+
 def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
     """Writes the dims that ONNX's shape inference finds into the values.
 
@@ -114,6 +121,8 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
 
     ir = onnx_ir()
     nodes = _unsettled(model, settled) if settled else None
+    if not all(_ends(node) for part in (model.graph, *model.functions.values()) for node in part.all_nodes()):
+        return
     proto = outline(model, nodes)
     try:
         inferred = shape_inference.infer_shapes(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)

@@ -343,3 +343,15 @@ def test_elements_that_cannot_be_written_are_named() -> None:
     opened.graph.initializers["w"] = ir.Value(name="w", const_value=lazy)
     with pytest.raises(ModelError, match="cannot be written: nonzero padding bits"):
         written_proto(opened)
+
+
+def test_an_equation_that_shape_inference_reads_without_end_is_left_alone(tmp_path: Path) -> None:
+    node = helper.make_node("Einsum", ["x", "y"], ["z"], equation="y\033")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5]) for name in ("x", "y", "z")]
+    save(helper.make_model(helper.make_graph([node], "g", ends[:2], ends[2:])), str(tmp_path / "m.onnx"))
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "check", str(tmp_path / "m.onnx"), "--target", "orin-nx-8gb"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == ModelError.exit_code
+    assert "Einsum equation" in done.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -14,6 +16,8 @@ from onnx import TensorProto, helper
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx, walk
 from edgedla.importers.model_file import wire
+from edgedla.importers.model_file.shape_inference import can_infer_einsum
+from edgedla.importers.network import fold
 from tests.importers.onnx_models import constant, ints, model, one, output_dims, value, weights
 
 GOOD = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)]).SerializeToString()
@@ -246,3 +250,28 @@ def test_a_long_chain_of_nodes_is_followed_without_recursion():
 def test_a_convolution_without_groups_is_refused(op, groups):
     broken = one(op, {"kernel_shape": [3, 3], "group": groups}, initializers=[weights("w", 8, 4, 3, 3)])
     assert f"{op} of {groups} groups" in refused(broken.SerializeToString())
+
+
+def test_an_empty_tensor_with_a_dim_that_no_array_has_is_read() -> None:
+    """0 x 2^63 - 1 has no elements, and is too large for NumPy all the same."""
+    axes = TensorProto(name="axes", data_type=TensorProto.UINT8, dims=[0, 2**63 - 1])
+    answered(one("Clip", initializers=[axes]))
+    answered(one("Add", initializers=[TensorProto(name="w", data_type=TensorProto.INT64, dims=[0, 2**62, 2**62])]))
+    assert fold.typed(np.zeros(0, np.uint8), (0, 2**63 - 1), "INT32") is None
+    assert fold.typed(np.zeros(0, np.uint8), (0, 5), "INT32").shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "can"),
+    [
+        ("ij,jk->ik", True), ("ij, jk", True), ("...ij,...jk->...ik", True), ("", True), ("i,i->", True),
+        ("y\033", False), ("i1", False), ("i_,i->", False), ("i.,i", False), ("i-", False),
+    ],
+)  # fmt: skip
+def test_shape_inference_is_not_asked_about_an_equation_that_it_reads_without_end(equation: str, can: bool) -> None:
+    assert can_infer_einsum(equation) == can_infer_einsum(equation.encode()) == can
+    asked = one("Einsum", {"equation": equation}, (5,), inputs=[("b", (5,))])
+    script = "import sys, onnx; from edgedla.importers.model_file.shape_inference import with_inferred_shapes as w\n"
+    script += "w(onnx.ModelProto.FromString(sys.stdin.buffer.read()))"
+    done = subprocess.run([sys.executable, "-c", script], input=asked.SerializeToString(), timeout=60, check=False)
+    assert done.returncode == 0

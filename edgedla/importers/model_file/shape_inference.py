@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Iterator
 
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.wire import Malformed, stripped
+
+#: On another character behind a letter, onnx's shape inference looks for a letter without end (1.16 to 1.23).
+_EINSUM = re.compile(r"([A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)(,[A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)*(->.*)?", re.DOTALL)
+
+
+def can_infer_einsum(equation: Any) -> bool:
+    """Whether shape inference comes to an end on the equation of an Einsum, bytes or text."""
+    text = equation.decode("latin-1") if isinstance(equation, bytes) else str(equation)
+    return _EINSUM.fullmatch(text) is not None
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes(inner)
+
+
+def _ends(model: Any, data: bytes) -> bool:
+    """Whether shape inference comes to an end on a model and its bytes."""
+    return b"Einsum" not in data or all(
+        can_infer_einsum(attribute.s)
+        for part in (model.graph, *model.functions)
+        for node in _nodes(part)
+        for attribute in node.attribute
+        if node.op_type == "Einsum" and attribute.name == "equation"
+    )
 
 
 def with_inferred_shapes(model: Any) -> Any:
@@ -19,9 +48,12 @@ def with_inferred_shapes(model: Any) -> Any:
 
     light = onnx.ModelProto()
     try:
-        light.ParseFromString(stripped(model.SerializeToString()))
+        data = stripped(model.SerializeToString())
+        light.ParseFromString(data)
     except (Malformed, ValueError) as e:
         raise ModelError(f"the model cannot be written as protobuf: {e}") from e
+    if not _ends(light, data):
+        return light
     try:
         return shape_inference.infer_shapes(light)
     except Exception:

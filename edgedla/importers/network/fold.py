@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -12,6 +13,9 @@ NUMPY_TYPES: Dict[str, Any] = {
     "FLOAT": np.dtype(np.float32), "HALF": np.dtype(np.float16), "INT32": np.dtype(np.int32),
     "INT64": np.dtype(np.int64), "INT8": np.dtype(np.int8), "UINT8": np.dtype(np.uint8), "BOOL": np.dtype(np.bool_),
 }  # fmt: skip
+
+#: Elements of eight bytes that an address has room for.
+MOST_ELEMENTS = 2**60
 
 #: NumPy types of raw TensorProto data, by ONNX element type number.
 RAW_TYPES: Dict[int, Any] = {
@@ -190,7 +194,10 @@ def from_half_bits(numbers: List[int]) -> Any:
 
 
 def typed(values: Any, dims: Sequence[int], dtype: str) -> Any:
+    """Values in a type and shape; None for a shape that no array has, as an empty one with a huge dim beside the 0."""
     target = NUMPY_TYPES[dtype]
+    if not values.size and math.prod(d for d in dims if d) > MOST_ELEMENTS:
+        return None
     if values.dtype == target:
         return values.reshape(dims)
     with np.errstate(all="ignore"):
