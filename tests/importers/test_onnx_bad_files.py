@@ -270,7 +270,9 @@ def test_an_empty_tensor_with_a_dim_that_no_array_has_is_read() -> None:
 )  # fmt: skip
 def test_shape_inference_is_not_asked_about_an_equation_that_it_reads_without_end(equation: str, can: bool) -> None:
     assert can_infer_einsum(equation) == can_infer_einsum(equation.encode()) == can
-    asked = one("Einsum", {"equation": equation}, (5,), inputs=[("b", (5,))])
+    # With another rank than the equation's, the inference of onnx 1.17 crashes.
+    dims = (5,) * max(sum(c.isalpha() for c in equation.split(",")[0]), 1)
+    asked = one("Einsum", {"equation": equation}, dims, inputs=[("b", dims)])
     script = "import sys, onnx; from edgedla.importers.model_file.shape_inference import with_inferred_shapes as w\n"
     script += "w(onnx.ModelProto.FromString(sys.stdin.buffer.read()))"
     done = subprocess.run([sys.executable, "-c", script], input=asked.SerializeToString(), timeout=60, check=False)
