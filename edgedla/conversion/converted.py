@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.errors import ModelError, UsageError
 from edgedla.files import special_file, write_atomic
 from edgedla.importers.model_file.port_names import without_identities
+from edgedla.importers.model_file.shape_inference import inferred
 from edgedla.publishing import publication
 
 #: The newest operator set that all parsers read rightly: those of TensorRT 8 take the axes of operator set 18's reductions
@@ -160,8 +161,6 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
     Raises:
         ModelError: it is more than one ONNX file holds.
     """
-    import onnx
-
     _require_one_file(model)
     without_identities(model)
     graph = model.graph
@@ -172,12 +171,10 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
             _fix(value, dims)
         # They were worked out from the open sizes.
         del graph.value_info[:]
-    try:
-        # 2 GiB is protobuf's limit, and so that of shape inference in memory.
-        return onnx.shape_inference.infer_shapes(model) if model.ByteSize() < (1 << 30) else model
-    except Exception:
-        # Shapes are a convenience: the importer works them out itself.
-        return model
+    # 2 GiB is protobuf's limit, and so that of shape inference in memory.
+    found = inferred(model) if model.ByteSize() < (1 << 30) else None
+    # Shapes are a convenience: the importer works them out itself.
+    return model if found is None else found
 
 
 #: Protocol Buffers write no more into one file; its own fields take their part of it.

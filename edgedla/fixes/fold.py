@@ -18,7 +18,7 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
-from edgedla.importers.model_file.shape_inference import can_infer_einsum
+from edgedla.importers.model_file.shape_inference import inferred
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
@@ -104,12 +104,6 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     return taken
 
 
-def _ends(node: Any) -> bool:
-    """Whether shape inference comes to an end on a node."""
-    equation = node.attributes.get("equation") if node.op_type == "Einsum" else None
-    return equation is None or can_infer_einsum(equation.value)
-
-
 def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
     """Writes the dims that ONNX's shape inference finds into the values.
 
@@ -117,19 +111,14 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
         settled: names of values that earlier calls settled, and no call will change: their nodes are left out. This one adds
             its own.
     """
-    from onnx import shape_inference
-
     ir = onnx_ir()
     nodes = _unsettled(model, settled) if settled else None
-    if not all(_ends(node) for part in (model.graph, *model.functions.values()) for node in part.all_nodes()):
-        return
     proto = outline(model, nodes)
-    try:
-        inferred = shape_inference.infer_shapes(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
-    except Exception:
-        # onnx raises RuntimeError and its own classes; what stays unknown is refused site by site.
+    found = inferred(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
+    if found is None:
+        # What stays unknown is refused site by site.
         return
-    by_name = {v.name: v.type for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
+    by_name = {v.name: v.type for v in list(found.graph.value_info) + list(found.graph.output)}
     for node in model.graph if nodes is None else nodes:
         for value in node.outputs:
             proto = by_name.get(value.name)

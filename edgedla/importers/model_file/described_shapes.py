@@ -10,6 +10,7 @@ from typing import Any, Dict, Tuple
 
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
+from edgedla.importers.model_file.shape_inference import can_infer_shapes
 
 #: Dims and TensorRT data type by tensor name.
 Described = Dict[str, Tuple[Tuple[int, ...], str]]
@@ -46,9 +47,12 @@ def _inferred(ctx: Context, model: Any) -> Described:
     import subprocess
 
     try:
+        data = model.SerializeToString()
+        if not can_infer_shapes(model, data):
+            return {}
         done = subprocess.run(
             [sys.executable, "-c", CHILD.format(path=json.dumps(sys.path))],
-            input=model.SerializeToString(),
+            input=data,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=SECONDS,

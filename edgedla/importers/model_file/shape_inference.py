@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.wire import Malformed, stripped
@@ -26,7 +26,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
                 yield from _nodes(inner)
 
 
-def _ends(model: Any, data: bytes) -> bool:
+def can_infer_shapes(model: Any, data: bytes) -> bool:
     """Whether shape inference comes to an end on a model and its bytes."""
     return b"Einsum" not in data or all(
         can_infer_einsum(attribute.s)
@@ -37,6 +37,18 @@ def _ends(model: Any, data: bytes) -> bool:
     )
 
 
+def inferred(model: Any, data_prop: bool = False) -> Optional[Any]:
+    """A copy of an onnx.ModelProto below 2 GB with what ONNX's shape inference finds; None where that fails, or would not end."""
+    from onnx import shape_inference
+
+    try:
+        data = model.SerializeToString()
+        return shape_inference.infer_shapes(data, data_prop=data_prop) if can_infer_shapes(model, data) else None
+    except Exception:
+        # Its exceptions have no common class: an operator without opset, a function named like an operator, a cycle.
+        return None
+
+
 def with_inferred_shapes(model: Any) -> Any:
     """A copy of an onnx.ModelProto with value_info, without the payload of large weights.
 
@@ -44,18 +56,11 @@ def with_inferred_shapes(model: Any) -> Any:
     model (protobuf reads 2 GB at most). Where inference fails, the copy holds what the model itself says.
     """
     import onnx
-    from onnx import shape_inference
 
     light = onnx.ModelProto()
     try:
-        data = stripped(model.SerializeToString())
-        light.ParseFromString(data)
+        light.ParseFromString(stripped(model.SerializeToString()))
     except (Malformed, ValueError) as e:
         raise ModelError(f"the model cannot be written as protobuf: {e}") from e
-    if not _ends(light, data):
-        return light
-    try:
-        return shape_inference.infer_shapes(light)
-    except Exception:
-        # Its exceptions have no common class: an operator without opset, a function named like an operator, a cycle.
-        return light
+    found = inferred(light)
+    return light if found is None else found
