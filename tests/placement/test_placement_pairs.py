@@ -15,7 +15,7 @@ from edgedla.costs.networks import network
 from edgedla.placement.api import prepare
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import evaluate
-from edgedla.placement.problem.goal import INFINITY, Goal, legal
+from edgedla.placement.problem.goal import INFINITY, Goal, Solution, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
@@ -55,16 +55,27 @@ def of_one_batch(problem: Problem) -> Problem:
     return replace(problem, items=tuple(replace(i, batch=1) for i in problem.items))
 
 
+def without_turns(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Turns, "begin", lambda *_: None)
+    patch.setattr(Turns, "improve", lambda *_: None)
+
+
+def held_against_brute_force(problem: Problem, **options: float) -> Tuple[Solution, float]:
+    """(what `solve_pair` says, which holds what all assignments show; their least)."""
+    length = schedule_length()
+    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
+    solution = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length, **options)
+    assert solution.bound <= least * (1 + 1e-9)
+    assert solution.value >= least * (1 - 1e-9)
+    return solution, least
+
+
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)))
 def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
     problem = of_one_batch(drawn)
     assert can_solve(problem, MAKESPAN)
-    length = schedule_length()
-    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
-    solution = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length)
-    assert solution.bound <= least * (1 + 1e-9)
-    assert solution.value >= least * (1 - 1e-9)
+    solution, least = held_against_brute_force(problem)
     assert not solution.optimal or solution.value <= least * (1 + 2e-4)
 
 
@@ -72,17 +83,11 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(1, 96))
 def test_segment_times_alone_hold_what_brute_force_finds(drawn: Problem, most_rows: int) -> None:
     """Without the search in the order of time, which would prove most of these, and without turns."""
-    problem = of_one_batch(drawn)
-    length = schedule_length()
-    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disjunctions_module, "MOST_ROWS", most_rows)
         patch.setattr(LabelRounds, "can_run", staticmethod(lambda _: False))
-        patch.setattr(Turns, "begin", lambda *_: None)
-        patch.setattr(Turns, "improve", lambda *_: None)
-        solution = solve_pair(problem, MAKESPAN, [], 20.0, gap=0.0, value_of=length)
-    assert solution.bound <= least * (1 + 1e-9)
-    assert solution.value >= least * (1 - 1e-9)
+        without_turns(patch)
+        held_against_brute_force(of_one_batch(drawn), gap=0.0)
 
 
 @CHECKED
@@ -126,9 +131,6 @@ def test_a_row_that_comes_too_late_on_either_side_has_no_room() -> None:
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
 def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> None:
     """So few states and rows that most are merged or left out, and no turns that meet the best before."""
-    problem = of_one_batch(drawn)
-    length = schedule_length()
-    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve_pair_module, "STATES", (room, 2 * room))
         for module, name, few in (
@@ -138,11 +140,8 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
             (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (any_order_module, "TELLING", 5),
         ):  # fmt: skip
             patch.setattr(module, name, few)
-        patch.setattr(Turns, "begin", lambda *_: None)
-        patch.setattr(Turns, "improve", lambda *_: None)
-        solution = solve_pair(problem, MAKESPAN, [], 20.0, gap=0.0, value_of=length)
-    assert solution.bound <= least * (1 + 1e-9)
-    assert solution.value >= least * (1 - 1e-9)
+        without_turns(patch)
+        held_against_brute_force(of_one_batch(drawn), gap=0.0)
 
 
 def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:

@@ -145,7 +145,7 @@ class _Search:
             self._step /= 2
             self.ended = known or self._step < LEAST_STEP
         else:
-            self._step = min(2 * self._step, 1.0) if self._step < 1.0 else 1.0
+            self._step = min(2 * self._step, 1.0)
 
     def walk(self, starts: Sequence[Tuple[str, ...]]) -> None:
         """Walks from the best of the placements with a core, for a share of the time limit each."""

@@ -82,7 +82,7 @@ class Graph:
         companion: the other model's placements, where all that matter were known.
         ways: by item.
         ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
-        used: by weight, for how many states it gave the highest bound.
+        used: by weight, for how many states it gave the highest bound as they were met.
         dropped: a bound of what passes states that were left out for want of room; infinite where none was.
         empty: no way leads to the end below the limit; below `dropped` where that is lower.
         stopped: the deadline came first.
@@ -136,7 +136,7 @@ class Graph:
                 last = float(np.sort(bound[keep])[most_states])
                 self.dropped = min(self.dropped, last)
                 keep &= bound < last
-            self.ways.append(_kept(ways, np.ones(len(of), bool), np.ones(len(states), bool), keep))
+            self.ways.append(_kept(ways, keep[ways.target], np.ones(len(states), bool), keep))
             states, behind = model.taken(targets, keep), behind[keep]
             if not len(states):
                 self.empty = True
@@ -173,7 +173,7 @@ class Graph:
 
     def told(self, rows: np.ndarray) -> None:
         """Goes by these rows of the weights alone from here on."""
-        self.weights, self.beside, self.used = self.weights[rows], self.beside[rows], self.used[rows]
+        self.weights, self.beside = self.weights[rows], self.beside[rows]
         self.ahead = [ahead[:, rows] for ahead in self.ahead]
         self._gpu_row = int(np.searchsorted(rows, self._gpu_row))
 
@@ -197,10 +197,8 @@ def _sources(ways: Ways) -> np.ndarray:
 
 
 def _kept(ways: Ways, kept: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> Ways:
-    """Some of the ways, between states that are left, counted anew."""
-    of = _sources(ways)
-    kept = kept & targets[ways.target]
-    counts = np.bincount(of[kept], minlength=len(sources))[sources]
+    """Some of the ways; the states between which they lead, those of `sources` and `targets`, are counted anew."""
+    counts = np.bincount(_sources(ways)[kept], minlength=len(sources))[sources]
     onto = np.cumsum(targets) - 1
     return Ways(np.r_[0, np.cumsum(counts)], onto[ways.target[kept]], ways.choice[kept], ways.load[kept])
 
