@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import shutil
 import subprocess
-import threading
 import time
 from types import SimpleNamespace
 
@@ -16,6 +15,7 @@ from edgedla.errors import RunError
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import CaptureOptions, Reader
+from tests.runtime.http_served import served
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -55,12 +55,8 @@ class Camera(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(Camera) as url:
+        yield url
 
 
 def levels(uri, count):

@@ -17,6 +17,7 @@ from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources import open_source, opencv, parse_source
 from edgedla.runtime.sources.reader import CaptureOptions
 from tests.runtime.field.field_pipelines import engine, lane, numbers, pipeline
+from tests.runtime.http_served import served
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 FRAMES, RATE = 50, 25.0
@@ -48,12 +49,8 @@ def address(tmp_path_factory):
             with contextlib.suppress(OSError):
                 self.wfile.write(data)
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(Handler) as url:
+        yield url
 
 
 @pytest.fixture(
