@@ -95,7 +95,7 @@ class PicturesByClock(Pictures):
         rate: float,
         width: int,
         use: Callable[[np.ndarray, float], object],
-        wanted: Callable[[], bool] = lambda: True,
+        wanted: Callable[[], bool],
     ) -> None:
         super().__init__(name, width, use, wanted)
         self._cap = RateCap(rate)
