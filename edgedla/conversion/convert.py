@@ -182,7 +182,7 @@ def _refuse_unknown(model: Any, source: Path) -> None:
     if left:
         raise ModelError(
             f"ONNX has no operators for {', '.join(f'{kind} ({name})' for kind, name in sorted(left.items()))}",
-            where=str(source), hint="end the network before them: of a frozen graph, --outputs",
+            where=str(source), hint="--outputs ends a frozen graph before them; of another format, save the network without them",
         )  # fmt: skip
 
 

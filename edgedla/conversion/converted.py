@@ -66,7 +66,9 @@ class Converted:
         if not self.cache:
             return write_atomic(path, self.model)
         if special_file(os.path.realpath(path), True) and not os.path.isdir(path):
-            raise UsageError("no file stands beside it, and the scales do", where=str(path), allowed="a file")
+            raise UsageError(
+                "no file stands beside it, and the scales of the model need one", where=str(path), allowed="a file"
+            )
         with publication() as out:
             out.write(path, self.model)
             out.write(cache_path(path), self.cache)

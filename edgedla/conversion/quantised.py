@@ -141,9 +141,7 @@ def _notes(plain: Plain, int8_l2: float, typed: bool) -> List[str]:
             "times as wide"
         )
     if plain.weights:
-        notes.append(
-            f"{len(plain.weights)} weights have scales that TensorRT, by absmax / 127 of each channel, sets anew"
-        )
+        notes.append(f"{len(plain.weights)} weights have scales that TensorRT sets anew: absmax / 127 of each channel")
     for name, levels in plain.ports.items():
         notes.append(f"{name} is FLOAT now, and was {levels.text}")
     return notes

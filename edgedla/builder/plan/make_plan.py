@@ -196,8 +196,8 @@ def _other_loadables(report: CheckReport, planned: int, mode: str, options: Plan
     if mode != "hybrid" or options.placed or options.devices or planned == by_itself:
         return ()
     return (
-        f"{planned} loadable{'s' * (planned != 1)}; TensorRT by itself makes {by_itself}, as `edgedla check` says: what its "
-        "second look refuses splits a loadable there, and is given to the GPU from the start here",
+        f"{planned} loadable{'s' * (planned != 1)}; TensorRT by itself makes {by_itself}, as `edgedla check` says: it splits a "
+        "loadable where its second look refuses a layer, which this plan gives to the GPU from the start",
     )
 
 

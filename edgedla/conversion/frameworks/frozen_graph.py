@@ -39,7 +39,9 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
     ends = ends or unread(whole.graph)
     if not starts or not ends:
         raise ValueError(
-            "it has no placeholder: name its inputs by --inputs" if ends else "nothing is left unread: --outputs"
+            "it has no placeholder: name its inputs by --inputs"
+            if ends
+            else "each of its tensors is read: name its outputs by --outputs"
         )
     model = whole.prune(starts, ends)
 
