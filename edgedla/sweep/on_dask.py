@@ -80,7 +80,9 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
             try:
                 rows = future.result()
             except (Exception, asyncio.CancelledError) as e:
-                if client.status != "running" or "Cancelled" in type(e).__name__:
+                # A connection may be found closed before the client notices that its scheduler is gone.
+                lost = any(kind in type(e).__name__ for kind in ("Cancelled", "CommClosed"))
+                if client.status != "running" or lost:
                     raise EnvironmentMissing(
                         "the Dask scheduler went away, or another client cancelled the work", where=address,
                         hint="start it and give the same command again: the sweep goes on where it stopped",
