@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+from typing import Iterable, Iterator, List
 
 from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
-from edgedla.reports.text import aligned
+from edgedla.reports.text import Line, aligned, folded, print_lines
 from edgedla.reports.worth import parts_text
 
 FORMATS = ("text", "json")
@@ -22,7 +22,7 @@ def render_prediction(prediction: Prediction, wanted: str) -> str:
     if wanted == "json":
         return prediction.to_json()
     if wanted == "text":
-        return "\n".join(_prediction_lines(prediction)) + "\n"
+        return _in_columns(_prediction_lines(prediction))
     raise UsageError(f"a prediction has no form {wanted!r}", where="--format", allowed=", ".join(FORMATS))
 
 
@@ -35,7 +35,7 @@ def render_front(front: ParetoFront, wanted: str) -> str:
     if wanted == "json":
         return front.to_json()
     if wanted == "text":
-        return "\n".join(_front_lines(front)) + "\n"
+        return _in_columns(_front_lines(front))
     if wanted == "html":
         from edgedla.reports.pareto_html import to_html
 
@@ -43,26 +43,32 @@ def render_front(front: ParetoFront, wanted: str) -> str:
     raise UsageError(f"a front has no form {wanted!r}", where="--format", allowed="text, json, html")
 
 
+def _in_columns(lines: Iterable[str], width: int = 80) -> str:
+    """Lines as text, folded to the width; what follows stands further in than where its line began."""
+    rows: List[Line] = [("", len(line) - len(line.lstrip()), line.lstrip()) for line in lines]
+    return print_lines([part for row in rows for part in folded(row, width)], terminal=False)
+
+
 def _prediction_lines(p: Prediction) -> Iterator[str]:
     mode = p.costs.get("power_mode") or "no power mode"
     yield f"{p.platform['title']}, {p.precision.upper()}, {mode}, TensorRT {p.platform['trt']}: predicted, {p.basis}"
     several = len(p.streams) > 1
-    # Not `side by side`, as `place` calls one frame of each: here the others go on.
-    head = ["model", "on", "latency", "beside the others" if p.concurrent else "", "frames/s", "energy per frame"]
-    rows = [[*head, "loadables"]]
+    rows = [["model", "on", "latency ms", *(["beside others"] if p.concurrent else []), "frames/s", "energy mJ"]]
     for s in p.streams:
+        times = [s.latency, *([s.together] if p.concurrent else [])]
         rows.append(
             [
                 s.name,
                 s.devices,
-                f"{s.latency.latency_us / 1e3:.3g} ms (±{s.latency.spread:.0%})",
-                f"{s.together.latency_us / 1e3:.3g} ms (±{s.together.spread:.0%})" if p.concurrent else "",
+                *(f"{t.latency_us / 1e3:.3g} ±{t.spread:.0%}" for t in times),
                 f"{s.throughput_fps:.4g}",
-                f"{s.energy_mj:.3g} mJ (±{s.latency.energy_spread:.0%})",
-                str(len(s.loadables)),
+                f"{s.energy_mj:.3g} ±{s.latency.energy_spread:.0%}",
             ]
         )
     yield from aligned(rows)
+    if p.concurrent:
+        # Not `side by side`, as `place` calls one frame of each: here the others go on.
+        yield "beside others: ms of a frame beside the others, which go on"
     together = f", together {p.throughput_fps:.4g}" if several else ""
     yield (
         f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {p.pipeline_fps:.4g}"

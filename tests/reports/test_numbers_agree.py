@@ -106,7 +106,9 @@ def test_a_loadable_has_as_many_layers_as_elsewhere() -> None:
     (region,) = placement.models[0].regions
     (loadable,) = predict(gemm, **PLATFORM, devices="DLA0").streams[0].loadables
     assert region.size < len(region.layers) == len(loadable.layers)
-    assert f"{len(region.layers)} ({region.size} after fusions)" in render_placement(placement, "text")
+    text = render_placement(placement, "text")
+    assert "layers (fused)" in text
+    assert f"{len(region.layers)} ({region.size})" in text
 
 
 def test_a_slowdown_that_rounds_to_none_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,5 +131,6 @@ def test_one_word_has_one_meaning() -> None:
     text = render_prediction(predict(list(names), **PLATFORM, devices=["GPU", "DLA0"]), "text")
     assert "beside the others" in text
     assert "side by side" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
     macs = dict(ROWS)["MACs"]
     assert macs(SimpleNamespace(macs=31_311_360)) == macs_text(31_311_360) == "31.3 M"  # type: ignore[arg-type]

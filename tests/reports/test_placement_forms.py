@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
+from typing import Callable, List
 
 import pytest
 
@@ -13,9 +14,11 @@ from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
 from edgedla.placement.api import place
 from edgedla.placement.result.placement import (
+    Baseline,
     Figures,
     PlacedLayer,
     PlacedModel,
+    PlacedRegion,
     Placement,
     Proof,
     Timeline,
@@ -110,3 +113,69 @@ def test_what_a_placement_counts_is_not_called_as_what_a_check_counts() -> None:
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(UsageError, match="no form"):
         render_placement(placement(), "pdf")
+
+
+NAMES = (
+    "timm_mobilenetv3_large_100",
+    "tv_resnet18",
+    "yolo_yolov5s",
+    "tv_densenet121",
+    "timm_gernet_s",
+    "tv_vgg16",
+    "crnn",
+)
+
+
+def of_several(count: int, us: float) -> Placement:
+    """A placement of so many models on three engines whose frames take about so long."""
+
+    def figures(share: float, *regions: int) -> Figures:
+        cost = Cost(share * us, share * us / 75, "fitted", 0.31, 0.09)
+        period = replace(cost, latency_us=share * us / 3)
+        cores = {f"DLA{k}": n for k, n in enumerate(regions)}
+        return Figures(cost, period, cost, share * us / 2 if regions[0] < 16 else None, {"GPU": period, **cores}, cores)
+
+    def model(name: str) -> PlacedModel:
+        layers = tuple(
+            PlacedLayer(k, f"/backbone/stage{k}/block/conv/Conv", "CONVOLUTION", "DLA0", 0, "chosen", "cheaper", {})
+            for k in range(20)
+        )
+        regions = (PlacedRegion(0, "DLA0", tuple(range(20)), 18, replace(COST, latency_us=us / 7)),)
+        return PlacedModel(name, "", 1.0, layers, regions, (), COST)
+
+    baselines = [("gpu", (0, 0)), ("dla-fallback", (17, 0)), ("tensorrt", (16, 0)), ("one-per-device", (5, 12))]
+    broken = {"dla-fallback": ("17 loadables on DLA0, cap 16",), "tensorrt": ("a bound is not kept",)}
+    return replace(
+        placement(),
+        models=tuple(model(name) for name in NAMES[:count]),
+        objective="throughput",
+        devices=("GPU", "DLA0", "DLA1"),
+        figures=replace(figures(1.0, 2, 1), loads={d: COST for d in ("GPU", "DLA0", "DLA1")}),
+        frame_latency_us=(us,) * count,
+        baselines=tuple(Baseline(n, n, figures(2.5, *r), broken.get(n, ())) for n, r in baselines),
+    )
+
+
+@pytest.mark.parametrize(("models", "us"), [(2, 1485.0), (3, 17699.0), (7, 412345.0)])
+def test_several_models_fit_80_columns(models: int, us: float, golden: Callable[[str, str], None]) -> None:
+    text = render_placement(of_several(models, us), "text")
+    assert max(len(line) for line in text.splitlines()) <= 80
+    rows: List[str] = text.splitlines()
+    head = next(k for k, row in enumerate(rows) if "one frame  " in row)
+    # No row of the table goes on in the next line.
+    assert [row.split("  ")[1] for row in rows[head : head + 6]] == [
+        "one frame",
+        "this placement",
+        "GPU alone",
+        "all legal on DLA0 *",
+        "TensorRT's default *",
+        "one per device",
+    ]
+    golden(f"reports/place-{models}.text", text)
+
+
+def test_a_table_that_is_still_too_wide_has_its_loadables_apart() -> None:
+    text = render_placement(of_several(7, 41234500.0), "text")
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "this placement        41234500 ±31%" in text
+    assert "loadables on DLA0 + DLA1: this placement 2 + 1, GPU alone 0 + 0, all legal on" in text

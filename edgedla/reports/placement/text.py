@@ -24,10 +24,12 @@ GOALS = {
 #: What the baselines are called where there is no room for their titles.
 SHORT = {
     "gpu": "GPU alone",
-    "dla-fallback": "all legal layers on DLA0",
+    "dla-fallback": "all legal on DLA0",
     "tensorrt": "TensorRT's default",
-    "one-per-device": "one model per device",
+    "one-per-device": "one per device",
 }
+#: Columns of text.
+WIDTH = 80
 #: Groups of layers with one reason that stand on the first screen.
 GROUPS = 8
 _NUMBERS = re.compile(r"[\d.]+")
@@ -37,7 +39,7 @@ def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
     """The report; for a terminal with its colours (NO_COLOR honoured)."""
     lines = list(report_lines(placement, everything))
     if not everything:
-        lines = [part for line in lines for part in folded(line)]
+        lines = [part for line in lines for part in folded(line, WIDTH)]
     return print_lines(lines, terminal)
 
 
@@ -118,14 +120,23 @@ def _table(placement: Placement) -> Iterator[Line]:
     several = len(placement.models) > 1
     head = ["one frame", "latency us", "frames/s", "energy mJ", "loadables"]
     if several:
-        head.insert(3, "side by side us")
+        head.insert(3, "makespan")
     table = [head, _row("this placement", placement.figures, several, "")]
     for b in placement.baselines:
         table.append(_row(SHORT.get(b.name, b.title), b.figures, several, "" if not b.broken else " *"))
-    yield from (("title" if i == 0 else "", 2, line) for i, line in enumerate(aligned(table)))
+    lines, apart = list(aligned(table)), False
+    if several and max(map(len, lines)) > WIDTH - 2:
+        lines, apart = list(aligned([row[:-1] for row in table])), True
+    yield from (("title" if i == 0 else "", 2, line) for i, line in enumerate(lines))
     for b in placement.baselines:
         if b.broken:
             yield "dim", 2, f"* not legal: {_broken(b)}"
+    if several:
+        yield "", 2, "makespan: us for one frame of every model, side by side"
+        cores = " + ".join(placement.figures.regions)
+        counts = ", ".join(f"{row[0]} {row[-1]}" for row in table[1:])
+        if cores:
+            yield "", 2, f"loadables on {cores}: {counts}" if apart else f"loadables: on {cores}"
     loads = (f"{d} {c.latency_us:.0f} us" for d, c in placement.figures.loads.items())
     frames = "one frame of each model" if placement.in_flight == "one" else "many frames"
     yield "", 2, f"frames/s: with {frames} in flight"
@@ -142,14 +153,16 @@ def _broken(baseline: Baseline) -> str:
 
 
 def _row(name: str, figures: Figures, several: bool, mark: str) -> List[str]:
+    energy_mj = figures.energy.energy_mj
     row = [
         name + mark,
         _spread(figures.latency, figures.latency.latency_us, figures.latency.spread, 0),
         _spread(figures.period, figures.throughput_fps, figures.period.spread, 1),
-        _spread(figures.energy, figures.energy.energy_mj, figures.energy.energy_spread, 2),
+        _spread(figures.energy, energy_mj, figures.energy.energy_spread, 2 if energy_mj < 1000 else 0),
         ", ".join(f"{core} {n}" for core, n in figures.regions.items()) or "-",
     ]
     if several:
+        row[-1] = " + ".join(str(n) for n in figures.regions.values()) or "-"
         row.insert(3, "-" if figures.makespan_us is None else f"{figures.makespan_us:.0f}")
     return row
 
@@ -165,15 +178,7 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
     folded_away = f", {gone} folded" if gone else ""
     yield "title", 0, f"{clean(model.name)}: {count(len(model.running), 'layer')} ({reasons}){folded_away}"
     if model.regions:
-        rows = [["loadable", "on", "layers", "us with its start", "from ... to"]]
-        for r in model.regions:
-            first, last = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
-            names = f"{first} ... {last}" if everything else _short(first, last)
-            # A check, a build and a prediction count layers; the limits count what TensorRT's fusions leave of them.
-            size = len(r.layers)
-            layers = str(size) if size == r.size else f"{size} ({r.size} after fusions)"
-            rows.append([str(r.id), r.device, layers, f"{r.cost.latency_us:.1f}", names])
-        yield from (("", 2, line) for line in aligned(rows))
+        yield from (("", 2, line) for line in aligned(_loadables(model, everything)))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
         # Not `transitions`: those of a check leave the network's own inputs and outputs out.
@@ -187,6 +192,22 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
             times = ", ".join(f"{x.cost.latency_us:.1f} us of {x.device}" for x in model.torn)
             yield "", 2, f"operators that are divided between devices cost more: {times}"
     yield from _every_layer(model) if everything else _by_reason(model)
+
+
+def _loadables(model: PlacedModel, everything: bool) -> List[List[str]]:
+    """The table of a model's loadables, with the ends of their layers' names where not everything is wanted."""
+    # A check, a build and a prediction count layers; the limits count what TensorRT's fusions leave of them.
+    fused = any(r.size != len(r.layers) for r in model.regions)
+    table = [["loadable", "on", "layers (fused)" if fused else "layers", "us with start"]]
+    for r in model.regions:
+        layers = f"{len(r.layers)} ({r.size})" if fused else str(len(r.layers))
+        table.append([str(r.id), r.device, layers, f"{r.cost.latency_us:.1f}"])
+    room = WIDTH - 2 - sum(2 + max(len(cell) for cell in column) for column in zip(*table))
+    table[0].append("from ... to")
+    for row, r in zip(table[1:], model.regions):
+        first, last = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
+        row.append(f"{first} ... {last}" if everything else _short(first, last, room))
+    return table
 
 
 def _by_reason(model: PlacedModel) -> Iterator[Line]:
@@ -213,7 +234,7 @@ def _every_layer(model: PlacedModel) -> Iterator[Line]:
     yield from (("", 2, line) for line in aligned(table))
 
 
-def _short(first: str, last: str, width: int = 44) -> str:
+def _short(first: str, last: str, width: int) -> str:
     """The ends of a loadable in a narrow column: the ends of their names."""
     each = (width - 5) // 2
     ends = [name if len(name) <= each else f"…{name[1 - each :]}" for name in (first, last)]
