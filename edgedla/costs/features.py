@@ -19,7 +19,8 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
         lie outside these figures. At INT8 the figures of YOLOv5s and YOLO11n leave nothing for a table.
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
-        macs' = macs, with the input channels of a group widened to all channels (to 1024 of them)
+        macs' = macs, with the input channels of a group widened to all channels (to 1024 of them); a group of two or three
+        channels fills a tile, at INT8 as slowly as at FP16
     memory = traffic_bytes / dram peak
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock stands for both
@@ -56,9 +57,15 @@ FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", 
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
-#: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50. A network with groups
-#: of two took 3.3 to 7.4 times as long as predicted (rows p603 to p606).
+#: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.
 NARROWEST_GROUP = 4
+#: Channels, of its input and of its output, that a narrower group costs as if it had: no kernel packs several such groups, so each
+#: fills a tile of its own. Set to lie between the two networks that show it (rows p603 to p606, one source), which are met to 15 to
+#: 31 % either way. At INT8 there is no faster kernel. The larger network would be met by 48, the smaller by 70: its 32-channel
+#: depthwise convolutions may be slow too. A profile by layer of either would tell.
+NARROW_TILE = 54
+#: How many times the multiply-accumulates of FP16 a tensor core does.
+INT8_RATE: Mapping[str, float] = {"fp16": 1.0, "int8": 2.0}
 
 
 def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
@@ -103,7 +110,8 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
         features["kernel.int8"] = features["kernel"]
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind
-        features[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)
+        macs = widened_macs(work) if grouped_as_published(work) else tiled_macs(work) * INT8_RATE[engine.precision]
+        features[f"mac.{kind}"] = macs / (engine.mac_per_clock * clocks.gpu_mhz)
     return features
 
 
@@ -159,8 +167,15 @@ def widened_macs(work: Work) -> float:
     return work.macs * max(min(work.in_channels * work.groups, WIDEST_GROUPED) / work.in_channels, 1.0)
 
 
+def tiled_macs(work: Work) -> float:
+    """Multiply-accumulates of a convolution whose groups each fill a tile."""
+    out_channels = max(work.out_channels / work.groups, 1.0)
+    tile = max(NARROW_TILE, work.in_channels) * max(NARROW_TILE, out_channels) / (work.in_channels * out_channels)
+    return max(work.macs * tile, widened_macs(work))
+
+
 def grouped_as_published(work: Work) -> bool:
-    """Whether figures show how long a GPU takes for a convolution with groups of this size; true of all other work."""
+    """Whether a GPU is known to work on groups of this size as on one convolution; true of all other work."""
     return work.groups == 1 or work.kind == "depthwise" or work.in_channels >= NARROWEST_GROUP
 
 

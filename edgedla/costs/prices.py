@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Dict, Tuple
 
@@ -61,7 +61,10 @@ class Prices:
         known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
         if device == "GPU":
             features = gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu, self.clocks)
-            return self.cost(device, self.gpu_numbers(), features, macs, known and grouped_as_published(work))
+            sure = grouped_as_published(work)
+            cost = self.cost(device, self.gpu_numbers(), features, macs, known and sure)
+            # One source alone shows what narrow groups cost.
+            return cost if sure else replace(cost, spread=max(cost.spread, self.gpu_numbers().fixed_spread))
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
         assert engine is not None

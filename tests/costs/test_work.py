@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.costs.engines import Clocks, dla_engine
-from edgedla.costs.features import dla_features, reload_bytes, rounded_macs, widened_macs
+from edgedla.costs.engines import Clocks, GpuEngine, dla_engine
+from edgedla.costs.features import dla_features, gpu_features, reload_bytes, rounded_macs, widened_macs
 from edgedla.costs.work import Work, work_of
 from edgedla.graph import Layer, LayerGraph, Tensor
 from tests.costs.cost_graphs import Builder
@@ -126,6 +126,21 @@ def test_a_gpu_works_on_groups_as_on_one_convolution(channels_a_group: int, grou
     work = Work("dense", macs=1000, in_channels=channels_a_group, groups=groups)
     assert widened_macs(work) == pytest.approx(1000 * factor)
     assert widened_macs(replace(work, kind="depthwise", in_channels=1)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("channels_a_group", "out_channels", "factor"),
+    [(2, 64, 54 * 54 / 4), (3, 96, 54 * 54 / 9), (2, 32 * 64, 32), (4, 128, 32), (16, 512, 32)],
+)
+def test_a_group_of_two_or_three_channels_fills_a_tile_on_the_gpu(
+    channels_a_group: int, out_channels: int, factor: float
+) -> None:
+    work = Work("dense", macs=1000, in_channels=channels_a_group, out_channels=out_channels, groups=32)
+    features = {p: gpu_features(work, GpuEngine("orin", p, 1), CLOCKS) for p in ("fp16", "int8")}
+    macs = {p: f["mac.dense"] * CLOCKS.gpu_mhz for p, f in features.items()}
+    assert macs["fp16"] == pytest.approx(1000 * factor)
+    # A tile is as slow at INT8, where one clock does twice as much.
+    assert macs["int8"] / macs["fp16"] == (2 if channels_a_group < 4 else 1)
 
 
 def test_what_fits_the_convolution_buffer_is_read_once() -> None:
