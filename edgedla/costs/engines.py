@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
-from edgedla.targets.platform import Module
+from edgedla.targets.platform import Module, PowerMode
 from edgedla.vocabulary import PRECISIONS, did_you_mean
 
 #: Bytes of one activation or weight element, by precision.
@@ -148,7 +148,7 @@ def clocks_for(
     clocks_mhz: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
     if power_mode is not None:
         mode = module.power_modes[power_mode]
-        clocks_mhz = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
+        clocks_mhz = _stated(mode, core)
     for name, mhz in (overrides or {}).items():
         if name not in clocks_mhz:
             near = did_you_mean(name, clocks_mhz)
@@ -181,9 +181,14 @@ def _most_of_higher_modes(module: Module, power_mode: Optional[str], top: Clocks
             break
         if name.endswith("_SUPER") != power_mode.endswith("_SUPER"):
             continue
-        stated = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
+        stated = _stated(mode, core)
         most = {k: min(v, stated[k] or v) for k, v in most.items()}
     return most
+
+
+def _stated(mode: PowerMode, core: int) -> Dict[str, Optional[float]]:
+    """What the sources say of a mode, by "dla", "gpu", "emc"; a module without DLA has no core to ask for."""
+    return {"dla": mode.dla_mhz[core] if mode.dla_mhz else None, "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
 
 
 def _of(module: Module) -> _ModuleEngines:

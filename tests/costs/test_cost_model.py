@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Set
 
 import pytest
@@ -186,7 +187,11 @@ def test_cores_at_different_clocks_have_different_costs_and_a_note_says_so() -> 
 
 
 def test_a_clock_that_no_source_states_makes_a_guess_and_is_named() -> None:
-    model = CostModel.load(platform_for("orin-nx-16gb"), "int8", "10W")
+    platform = platform_for("orin-nx-16gb")
+    modes = platform.module.power_modes
+    unstated = replace(modes["10W"], gpu_mhz=None, emc_mhz=None)
+    module = replace(platform.module, power_modes={**modes, "10W": unstated})
+    model = CostModel.load(replace(platform, module=module), "int8", "10W")
     assert any("no source states" in note for note in model.notes)
     assert {c.basis for (_, d), c in model.layer_costs(residual_block()).items() if d == "GPU" and c.latency_us} == {
         "guessed"
@@ -209,6 +214,7 @@ def test_groups_narrower_than_any_published_on_a_gpu_are_a_guess(groups: int, ba
     b.conv("in", 64, groups=groups)
     costs = CostModel.load(ORIN, "fp16").layer_costs(b.graph())
     assert costs[0, "GPU"].basis == basis
+    assert (costs[0, "GPU"].spread >= 0.4) == (basis == "guessed")
     assert costs[0, "DLA"].basis == "fitted"
 
 

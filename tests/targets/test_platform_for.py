@@ -186,6 +186,35 @@ def test_power_modes_have_one_clock_a_core_and_cores_can_differ():
     assert platform_for("orin-nx-8gb").module.power_modes["10W"].dla_mhz == (153.6,)
     assert platform_for("orin").module.default_power_mode == "MAXN"
     assert platform_for("xavier-nx-8gb").module.default_power_mode == "20W"
+    assert platform_for("orin-nano-8gb").module.default_power_mode == "15W"
+
+
+def test_super_modes_raise_the_clocks_of_both_engines():
+    plain, fast = (platform_for("orin-nx-8gb").module.power_modes[name] for name in ("MAXN", "MAXN_SUPER"))
+    assert (plain.dla_mhz, plain.gpu_mhz) == ((614.4,), 765)
+    assert (fast.dla_mhz, fast.gpu_mhz) == ((1230,), 1173)
+    # nvpmodel's file of the 8 GB module caps its one core higher than that of the 16 GB module caps its two.
+    capped = {size: platform_for(f"orin-nx-{size}").module.power_modes["40W_SUPER"].dla_mhz for size in ("8gb", "16gb")}
+    assert capped == {"8gb": (1203.2,), "16gb": (908.8, 908.8)}
+
+
+@pytest.mark.parametrize(
+    ("target", "mode", "units"),
+    [("orin-nx-16gb", "25W", 8), ("orin-nx-16gb", "15W", 4), ("orin-nx-8gb", "10W_SUPER", 4), ("orin-nano-8gb", "7W", 4),
+     ("agx-xavier-32gb", "10W", 4)],
+)  # fmt: skip
+def test_low_power_modes_switch_half_of_the_gpu_off(target, mode, units):
+    assert multiprocessors(platform_for(target).module, mode) == units
+
+
+def test_every_power_mode_states_all_clocks():
+    unstated = [
+        f"{module.id} {mode.name}"
+        for module in modules().values()
+        for mode in module.power_modes.values()
+        if None in (*mode.dla_mhz, mode.gpu_mhz, mode.emc_mhz)
+    ]
+    assert not unstated
 
 
 @pytest.mark.parametrize(
