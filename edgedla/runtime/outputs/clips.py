@@ -22,6 +22,7 @@ from edgedla.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
+from edgedla.runtime.outputs.left_films import STEM, keep_left, unfinished
 from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
@@ -29,8 +30,8 @@ from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
 QUALITY = 85
-#: [source-]event-date-time-number: other films in the folder are not ours to remove.
-_NAME = re.compile(r"[A-Za-z0-9_-]+-\d{8}-\d{6}-\d+\.avi")
+#: Other films in the folder are not ours to remove.
+_NAME = re.compile(rf"{STEM}\.avi")
 #: Pictures of the seconds before that a source holds in memory: about 100 MB of 640x360.
 MOST_BEFORE = 3000
 #: A source without results for so long needs no thread and no pictures of the seconds before.
@@ -88,6 +89,7 @@ class Clips:
             fd, probe = open_partial(config.folder, "clip")
             os.close(fd)
             os.unlink(probe)
+            keep_left(Path(config.folder))
 
     def put(self, result: FrameResult) -> None:
         film = self._films.get(result.source)
@@ -127,7 +129,7 @@ class _Clip:
         self.began_s, self.ended_s = result.frame.seen_s, float("inf")
         self.picture = ""
         self.writer: Any = None
-        self.partial = Path()
+        self.partial, self.held = Path(), -1
         self.size_wh: Tuple[int, int] = (0, 0)
         self.first_s = 0.0
         #: Pictures written, and with how many of them the disk's space is looked at again.
@@ -219,8 +221,7 @@ class _Film:
             clip.picture = str(write_atomic(folder / f"{stem}.jpg", data.tobytes() if good else b"", follow=False))
             clip.result = None
         clip.size_wh = (image.shape[1], image.shape[0])
-        # OpenCV follows a link that stands there: nobody can plant one at a name that nobody knows.
-        clip.partial = folder / f".{stem}.{os.urandom(8).hex()}.avi"
+        clip.partial, clip.held = unfinished(folder, stem)
         clip.writer = cv2.VideoWriter(
             str(clip.partial), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
         )
@@ -249,6 +250,8 @@ class _Film:
         if clip.why:
             with contextlib.suppress(OSError):
                 clip.partial.unlink()
+        if clip.held >= 0:
+            os.close(clip.held)
         document = {**clip.document, "state": "clip", "time": round(time.time(), 3), "picture": clip.picture or None}
         if clip.why:
             document.update(clip=None, why=clip.why)

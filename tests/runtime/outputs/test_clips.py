@@ -127,6 +127,47 @@ def test_a_close_in_the_middle_keeps_what_there_is(tmp_path):
     assert not [t for t in threading.enumerate() if t.name.startswith("edgedla-clips")]
 
 
+#: Films an event without end until it is killed.
+FILMING = """
+import sys, time
+from edgedla.runtime.outputs.clips import ClipConfig, Clips
+from edgedla.runtime.outputs.events import EventRule, Events
+from tests.runtime.outputs.test_clips import PERSON, Told, result
+events = Events({"e": EventRule(frames=1)}, [Told()], Clips(ClipConfig(sys.argv[1], rate=20, before_s=0)))
+print(flush=True)
+for i in range(3000):
+    events.write(result(i, PERSON, grey=i % 200))
+    time.sleep(0.02)
+"""
+
+
+def test_a_film_that_a_power_cut_ended_is_kept_and_counts_as_one(tmp_path):
+    """They stayed under hidden names for ever, whatever `keep` said."""
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", FILMING, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout.readline()
+        # What OpenCV holds back is lost: so it has to write for a while.
+        assert until(lambda: any(p.stat().st_size for p in tmp_path.glob(".*.avi")), 30)
+        held = next(tmp_path.glob(".*.avi"))
+        Clips(ClipConfig(str(tmp_path))).close()
+        assert held.exists(), "another process films still"
+        process.kill()
+        process.wait()
+    empty = tmp_path / f".e-20300101-000000-1.{'0' * 16}.avi"
+    empty.touch()
+    other = tmp_path / ".mine.avi"
+    other.write_bytes(b"x")
+    told = Told()
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32, keep=2)))
+    left = [p for p in tmp_path.glob("*.avi") if not p.name.startswith(".")]
+    assert len(left) == 2
+    assert all(film(p)[0] for p in left)
+    assert sorted(tmp_path.glob(".*")) == [other]
+    events.write(result(0, PERSON))
+    events.close()
+    assert len([p for p in tmp_path.glob("*.avi") if p != other]) == 2
+
+
 def test_a_disk_that_refuses_is_told_and_ends_nothing(tmp_path, monkeypatch, caplog):
     told = Told()
     events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))

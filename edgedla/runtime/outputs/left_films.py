@@ -1,0 +1,69 @@
+"""Films of clips while they are written, and those that a killed process has left: the kernel's lock tells one from the other."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Tuple
+
+log = logging.getLogger("edgedla.runtime.outputs.clips")
+#: [source-]event-date-time-number.
+STEM = r"[A-Za-z0-9_-]+-\d{8}-\d{6}-\d+"
+_UNFINISHED = re.compile(rf"\.({STEM})\.[0-9a-f]{{16}}\.avi")
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+
+def unfinished(folder: Path, stem: str) -> Tuple[Path, int]:
+    """(a new file for the film of a clip, the descriptor that holds it): OpenCV writes to it by its name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        # OpenCV follows a link that stands there: nobody can plant one at a name that nobody knows.
+        path = folder / f".{stem}.{os.urandom(8).hex()}.avi"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666)
+        _hold(fd)
+        # Another process may have taken it for a killed one's before it was held.
+        if os.path.exists(path):
+            return path, fd
+        os.close(fd)
+
+
+def keep_left(folder: Path) -> None:
+    """Gives films that nobody writes any more the names that they would have had: power cuts would fill the disk with them.
+
+    An .avi plays up to where it was cut. It counts among the clips from then on; an empty one goes.
+    """
+    for path in sorted(folder.glob(".*.avi")):
+        match = _UNFINISHED.fullmatch(path.name)
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NOFOLLOW) if match else -1
+            try:
+                if match and _hold(fd):
+                    _keep(path, folder / f"{match[1]}.avi", os.fstat(fd).st_size)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
+
+
+def _keep(path: Path, name: Path, size: int) -> None:
+    if not size or os.path.lexists(name):
+        path.unlink()
+        return
+    os.rename(path, name)
+    log.warning("%s: a process that was killed left this film; it is kept up to there", name)
+
+
+def _hold(fd: int) -> bool:
+    """Whether the file is held from now on, until it is closed; False where another holds it, or nobody can tell."""
+    try:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
