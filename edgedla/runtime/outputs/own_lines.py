@@ -13,26 +13,35 @@ RESULTS: Sequence[Tuple[str, ...]] = (("frame", "results"), ("event", "state"))
 NUMBERS: Sequence[Tuple[str, ...]] = (("frames", "stages"),)
 #: How such lines begin.
 _BEGINNINGS = tuple(f'{{"{key}"'.encode() for key in ("frame", "source", "model", "event", "time"))
+#: Lines at a file's beginning that power cuts may have ended.
+_MOST_CUT = 8
 #: Longer is no line of ours.
 _MOST_BYTES = 1 << 24
 
 
 def is_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> bool:
-    """Whether a file is empty or begins with a line that has all keys of one of these kinds.
+    """Whether a file is empty or the first whole line in it has all keys of one of these kinds.
+
+    A power cut ends a line half-way or leaves zeros in its place; the run after it goes on with a line of its own.
 
     Raises:
         OSError: it cannot be read.
     """
     with open(path, "rb") as f:
-        line = f.readline(_MOST_BYTES)
-    if not line:
-        return True
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        # A power cut may have ended the first line.
-        return not line.endswith(b"\n") and line.startswith(_BEGINNINGS)
-    return isinstance(document, dict) and any(all(key in document for key in keys) for keys in kinds)
+        for _ in range(_MOST_CUT):
+            line = f.readline(_MOST_BYTES)
+            if not line:
+                return True
+            text = line.strip(b"\0\n")
+            try:
+                document = json.loads(text) if text else None
+            except (ValueError, RecursionError):
+                if not text.startswith(_BEGINNINGS):
+                    return False
+                continue
+            if text:
+                return isinstance(document, dict) and any(all(key in document for key in keys) for keys in kinds)
+    return False
 
 
 def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:

@@ -27,6 +27,8 @@ OTHERS = {
     "list.json": b"[1, 2]\n",
     "deep.json": b"[" * 100_000,
     "line.txt": b"no end",
+    "zeros.txt": b"\0" * 50 + b"no end",
+    "pretty.json": b'{"time": 5,\n "epoch": 1}\n',
 }
 
 
@@ -44,6 +46,18 @@ def test_results_and_numbers_do_not_mix(tmp_path):
     path.write_text(json.dumps(ROW) + "\n")
     with pytest.raises(UsageError):
         JsonLines(str(path), kinds=NUMBERS)
+
+
+@pytest.mark.parametrize("before", ['{"frame":0,"ti', "\0" * 500, "\0" * 500 + '{"frame":0,"ti', '{"frame":0,"ti\0\0'])
+def test_what_a_power_cut_left_of_the_first_line_stops_no_later_run(tmp_path, before):
+    """The run after the next one was refused, with the exit code after which a service is not started again."""
+    path = tmp_path / "r.jsonl"
+    path.write_text(before)
+    for _ in range(3):
+        sink = JsonLines(str(path))
+        sink.write_document(ROW)
+        sink.close()
+    assert [json.loads(line) for line in path.read_text().splitlines()[1:]] == [ROW] * 3
 
 
 @pytest.mark.parametrize(
