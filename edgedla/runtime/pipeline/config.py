@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
@@ -19,6 +20,9 @@ PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_fil
 #: Decoders that find no boxes: nothing can be cropped.
 WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 TRACKERS = ("", "bytetrack")
+_ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
+#: Full files of lines that may stay: each rotation asks for every number below.
+MOST_KEPT = 10_000
 
 
 def load_config(path: str) -> PipelineConfig:
@@ -75,6 +79,7 @@ def check_names(config: PipelineConfig) -> None:
     if config.outputs.rtsp.url:
         check_rtsp(config.outputs.rtsp, tuple(config.named_sources))
     check_events(config)
+    _check_numbers(config)
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
         view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"
         raise UsageError(f"view: {view}", allowed="rate above 0 up to 60, width from 16, port up to 65535")
@@ -88,6 +93,18 @@ def check_names(config: PipelineConfig) -> None:
     for name in config.sources:
         if config.models and not any(sees(m, name) for m in config.models.values() if not m.crops.of):
             raise UsageError(f"no model sees sources.{name}", hint="name it in a model's sources, or leave it out")
+
+
+def _check_numbers(config: PipelineConfig) -> None:
+    for at, part in (("outputs", config.outputs), ("metrics", config.metrics)):
+        if part.keep > MOST_KEPT:
+            raise UsageError(f"{at}.keep is {part.keep}", allowed=f"up to {MOST_KEPT}")
+    if config.metrics.prometheus_port > 65535:
+        raise UsageError(f"metrics.prometheus_port is {config.metrics.prometheus_port}", allowed="up to 65535")
+    for at, address in (("metrics", config.metrics.address), ("view", config.view.address)):
+        # Of an empty one the system makes all addresses of this machine.
+        if not _ADDRESS.fullmatch(address):
+            raise UsageError(f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine")
 
 
 def sees(model: ModelConfig, source: str) -> bool:
