@@ -91,7 +91,7 @@ def test_a_full_disk_ends_clearly_with_nothing_half(laptop, tmp_path):
         words = ("-o", "art", "--backend", "host", "--board", "orin1")
         done = laptop.edgedla("build", big, *words)
         assert done.returncode == 6
-        assert "MB are to be sent" in done.stderr
+        assert "3.1 MB are to be sent, 2.1 MB are free" in done.stderr
         assert "free some space" in done.stderr
         assert not (laptop.folder / "art").exists()
         # It fits beside nothing else: the build on the board has no room for what it writes.

@@ -90,7 +90,7 @@ class Reloader:
         for lane, engine in engines:
             lane.swap(engine)
             self.replaced.append(lane.name)
-            log.warning("model %s is replaced by %s", lane.name or "", config.named_models[lane.name].artifact)
+            log.warning("%s is replaced by %s", f"model {lane.name}".strip(), config.named_models[lane.name].artifact)
         others = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in PARTS}
         old, self._config = self._config, dataclasses.replace(self._config, **others)
         self._digests, self._files_now = digests, self._stamps()

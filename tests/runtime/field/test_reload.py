@@ -77,6 +77,18 @@ def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_p
         old.pool.submit({})
 
 
+def test_the_only_model_has_no_name_to_tell(artifact, tmp_path, caplog):
+    one = "version: 1\nartifact: %s\nsource: 'synthetic://?width=64&height=64'\ndecode: {kind: none}\npreprocess: {pad: %d}\n"
+    file = tmp_path / "p.yaml"
+    file.write_text(one % (artifact, 0))
+    with opened_parts(load_config(str(file))) as parts:
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
+        file.write_text(one % (artifact, 9))
+        reloader.reload()
+        assert f"model is replaced by {artifact}" in caplog.text
+        parts.pipeline.lanes[0].close()
+
+
 def test_a_new_build_in_the_same_folder_is_noticed(artifact, tmp_path):
     import shutil
 
