@@ -3,8 +3,8 @@
 The pipeline is a process of its own: one camera made here and two by RTSP, a fake runner of RUNNER_MS (a stated figure), a
 decoder by file that finds an object every few seconds, JSON lines, MQTT to a real Mosquitto, events with clips, the live page
 and RTSP out. Every few seconds something happens: a camera dies and returns (with another size every second time) or hangs, the
-broker dies, viewers come and go, and some stop reading. What the RTSP server holds, a process of its own, is sampled too. At the
-end it gets SIGTERM. No number here is one of a Jetson.
+broker dies, viewers come and go, and some stop reading. What the RTSP server holds, a process of its own, is sampled too, and how
+fast both grow. At the end it gets SIGTERM. No number here is one of a Jetson.
 
 usage: python benchmarks/soak_field.py [--minutes 30] [--seed 1] [--json FILE]
 """
@@ -27,10 +27,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+import numpy as np
 from provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 5.0, 10.0
+RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 10.0, 10.0
+#: Growth is a line through the samples of so many last minutes.
+SLOPE_MINUTES = 10.0
 SYSTEM_PYTHON, MOSQUITTO = "/usr/bin/python3", "/usr/sbin/mosquitto"
 CAMERA = ROOT / "tests" / "rtsp_camera.py"
 #: Of a camera, in turn from one return to the next.
@@ -69,8 +72,6 @@ stop_after: {grace_s: %(grace)g}
 
 def run(file: str) -> int:
     """The pipeline, until SIGTERM."""
-    import numpy as np
-
     from edgedla.builder.artifact.load import load_artifact
     from edgedla.malloc import limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
@@ -219,7 +220,15 @@ def sample(pid: int, port: int) -> Dict[str, float]:
     address = f"http://127.0.0.1:{port}/state.json"
     with contextlib.suppress(OSError, ValueError, KeyError), urllib.request.urlopen(address, timeout=10) as answer:
         results = sum(m["results"] for m in json.load(answer)["models"])
-    return {**held_by(pid), **server, "results": results}
+    return {"at_s": time.monotonic(), **held_by(pid), **server, "results": results}
+
+
+def mib_per_hour(samples: List[Dict[str, float]], key: str) -> float:
+    """The slope of a least-squares line through the last SLOPE_MINUTES; the start, where caches fill, is no growth."""
+    kept = [s for s in samples if key in s and s["at_s"] >= samples[-1]["at_s"] - SLOPE_MINUTES * 60]
+    if len(kept) < 3:
+        return 0.0
+    return float(np.polyfit([s["at_s"] / 3600 for s in kept], [s[key] for s in kept], 1)[0])
 
 
 def figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
@@ -227,11 +236,13 @@ def figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
     third = max(1, len(samples) // 3)
     report: Dict[str, Any] = {"samples": len(samples), "results": int(max(s["results"] for s in samples))}
     parts = {"second_third": samples[third : 2 * third], "last_third": samples[-third:]}
-    for key in sorted({key for s in samples for key in s} - {"results"}):
+    for key in sorted({key for s in samples for key in s} - {"results", "at_s"}):
         # The server is away between its end and its next start.
         values = {k: [s[key] for s in v if key in s] for k, v in parts.items()}
         report[key] = {k: round(sum(v) / max(1, len(v)), 1) for k, v in values.items()}
         report[key]["most"] = round(max(s[key] for s in samples if key in s), 1)
+        if key.endswith("rss_mib"):
+            report[key]["mib_per_hour"] = round(mib_per_hour(samples, key), 2)
     return report
 
 

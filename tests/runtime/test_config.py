@@ -49,10 +49,13 @@ def test_source_options_stand_beside_the_uri(tmp_path):
         (GOOD + "capture: {reconnect: 1}", "true, false"),
         (GOOD + "artifact: b", "stands twice"),
         (GOOD + "outputs: {jsonl: 5}", "put it in quotes"),
-        (GOOD + "outputs: {jsonl: r, rotate_mb: 1, keep: 1000000000}", "outputs.keep is 1000000000 (allowed: up to 10000)"),
+        (
+            GOOD + "outputs: {jsonl: r, rotate_mb: 1, keep: 1000000000}",
+            "outputs.keep is 1000000000 (allowed: up to 10000)",
+        ),
         (GOOD + "metrics: {jsonl: m, keep: 10001}", "metrics.keep is 10001"),
         (GOOD + "metrics: {prometheus_port: 65536}", "metrics.prometheus_port is 65536"),
-        (GOOD + 'metrics: {address: "\N{fox face}"}', "metrics.address is"),
+        (GOOD + 'metrics: {address: "\N{FOX FACE}"}', "metrics.address is"),
         (GOOD + 'view: {port: 80, address: ""}', "view.address is ''"),
     ],
 )

@@ -107,7 +107,7 @@ class Agent:
         missing = sum(b["size"] - there for b, there in zip(message["blobs"], sizes))
         if missing > store.free_bytes():
             raise Refused(
-                "%.1f MB are to be sent, %.1f MB are free" % (missing / 1e6, store.free_bytes() / 1e6),
+                f"{missing / 1e6:.1f} MB are to be sent, {store.free_bytes() / 1e6:.1f} MB are free",
                 f"free some space below {store.home()}",
                 "disk",
             )

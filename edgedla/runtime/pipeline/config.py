@@ -104,7 +104,9 @@ def _check_numbers(config: PipelineConfig) -> None:
     for at, address in (("metrics", config.metrics.address), ("view", config.view.address)):
         # Of an empty one the system makes all addresses of this machine.
         if not _ADDRESS.fullmatch(address):
-            raise UsageError(f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine")
+            raise UsageError(
+                f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine"
+            )
 
 
 def sees(model: ModelConfig, source: str) -> bool:
