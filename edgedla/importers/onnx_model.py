@@ -59,9 +59,14 @@ def import_model(
         if not as_trained:
             return replace(exported, notes=(*exported.notes, SHARED_NOTE))
         trained = _import(source, trt, shapes, sizes, shared)
-    if [layer.type for layer in trained.layers] == [layer.type for layer in exported.layers]:
+    if _shapes_of(trained) == _shapes_of(exported):
         return exported
     return replace(trained, as_exported=exported)
+
+
+def _shapes_of(graph: LayerGraph) -> List[Tuple[str, int]]:
+    """What sharing changes: which layers there are, and which inputs stand in their weights."""
+    return [(layer.type, len(layer.inputs)) for layer in graph.layers]
 
 
 def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: GivenSizes) -> ModelError:

@@ -235,7 +235,8 @@ def _notes(
         notes.insert(
             0,
             "answered for the trained model: this one was exported untrained, so that PyTorch wrote equal parameters once "
-            "and shares them through Identity nodes, which keeps BatchNormalization from folding; a build of this file "
+            "and shares them through Identity nodes, which keeps BatchNormalization from folding and convolutions that get "
+            "their bias so off the DLA; a build of this file "
             f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
             f"loadable{'s' * (as_exported.regions != 1)}; export after training",
         )

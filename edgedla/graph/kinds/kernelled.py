@@ -24,6 +24,7 @@ class Kernelled(Kind):
     groups: int = 1
     out_channels: int = 64
     weights_constant: bool = True
+    bias_is_weights: bool = True
 
     @classmethod
     def kernel_fields(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
@@ -38,6 +39,7 @@ class Kernelled(Kind):
             groups=int(p.get("groups", 1)),
             out_channels=int(p["nb_output_maps"]),
             weights_constant=is_constant(layer, graph, 1),
+            bias_is_weights=not layer.inputs[2:3] or not layer.inputs[2],
         )
 
     @property
