@@ -4,7 +4,7 @@
 
 Each case is a random network of a few operators, most of them with a recurrent one, read by the importer, with random
 costs and limits (tests/placement/tiny_networks.py). It is solved by HiGHS and in plain Python for latency, energy, energy
-at given frame rates, energy within a latency bound, and throughput; and a pair of still smaller ones for makespan. The
+at given frame rates, energy within a latency bound, and throughput; and two and three still smaller ones for makespan. The
 sums and schedules of tests/placement/own_sums.py say what is best. A case is wrong where a value differs, where "proven"
 does not hold, where the answer is not legal, or where a loop is not one item on the GPU. Exits with 1 if there is any.
 """
@@ -23,7 +23,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "placement"))
 
 from own_sums import is_legal, least, least_makespan, makespan, value_of
-from tiny_networks import loops_in, tiny_pair, tiny_problem
+from tiny_networks import loops_in, tiny_pair, tiny_problem, tiny_triple
 
 from edgedla.graph import LayerGraph
 from edgedla.placement.problem.goal import Goal
@@ -75,33 +75,34 @@ def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -
                 yield f"{name}, {solver}: not proven"
 
 
-def faults_of_pair(problem: Problem) -> Iterator[str]:
-    """What is wrong with the makespan of two models."""
+def faults_of_makespan(problem: Problem) -> Iterator[str]:
+    """What is wrong with the makespan of several models."""
     expected = least_makespan(problem)
     for solver in ("highs", "python"):
         answer = solve(problem, Goal("makespan"), solver=solver, time_limit_s=60)
         if answer.best is None:
             if expected < float("inf"):
-                yield f"makespan, {solver}: none found, best is {expected}"
+                yield f"{solver}: none found, best is {expected}"
             continue
         length = makespan(problem, answer.best.assignment)
         if not is_legal(problem, answer.best.assignment):
-            yield f"makespan, {solver}: not legal"
+            yield f"{solver}: not legal"
         if abs(length - answer.value) > TOLERANCE * length:
-            yield f"makespan, {solver}: says {answer.value}, its shortest schedule takes {length}"
+            yield f"{solver}: says {answer.value}, its shortest schedule takes {length}"
         if abs(length - expected) > TOLERANCE * expected:
-            yield f"makespan, {solver}: {length}, best is {expected}"
+            yield f"{solver}: {length}, best is {expected}"
         if answer.bound > expected * (1 + TOLERANCE):
-            yield f"makespan, {solver}: the bound {answer.bound} is above the best, {expected}"
+            yield f"{solver}: the bound {answer.bound} is above the best, {expected}"
         if not answer.optimal:
-            yield f"makespan, {solver}: not proven, gap {answer.gap:.4f}"
+            yield f"{solver}: not proven, gap {answer.gap:.4f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    names = [*(name for name, _ in goals(random.Random(0))), "makespan"]
+    several = {"makespan": tiny_pair, "makespan of three": tiny_triple}
+    names = [*(name for name, _ in goals(random.Random(0))), *several]
     parser.add_argument("--goal", default="", choices=["", *names])
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()
@@ -110,15 +111,16 @@ def main() -> None:
     for seed in range(a.first, a.first + a.count):
         cases += 1
         found: List[str] = []
-        if a.goal != "makespan":
+        if a.goal not in several:
             problem, graph = tiny_problem(seed, DEVICES[seed % 2])
             assignments += math.prod(len(item.allowed) for item in problem.items)
             with_loops += loops_in(graph) > 0
             found += faults(problem, graph, random.Random(seed), a.goal)
-        if a.goal in ("", "makespan"):
-            pair = tiny_pair(seed, DEVICES[seed % 2])
-            assignments += math.prod(len(item.allowed) for item in pair.items)
-            found += faults_of_pair(pair)
+        for name, make in several.items():
+            if a.goal in ("", name):
+                models = make(seed, DEVICES[seed % 2])
+                assignments += math.prod(len(item.allowed) for item in models.items)
+                found += [f"{name}: {fault}" for fault in faults_of_makespan(models)]
         wrong += [{"case": seed, "fault": text} for text in found]
         for text in found:
             print(f"case {seed}: {text}", flush=True)

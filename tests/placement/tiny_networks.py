@@ -108,10 +108,20 @@ def tiny_problem(seed: int, devices: Tuple[str, ...], loops: bool = True) -> Tup
 
 def tiny_pair(seed: int, devices: Tuple[str, ...]) -> Problem:
     """The problem of two tiny networks without recurrent operators, with random costs."""
+    return _tiny_several(seed, devices, [(seed * 2 + k, 2 + (seed + k) % 2) for k in (0, 1)])
+
+
+def tiny_triple(seed: int, devices: Tuple[str, ...]) -> Problem:
+    """The same of three networks of one or two operators."""
+    return _tiny_several(seed, devices, [(seed * 3 + k, 1 + (seed + k) % 2) for k in (0, 1, 2)])
+
+
+def _tiny_several(seed: int, devices: Tuple[str, ...], networks: List[Tuple[int, int]]) -> Problem:
+    """Of networks given by their seed and how many operators they have."""
     rng = random.Random(seed)
     costs = _costs(rng.choice(["fp16", "int8"]))
     trt = costs.platform.release.trt
-    graphs = [load_onnx(tiny_network(seed * 2 + k, 2 + (seed + k) % 2, loops=False), trt=trt) for k in (0, 1)]
+    graphs = [load_onnx(tiny_network(k, operators, loops=False), trt=trt) for k, operators in networks]
     models = read_models(graphs, costs.platform, costs.precision, (), devices, False, None, None, None)
     return _priced(problem_of(models, costs, devices, Limits(loadables_per_core=rng.choice([1, 2, 16]))), rng)
 

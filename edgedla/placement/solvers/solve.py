@@ -24,8 +24,9 @@ SOLVERS = ("auto", "highs", "python")
 MOST_ITEMS = 10_000
 
 #: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, and of two streams
-#: with one frame in flight, where HiGHS proves little, more.
-SWEEPING, PAIRING, PACING = 0.65, 0.9, 0.8
+#: with one frame in flight, where HiGHS proves little, more; of more models' makespan, where it has the better bounds at times,
+#: less.
+SWEEPING, PAIRING, PACING, ROUNDS = 0.65, 0.9, 0.8, 0.6
 
 #: Share that the linear program may take which says whether HiGHS knows more than the sweeps: else these go on.
 LINEAR = 0.05
@@ -56,7 +57,9 @@ def solve(
     if len(problem.items) > MOST_ITEMS:
         return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
-    share = PAIRING if goal.objective == "makespan" else PACING if goal.one_in_flight else SWEEPING
+    share = PACING if goal.one_in_flight else SWEEPING
+    if goal.objective == "makespan":
+        share = PAIRING if len(problem.models) == 2 else ROUNDS
     if not with_highs or (1 - share) * time_limit_s < LEAST_S:
         share = 1.0
     swept: Optional[Solution] = None
@@ -73,6 +76,12 @@ def solve(
 
         if can_solve(problem, goal):
             swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
+        elif len(problem.models) > 2:
+            from edgedla.placement.solvers.many.solve_many import can_solve as can_solve_many
+            from edgedla.placement.solvers.many.solve_many import solve_many
+
+            if can_solve_many(problem, goal):
+                swept = solve_many(problem, goal, start, time_limit_s * share, gap, value_of)
     elif isinstance(value_of, OneInFlight):
         from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
         from edgedla.placement.solvers.paces.solve_paces import solve_paces

@@ -1,0 +1,277 @@
+"""Several models placed in rounds: each anew around the schedule of all others, as long as the whole gets shorter."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
+
+import numpy as np
+
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import legal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import Bar, shortest_schedule
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.lower_bounds import alike
+from edgedla.placement.solvers.many.parts import part_of
+from edgedla.placement.solvers.several.around import Taken, around, taken
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.one_model import problem_of_model
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.vocabulary import GPU
+
+#: How much dearer a microsecond of the GPU is than one of a core: what is short alone may leave the others no room.
+DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15, -0.6, -0.3, 0.3, 1.0, 2.0, 5.0)
+
+#: Which of these a model goes by in a round; to begin with it goes by all.
+ROUND: Tuple[int, ...] = (0, 1, 2, 3)
+
+#: Orders in which the models are placed to begin with, and what is kept of the placements of the first ones.
+ORDERS, KEPT = 12, 24
+
+#: Where the others' segments lie between their earliest and their latest, as a share.
+SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
+
+#: Placements that are gone on from, those of a turn whose schedules are searched for, and those whose ends are moved.
+GONE_ON_FROM, TRIED, MOVED_FROM = 4, 4, 16
+
+#: Layers that are moved where a model changes devices, and the placements with such moves that are tried.
+MOVED, MOST_MOVED = (1, 2, 3, 5, 8), 48
+
+#: Segments beyond which a schedule takes too long to be gone on from.
+SEGMENTS = 90
+
+#: A turn is tried if it promises at most so many times the length that it begins with.
+PROMISING = 1.02
+
+Assignment = Tuple[str, ...]
+
+
+class _Way(NamedTuple):
+    """One model on the GPU and one core: its devices, its placements, and prices by DEARER."""
+
+    names: Tuple[str, ...]
+    model: Counted
+    prices: Prices
+
+
+class Rounds:
+    """The search; what is shorter than the best is offered.
+
+    Args:
+        deadline: on time.monotonic's clock.
+    """
+
+    def __init__(self, problem: Problem, best: Best, deadline: float) -> None:
+        self.problem, self.best, self.deadline = problem, best, deadline
+        #: By model, its items in the order in which its placements take them.
+        self.order: List[List[int]] = []
+        self._ways: List[List[_Way]] = []
+        together = frozenset(problem.devices)
+        self._factors = {d: problem.factor(together, d) for d in problem.devices}
+        for m in range(len(problem.models)):
+            alone = problem_of_model(problem, m)
+            order = narrow_order(alone, deadline)
+            self.order.append([problem.items_of(m)[i] for i in order])
+            self._ways.append(self._ways_of(reordered(alone, order)))
+        self._lengths: Dict[Assignment, float] = {}
+        self._turned: Set[Tuple[int, Assignment]] = set()
+        self._moved: Set[Tuple[int, Assignment]] = set()
+        self._parts: Dict[Tuple[int, ...], Tuple[Problem, Tuple[int, ...]]] = {}
+        self._models, self._until = range(len(problem.models)), deadline
+
+    def run(self, seeds: Iterable[Evaluation], until: float, target: float) -> None:
+        """Goes on from these and the best that are known until nothing makes one shorter, until then, or to the target."""
+        self._until = until
+        for e in seeds:
+            self._look_at(e)
+        while time.monotonic() < until and self.best.value > target:
+            best = sorted(self._lengths, key=lambda a: (self._lengths[a], a))
+            turn = next(((m, a) for a in best[:GONE_ON_FROM] for m in self._models if (m, a) not in self._turned), None)
+            if turn is not None:
+                self._turned.add(turn)
+                self._place(turn[0], [turn[1]], SHIFTED)
+                continue
+            move = next(((m, a) for a in best[:MOVED_FROM] for m in self._models if (m, a) not in self._moved), None)
+            if move is None:
+                return
+            self._moved.add(move)
+            moved = self._with_moved_ends(move[1], move[0])
+            for m in self._models:
+                if m != move[0] and time.monotonic() < until:
+                    self._place(m, moved, (0.0, 1.0))
+
+    def _ways_of(self, alone: Problem) -> List[_Way]:
+        """The model with each core; of cores that are alike, the placements are the same."""
+        ways: List[_Way] = []
+        same = alike(self.problem)
+        for core in self.problem.cores:
+            names = (GPU, core)
+            if any(not set(names) & set(item.allowed) for item in alone.items):
+                continue
+            if ways and same:
+                ways.append(ways[0]._replace(names=names))
+                continue
+            frontier = Frontier(alone, names)
+            rows = np.tile([self._factors[d] for d in names], (len(DEARER), 1))
+            rows[:, 0] *= 1.0 + np.array(DEARER)
+            ways.append(_Way(names, Counted(frontier), Prices(frontier, rows, np.ones(len(DEARER), bool))))
+        return ways
+
+    def _look_at(self, evaluation: Evaluation) -> None:
+        """Takes a placement into account, if it is legal."""
+        if evaluation.assignment in self._lengths or self.best.offer(evaluation) is None:
+            return
+        schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+        if len(schedule.bars) <= SEGMENTS:
+            self._lengths[evaluation.assignment] = schedule.length_us
+
+    def begin(self, until: float) -> None:
+        """Looks for placements to go on from: model by model, each around those that are placed."""
+        self._until = until
+        for order in itertools.islice(itertools.permutations(self._models), ORDERS):
+            if time.monotonic() > until:
+                return
+            self._try(self._grown(order), TRIED)
+
+    def _grown(self, order: Sequence[int]) -> List[Tuple[float, Assignment]]:
+        """(when it ends, the placement) of what comes of placing the models in this order."""
+        nowhere = [GPU] * len(self.problem.items)
+        kept: List[Tuple[float, Assignment]] = [(0.0, tuple(nowhere))]
+        for n, m in enumerate(order):
+            plans = [self._bars(assignment, order[:n]) for _, assignment in kept]
+            if time.monotonic() > self._until:
+                return []
+            found = self._around(m, plans, range(len(DEARER)))
+            grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
+            # Half of them end early, half leave the GPU to the others.
+            early = sorted(grown)[:KEPT]
+            kept = (
+                early
+                if n == len(order) - 1
+                else [*early, *sorted(grown, key=lambda g: self._crowd(g, order[: n + 1]))[:KEPT]]
+            )
+            kept = list(dict.fromkeys(kept))
+        return kept
+
+    def _crowd(self, grown: Tuple[float, Assignment], models: Sequence[int]) -> float:
+        """When a placement of some models ends, and how long they have the GPU."""
+        end, assignment = grown
+        items = (i for m in models for i in self.order[m] if assignment[i] == GPU)
+        return end + sum(self.problem.items[i].time_us(GPU) for i in items) * self._factors[GPU]
+
+    def _bars(self, assignment: Assignment, models: Sequence[int]) -> List[Bar]:
+        """The shortest schedule of some of the models."""
+        if not models:
+            return []
+        key = tuple(sorted(models))
+        if key not in self._parts:
+            self._parts[key] = part_of(self.problem, key)
+        part, members = self._parts[key]
+        schedule = shortest_schedule(part, evaluate(part, [assignment[i] for i in members]), self.deadline)
+        return [b._replace(model=key[b.model]) for b in schedule.bars if b.end_us > b.start_us]
+
+    def _place(self, m: int, given: Sequence[Assignment], shares: Sequence[float]) -> None:
+        """Places model m anew around the others of each placement, whose segments are moved by these shares."""
+        plans: List[List[Bar]] = []
+        of: List[Assignment] = []
+        for assignment in given:
+            evaluation = evaluate(self.problem, assignment)
+            if time.monotonic() > self._until or not legal(self.problem, evaluation, self.best.goal):
+                continue
+            schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+            bars = [b for b in schedule.bars if b.model != m and b.end_us > b.start_us]
+            plans += shifted(bars, max(self.best.value, schedule.length_us), shares)
+            of += [assignment] * len(shares)
+        if not plans:
+            return
+        found = [(end, tuple(self._with(of[plan], m, devices))) for end, plan, devices in self._around(m, plans, ROUND)]
+        self._try(found, TRIED)
+
+    def _try(self, found: Iterable[Tuple[float, Assignment]], most: int) -> None:
+        """Looks at the most promising of what was found: (end, placement)."""
+        tried = 0
+        for end, assignment in sorted(found):
+            if tried >= most or end > self.best.value * PROMISING or time.monotonic() > self._until:
+                return
+            if assignment not in self._lengths:
+                tried += 1
+                self._look_at(evaluate(self.problem, assignment))
+
+    def _around(
+        self, m: int, plans: Sequence[Sequence[Bar]], guides: Sequence[int]
+    ) -> List[Tuple[float, int, Tuple[str, ...]]]:
+        """Model m around each plan of the others: (when all end, the plan, the model's devices in the searches' order)."""
+        count, times = len(plans), len(guides)
+        others = np.tile([max((b.end_us for b in plan), default=0.0) for plan in plans], times)
+        found: Dict[Tuple[int, Tuple[str, ...]], float] = {}
+        for way in self._ways[m]:
+            busy = []
+            for name in way.names:
+                once = taken([[(b.start_us, b.end_us) for b in plan if b.device == name] for plan in plans])
+                busy.append(Taken(np.tile(once.starts, (times, 1)), np.tile(once.ends, (times, 1))))
+            factors = np.array([self._factors[d] for d in way.names])
+            guide = np.repeat(np.array(guides), count)
+            ends, rows = around(way.model, len(self.order[m]), way.prices, factors, busy, guide, self._until)
+            for k, (end, row) in enumerate(zip(np.maximum(ends, others[: len(ends)]), rows)):
+                key = k % count, tuple(way.names[d] for d in row)
+                found[key] = min(found.get(key, np.inf), float(end))
+        return [(end, plan, devices) for (plan, devices), end in found.items()]
+
+    def _with(self, assignment: Sequence[str], m: int, devices: Sequence[str]) -> List[str]:
+        whole = list(assignment)
+        for i, device in zip(self.order[m], devices):
+            whole[i] = device
+        return whole
+
+    def _with_moved_ends(self, assignment: Assignment, m: int) -> List[Assignment]:
+        """The placement with some layers where model m changes devices moved to the device before or behind.
+
+        What a turn cannot do: a model gives up some time of a device, and only another one, which takes it, gains.
+        """
+        items = self.problem.items_of(m)
+        on = [assignment[i] for i in items]
+        moved: Dict[Assignment, None] = {}
+        for shift in MOVED:
+            for p in [p for p in range(1, len(on)) if on[p] != on[p - 1]]:
+                for part, device in ((range(p, p + shift), on[p - 1]), (range(p - shift, p), on[p])):
+                    changed = list(assignment)
+                    for k in part:
+                        if 0 <= k < len(on) and device in self.problem.items[items[k]].allowed:
+                            changed[items[k]] = device
+                    if len(moved) < MOST_MOVED:
+                        moved[tuple(changed)] = None
+        moved.pop(assignment, None)
+        return list(moved)
+
+
+def shifted(bars: Sequence[Bar], horizon_us: float, shares: Sequence[float]) -> List[List[Bar]]:
+    """The same segments in the same order on each device, moved from the earliest to the latest by each share."""
+    early = _compact(bars, 0.0)
+    mirrored = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in bars]
+    late = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in _compact(mirrored, -horizon_us)]
+    at = {(b.model, b.segment): b for b in late}
+    plans: List[List[Bar]] = []
+    for share in shares:
+        plan = []
+        for b in early:
+            start = b.start_us + share * max(at[b.model, b.segment].start_us - b.start_us, 0.0)
+            plan.append(b._replace(start_us=start, end_us=start + b.end_us - b.start_us))
+        plans.append(plan)
+    return plans
+
+
+def _compact(bars: Sequence[Bar], begin: float) -> List[Bar]:
+    """Every bar at its earliest, in the order in which they start."""
+    models: Dict[int, float] = {}
+    devices: Dict[str, float] = {}
+    placed: List[Bar] = []
+    for b in sorted(bars, key=lambda b: (b.start_us, b.end_us)):
+        start = max(models.get(b.model, begin), devices.get(b.device, begin))
+        end = start + b.end_us - b.start_us
+        models[b.model] = devices[b.device] = end
+        placed.append(b._replace(start_us=start, end_us=end))
+    return placed

@@ -1,0 +1,141 @@
+"""The makespan of three or more models: what any two of them, and the loads of all, take at least, and rounds of placing."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.many.bounds import weighed_bound
+from edgedla.placement.solvers.many.parts import part_of
+from edgedla.placement.solvers.many.rounds import Rounds
+from edgedla.placement.solvers.several.solve_pair import can_solve as can_solve_pair
+from edgedla.placement.solvers.several.solve_pair import solve_pair
+from edgedla.placement.solvers.streams.solve_stream import solve_stream
+from edgedla.vocabulary import GPU
+
+#: Shares of the time limit: for the loads of all, and for a first look at the pairs of models.
+LOADS, PAIRED = 0.2, 0.2
+
+#: Share of the time left that goes to placements to begin the rounds with.
+BEGUN = 0.3
+
+#: A gap of at most this share of the value leaves other solvers more time: the rounds end after this share of the limit.
+NEAR, NEARLY = 0.02, 0.5
+
+#: Most pairs that are looked at: those of the longest frames.
+MOST_PAIRS = 6
+
+
+class _Pair(NamedTuple):
+    """Two of the models: their problem, their items in the whole, and how short a schedule is known of them."""
+
+    problem: Problem
+    members: Tuple[int, ...]
+    value: float = INFINITY
+
+
+def can_solve(problem: Problem, goal: Goal) -> bool:
+    """Three or more models with the GPU and a core."""
+    return (
+        goal.objective == "makespan"
+        and len(problem.models) > 2
+        and GPU in problem.devices
+        and len(problem.devices) > 1
+        and all(problem.items_of(m) for m in range(len(problem.models)))
+        and all(item.allowed for item in problem.items)
+    )
+
+
+def solve_many(
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]],
+    time_limit_s: float,
+    gap: float = GAP,
+    value_of: Optional[Value] = None,
+) -> Solution:
+    """The shortest schedule met of one frame of every model, and a bound.
+
+    Args:
+        value_of: length of an assignment's schedule, and its bound.
+    """
+    began = time.monotonic()
+    deadline = began + time_limit_s
+    starts = [tuple(assignment) for assignment in start]
+    best = Best(problem, goal, value_of)
+    timed_out = best.offer_all(starts, deadline)
+    bound, rounds = weighed_bound(problem, goal, best.value, began + LOADS * time_limit_s), 0
+    seeds = [] if best.evaluation is None else [best.evaluation]
+    if bound < best.value * (1 - gap) and time.monotonic() < deadline:
+        equal = replace(problem, rates=(1.0,) * len(problem.models))
+        stream = solve_stream(equal, Goal("throughput"), starts, LOADS * time_limit_s, gap)
+        bound, rounds = max(bound, stream.bound), stream.rounds
+        seeds += [] if stream.best is None else [stream.best]
+    if bound < best.value * (1 - gap) and time.monotonic() < deadline:
+        pairs = _Pairs(problem, best, seeds, gap, value_of)
+        search = Rounds(problem, best, deadline)
+        bound = pairs.look(bound, min(deadline, time.monotonic() + PAIRED * time_limit_s))
+        if bound >= best.value * (1 - NEAR):
+            # What HiGHS does after this may prove it.
+            deadline = began + NEARLY * time_limit_s
+        now = time.monotonic()
+        search.begin(now + BEGUN * max(deadline - now, 0.0))
+        search.run(seeds, deadline, bound / (1 - gap))
+        # Where the rounds came to an end there is time for what the first look did not settle.
+        if deadline - time.monotonic() > 2 * PAIRED * time_limit_s:
+            bound = pairs.look(bound, deadline)
+            search.run(seeds, deadline, bound / (1 - gap))
+        rounds += pairs.rounds
+    timed_out = timed_out or bound < best.value * (1 - gap)
+    return Solution(
+        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, time.monotonic() - began, timed_out
+    )
+
+
+class _Pairs:
+    """Bounds by two models at a time, and placements of two with the others beside them, which go to `seeds`."""
+
+    def __init__(
+        self, problem: Problem, best: Best, seeds: List[Evaluation], gap: float, value_of: Optional[Value]
+    ) -> None:
+        self._problem, self._best, self._seeds, self._gap, self._value_of = problem, best, seeds, gap, value_of
+        alone_us = [min((e.latency(m).latency_us for e in seeds), default=0.0) for m in range(len(problem.models))]
+        longest_first = sorted(range(len(alone_us)), key=lambda m: -alone_us[m])
+        two = itertools.islice(itertools.combinations(longest_first, 2), MOST_PAIRS)
+        pairs = [_Pair(*part_of(problem, sorted(models))) for models in two]
+        self._pairs = [pair for pair in pairs if can_solve_pair(pair.problem, Goal("makespan"))]
+        self.rounds = 0
+
+    def look(self, bound: float, until: float) -> float:
+        """The bound, raised as far as the pairs tell until then; those that may take longest come first."""
+        self._pairs.sort(key=lambda pair: -pair.value)
+        for k, pair in enumerate(self._pairs):
+            left_s = until - time.monotonic()
+            if left_s <= 0 or bound >= min(self._best.value, pair.value) * (1 - self._gap):
+                continue
+            starts = [tuple(e.assignment[i] for i in pair.members) for e in self._seeds]
+            goal, share_s = Goal("makespan"), left_s / (len(self._pairs) - k)
+            solution = solve_pair(pair.problem, goal, starts, share_s, self._gap, self._value_of)
+            bound, self.rounds = max(bound, solution.bound), self.rounds + solution.rounds
+            self._pairs[k] = pair._replace(value=min(pair.value, solution.value))
+            if solution.best is not None:
+                self._seeds += self._filled(pair, solution.best)
+        return bound
+
+    def _filled(self, pair: _Pair, placed: Evaluation) -> List[Evaluation]:
+        """The pair's placement with the others as they are known best, and on the GPU as far as they may stand there."""
+        items, known = self._problem.items, self._best.evaluation
+        on_gpu = tuple(GPU if GPU in item.allowed else item.allowed[0] for item in items)
+        filled: List[Evaluation] = []
+        for others in (on_gpu,) if known is None else (known.assignment, on_gpu):
+            devices = list(others)
+            for i, device in zip(pair.members, placed.assignment):
+                devices[i] = device
+            filled.append(evaluate(self._problem, devices))
+        return filled

@@ -1,0 +1,122 @@
+"""Makespan of three models: what pairs, loads and rounds say is what brute force over all assignments finds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.placement.problem.baselines import starts
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import Goal, legal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import Bar, shortest_schedule
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.many.bounds import weighed_bound
+from edgedla.placement.solvers.many.parts import part_of
+from edgedla.placement.solvers.many.rounds import Rounds, shifted
+from edgedla.placement.solvers.many.solve_many import can_solve, solve_many
+from edgedla.placement.solvers.solve import schedule_length, solve
+from tests.placement.own_sums import is_legal, least_makespan, makespan
+from tests.placement.placement_problems import checked, problems
+from tests.placement.tiny_networks import tiny_triple
+
+pytestmark = pytest.mark.once
+
+CHECKED = checked(12, 300)
+MAKESPAN = Goal("makespan")
+ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
+
+
+@CHECKED
+@given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
+def test_value_and_bound_hold_what_brute_force_finds(problem: Problem) -> None:
+    assert can_solve(problem, MAKESPAN)
+    least = least_makespan(problem)
+    solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
+    assert solution.bound <= least * (1 + 1e-9)
+    if solution.best is not None:
+        assert solution.value == pytest.approx(makespan(problem, solution.best.assignment))
+        assert is_legal(problem, solution.best.assignment)
+    assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_three_tiny_networks_are_proven(seed: int) -> None:
+    problem = tiny_triple(seed, (ONE_CORE, ALL)[seed % 2])
+    solution = solve(problem, MAKESPAN, starts(problem), time_limit_s=600)
+    assert solution.optimal
+    assert solution.best is not None
+    assert makespan(problem, solution.best.assignment) == pytest.approx(least_makespan(problem), rel=2e-4)
+
+
+@CHECKED
+@given(problems(5, ALL, 3))
+def test_a_part_of_the_models_takes_no_longer_than_all(problem: Problem) -> None:
+    """Also where more engines slow the part down: without the others fewer may be in use."""
+    least = least_makespan(problem)
+    for two in itertools.combinations(range(3), 2):
+        part, members = part_of(problem, two)
+        assert [problem.items[i].name for i in members] == [item.name for item in part.items]
+        assert least_makespan(part) <= least * (1 + 1e-9)
+
+
+@CHECKED
+@given(problems(6, ALL, 3), st.data())
+def test_a_part_has_the_loadables_of_the_whole(problem: Problem, data: st.DataObject) -> None:
+    devices = [data.draw(st.sampled_from(item.allowed)) for item in problem.items]
+    part, members = part_of(problem, (0, 2))
+    formed = [(core, tuple(members[k] for k in g)) for core, g in part.regions([devices[i] for i in members])]
+    assert formed == [r for r in problem.regions(devices) if problem.items[r[1][0]].model != 1]
+
+
+@CHECKED
+@given(problems(6, ALL, 3))
+def test_weights_say_nothing_that_a_schedule_is_below(problem: Problem) -> None:
+    assert weighed_bound(problem, MAKESPAN, float("inf"), float("inf")) <= least_makespan(problem) * (1 + 1e-9)
+
+
+@CHECKED
+@given(problems(9, ALL, 3), st.data())
+def test_segments_that_are_moved_keep_their_order_and_their_devices(problem: Problem, data: st.DataObject) -> None:
+    evaluation = evaluate(problem, [data.draw(st.sampled_from(item.allowed)) for item in problem.items])
+    if not legal(problem, evaluation, MAKESPAN):
+        return
+    schedule = shortest_schedule(problem, evaluation)
+    bars = [b for b in schedule.bars if b.model != 1 and b.end_us > b.start_us]
+    horizon = schedule.length_us * 1.5
+    for plan in shifted(bars, horizon, (0.0, 0.4, 1.0)):
+        assert sorted((b.model, b.segment, b.device) for b in plan) == sorted(
+            (b.model, b.segment, b.device) for b in bars
+        )
+        assert all(b.start_us >= -1e-6 and b.end_us <= horizon + 1e-6 for b in plan)
+        for of in (lambda b: b.device, lambda b: b.model):
+            rows: List[Bar] = sorted(plan, key=lambda b: (str(of(b)), b.start_us, b.segment))
+            assert all(a.end_us <= b.start_us + 1e-6 for a, b in zip(rows, rows[1:]) if of(a) == of(b))
+
+
+@CHECKED
+@given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
+def test_rounds_alone_offer_legal_placements_with_their_lengths(problem: Problem) -> None:
+    best = Best(problem, MAKESPAN, schedule_length())
+    best.offer_all(starts(problem), float("inf"))
+    before = best.value
+    search = Rounds(problem, best, float("inf"))
+    search.begin(float("inf"))
+    search.run([], float("inf"), 0.0)
+    assert best.value <= before
+    if best.evaluation is not None:
+        assert is_legal(problem, best.evaluation.assignment)
+        assert makespan(problem, best.evaluation.assignment) == pytest.approx(best.value)
+
+
+def test_without_time_the_answer_is_the_best_start_with_a_bound() -> None:
+    problem = tiny_triple(1, ALL)
+    solution = solve_many(problem, MAKESPAN, starts(problem), 0.0, value_of=schedule_length())
+    reached = [makespan(problem, a) for a in starts(problem) if is_legal(problem, a)]
+    assert solution.timed_out
+    assert solution.value == pytest.approx(min(reached))
+    assert solution.bound <= least_makespan(problem) * (1 + 1e-9)
