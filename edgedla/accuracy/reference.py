@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.measured_outputs import measured_outputs, output_fields
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
 
@@ -15,20 +16,21 @@ Outputs = List[np.ndarray]
 
 
 class Reference:
-    """A network whose float outputs are asked for again and again. Its session is open only while it works."""
+    """A network whose outputs are asked for again and again. Its session is open only while it works."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, names: Optional[Tuple[str, ...]] = None) -> None:
         """Args:
-        model: onnx.ModelProto with static inputs and weights.
+        model: onnx.ModelProto with static inputs and weights. names: of its outputs; None takes what errors are measured on.
         """
         self.model = model
+        self.names = measured_outputs(model) if names is None else names
         # The feeds are kept with their outputs: another list could get the id of one that is gone.
         self._kept: Dict[int, Tuple[Any, List[Outputs]]] = {}
         self._bytes = 0
 
-    def on(self, feeds: Sequence[Feed]) -> FloatOutputs:
-        """The float outputs of every sample, in the order of the network's outputs."""
-        return FloatOutputs(self, feeds)
+    def on(self, feeds: Sequence[Feed]) -> ExactOutputs:
+        """The outputs of every sample, in the order of `names`."""
+        return ExactOutputs(self, feeds)
 
     def stream(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
         """Sample by sample; kept where there is room for all.
@@ -39,11 +41,10 @@ class Reference:
         if id(feeds) in self._kept:
             yield from self._kept[id(feeds)][1]
             return
-        session = open_session(self.model.SerializeToString())
-        names = [o.name for o in session.get_outputs() if o.type == "tensor(float)"]
+        session = open_session(self.model.SerializeToString() + output_fields(self.model, self.names))
         room, done = MOST_BYTES - self._bytes, []
         for feed in feeds:
-            outputs = session.run(names, feed)
+            outputs = session.run(list(self.names), feed)
             room -= sum(int(o.nbytes) for o in outputs)
             if room >= 0:
                 done.append(outputs)
@@ -55,7 +56,7 @@ class Reference:
             self._bytes = MOST_BYTES - room
 
 
-class FloatOutputs:
+class ExactOutputs:
     """The outputs of a reference on some samples. Each walk over them gives the same numbers."""
 
     def __init__(self, reference: Reference, feeds: Sequence[Feed]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 
 import numpy as np
 
+from edgedla.accuracy.measured_outputs import given_outputs, measured_outputs, output_fields
 from edgedla.accuracy.reference import Reference
 from edgedla.builder.host.rounding import scale_input, switch_input
 from edgedla.builder.host.simulated_model import simulate
@@ -82,7 +83,8 @@ class Simulation:
 
     Attributes:
         tensors: what is rounded to INT8, in the order of the network.
-        outputs: names of the float outputs, which errors are measured on.
+        outputs: names of what errors are measured on: the float outputs, or the floats in front of them where there is none.
+        given: names of the outputs that a metric takes.
         nodes: how many ONNX nodes run as "dla_int8", "dla_fp16", "gpu_fp32".
     """
 
@@ -100,12 +102,12 @@ class Simulation:
         self.nodes = {
             "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
         }  # fmt: skip
-        serialised = simulated.model.SerializeToString()
+        self.outputs, self.given = measured_outputs(model), given_outputs(model)
+        serialised = simulated.model.SerializeToString() + output_fields(simulated.model, self.outputs)
         # ONNX Runtime makes copies of its own of the weights.
         del simulated
         self._session = open_session(serialised)
         self._reference = reference or Reference(model)
-        self.outputs = tuple(o.name for o in self._session.get_outputs() if o.type == "tensor(float)")
 
     def inputs(self, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None) -> Feed:
         """The scalar inputs: ranges that differ from the plan's, and which tensors are rounded (None: all)."""
@@ -120,13 +122,23 @@ class Simulation:
     def run(
         self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> List[np.ndarray]:
-        """The float outputs of one sample, simulated."""
+        """What errors are measured on, of one sample, simulated."""
         outputs: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
         return outputs
 
+    def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
+        """The outputs of one sample that a metric takes, simulated."""
+        return dict(zip(self.given, self._session.run(list(self.given), {**feed, **self.inputs(absmax)})))
+
     def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
-        """The float outputs of all samples in FP32."""
+        """What errors are measured on, of all samples in FP32."""
         return self._reference.on(feeds)
+
+    def reference_given(self, feeds: Sequence[Feed]) -> Iterable[Dict[str, np.ndarray]]:
+        """The outputs of all samples that a metric takes, in FP32."""
+        same = self.given == self.outputs
+        exact = self._reference if same else Reference(self._reference.model, self.given)
+        return (dict(zip(self.given, outputs)) for outputs in exact.on(feeds))
 
     def noise(
         self,
@@ -152,25 +164,19 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
     Args:
         feeds: a few samples: all tensors of one stand in memory at once.
     """
-    import onnx
-
     simulated = simulate(model, plan, adjustable=True)
     written = {o for node in model.graph.node for o in node.output}
     names = [t for t in simulated.tensors if t in written]
     if not names:
         # ONNX Runtime takes no names for all outputs.
         return {}
-    outputs = {o.name for o in model.graph.output}
-    added = onnx.ModelProto()
-    for name in names:
-        if name not in outputs:
-            added.graph.output.add().name = name
+    added = output_fields(model, tuple(names))
     tensors, serialised = simulated.tensors, simulated.model.SerializeToString()
     # ONNX Runtime makes copies of its own of the weights.
     del simulated
-    rounded = open_session(serialised + added.SerializeToString())
+    rounded = open_session(serialised + added)
     del serialised
-    exact = open_session(model.SerializeToString() + added.SerializeToString())
+    exact = open_session(model.SerializeToString() + added)
     noise = Noise(names)
     ranges = plan.calibration.absmax
     scalars: Feed = {}

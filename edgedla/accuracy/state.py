@@ -95,11 +95,8 @@ def metric_values(
     """The metric's value of every sample: (FP32, simulated)."""
     feeds: Sequence[Any] = samples.feeds
     exact, simulated = [], []
-    for i, (want, feed) in enumerate(zip(simulation.reference(feeds), feeds)):
+    for i, (reference, feed) in enumerate(zip(simulation.reference_given(feeds), feeds)):
         label = samples.labels[i] if samples.labels is not None else None
-        reference = dict(zip(simulation.outputs, want))
         exact.append(metric.of_sample(reference, label, reference))
-        simulated.append(
-            metric.of_sample(dict(zip(simulation.outputs, simulation.run(feed, absmax))), label, reference)
-        )
+        simulated.append(metric.of_sample(simulation.run_given(feed, absmax), label, reference))
     return exact, simulated

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence
 
+from edgedla.accuracy.measured_outputs import measured_outputs
 from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.graph import LayerGraph
@@ -93,6 +94,9 @@ def open_job(
     notes = []
     if stripped is not None:
         notes.append(f"{stripped.pairs} Q/DQ pairs removed; their scales are judged and repaired")
+    measured = measured_outputs(model)
+    if not {*measured} & {o.name for o in model.graph.output}:
+        notes.append(f"no output is a float: errors are measured on {', '.join(measured)}")
     return Job(
         request, platform, graph, model, check_graph(graph, platform, "int8", "fallback"), model_input_specs(model),
         embedded_preprocess(model, str(path)), stripped, turned, say, progress, notes,

@@ -125,7 +125,9 @@ def _coverage(r: Quantized) -> List[str]:
     for t in sorted(r.coverage.missing, key=lambda t: -r.missing_us.get(t.tensor, 0.0)):
         lost = r.missing_us.get(t.tensor, 0.0)
         cost = f", {lost / 1e3:+.3f} ms predicted" if lost else ""
-        lines.append(f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave INT8{cost}")
+        lines.append(
+            f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave{'s' * (len(t.layers) == 1)} INT8{cost}"
+        )
     return lines
 
 

@@ -1,0 +1,65 @@
+"""Which tensors the error of INT8 is measured on: a network's float outputs, or what its ArgMax reads."""
+
+from __future__ import annotations
+
+from typing import Any, List, Set, Tuple
+
+from edgedla.errors import ModelError
+from edgedla.quantization.tensor_types import FLOAT, float_activations, tensor_types
+
+
+def given_outputs(model: Any) -> Tuple[str, ...]:
+    """Names of the outputs that a metric takes: the floats, or all where there is none, as of a segmenter behind its ArgMax."""
+    return _floats(model) or tuple(o.name for o in model.graph.output)
+
+
+def measured_outputs(model: Any) -> Tuple[str, ...]:
+    """Names of the float outputs; where there is none, of the floats that come last in front of the outputs.
+
+    Args:
+        model: onnx.ModelProto.
+
+    Raises:
+        ModelError: no output depends on a float that the network computes.
+    """
+    floats = _floats(model)
+    return floats or _in_front(model)
+
+
+def _floats(model: Any) -> Tuple[str, ...]:
+    types = tensor_types(model)
+    return tuple(o.name for o in model.graph.output if types[o.name][0] == FLOAT)
+
+
+def _in_front(model: Any) -> Tuple[str, ...]:
+    floats, makers = float_activations(model), {o: node for node in model.graph.node for o in node.output if o}
+    found: Set[str] = set()
+    seen: Set[str] = set()
+    waiting: List[str] = [o.name for o in model.graph.output]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in makers:
+            continue
+        seen.add(name)
+        if name in floats:
+            found.add(name)
+        else:
+            waiting.extend(makers[name].input)
+    if not found:
+        raise ModelError(
+            "no output depends on a float that the network computes: there is no error of INT8 to measure",
+            where=", ".join(o.name for o in model.graph.output), hint="build it in FP16, or give it an output of its scores",
+        )  # fmt: skip
+    return tuple(name for name in floats if name in found)
+
+
+def output_fields(model: Any, names: Tuple[str, ...]) -> bytes:
+    """What makes those names outputs that are none yet, to be put behind the bytes of the model."""
+    import onnx
+
+    known, added = {o.name for o in model.graph.output}, onnx.ModelProto()
+    for name in names:
+        if name not in known:
+            added.graph.output.add().name = name
+    written: bytes = added.SerializeToString()
+    return written
