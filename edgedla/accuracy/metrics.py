@@ -65,6 +65,9 @@ class Metric:
     def _bootstrap(self, figure: Callable[[np.ndarray], float], count: int) -> Tuple[float, float]:
         rng = np.random.default_rng(0)
         figures = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
+        if np.isnan(figures).all():
+            # NumPy warns of it.
+            return math.nan, math.nan
         low, high = np.nanpercentile(figures, [2.5, 97.5])
         return float(low), float(high)
 

@@ -242,8 +242,10 @@ def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
             hint="a mAP of frames without an object is none, for example: give more samples",
         )  # fmt: skip
     if not math.isfinite(score.value):
-        what = f"{score.metric} of {score.network} is no number, in {reference} {against.value:.4g}"
-        raise RunError(what, where=where)
+        raise RunError(
+            f"{score.network}: its {score.metric} is no number, and {against.value:.4g} in {reference}", where=where,
+            hint="a value beyond 65504 is infinite in FP16; `edgedla quantize --repair-fp16` names the tensors",
+        )  # fmt: skip
     row = {
         "metric": score.metric,
         "basis": score.basis,

@@ -56,6 +56,12 @@ def import_onnxruntime() -> Any:
     return onnxruntime
 
 
+_OF_A_PLUGIN = (
+    "it lacks that operator, as it lacks TensorRT's plugins: end the model in front of it; `edgedla check`, `place` and "
+    "`build --backend trtexec` in FP16 go without ONNX Runtime"
+)
+
+
 class OnnxSession:
     """An ONNX Runtime CPU session whose failures are edgedla's errors."""
 
@@ -127,7 +133,8 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}") from e
+        hint = _OF_A_PLUGIN if "not a registered function/op" in str(e) else None
+        raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # Kept for a change of providers alone, which never happens here: as large as all weights.
         session._model_bytes = b""

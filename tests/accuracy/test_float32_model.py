@@ -165,3 +165,13 @@ def test_q_dq_in_half_becomes_a_cache(network: Any, data: Data, tmp_path: Path) 
     assert exit_code_of(["quantize", str(path), "-o", str(tmp_path / "q")]) == 0
     assert types_left(onnx.load(str(tmp_path / "q" / "model.onnx"))) == []
     assert (tmp_path / "q" / "calib.cache").is_file()
+
+
+def test_inputs_of_a_type_that_numpy_lacks_are_turned_and_not_proven(tmp_path: Path) -> None:
+    kind = TensorProto.BFLOAT16
+    weights = helper.make_tensor("w", kind, (8, 3, 1, 1), [1.0] * 24)
+    model = onnx_model([node("Conv", "x w", "y")], outputs={"y": (1, 8, 8, 8)}, constants=[weights], kind=kind)
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    result = quantize(model, None, QuantizeRequest())
+    assert any("not proven: input 'x' has type tensor(bfloat16)" in note for note in result.notes)
+    assert "x takes FLOAT, before BFLOAT16" in result.notes

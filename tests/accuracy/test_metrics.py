@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,10 @@ def test_top1_needs_to_know_which_class_a_folder_is() -> None:
     assert "--classes" in text
     for metric, folders, classes in (("top1", 10, 10), ("top1", 0, 10), ("top1", 3, None), ("miou", 3, 10)):
         require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), classes)
+
+
+def test_a_difference_that_is_no_number_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    low, high = METRICS["l2"].difference_interval([math.nan] * 3, [1.0] * 3)
+    assert math.isnan(low)
+    assert math.isnan(high)
+    assert not recwarn.list

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
+from edgedla.errors import ModelError  # noqa: E402
+from edgedla.quantization.session import open_session  # noqa: E402
 from tests.models import node, onnx_model  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,3 +33,12 @@ def test_a_session_has_as_many_threads_as_the_process_may_use_cores(tmp_path: Pa
     done = subprocess.run([sys.executable, "-c", THREADS, str(model)], cwd=ROOT, capture_output=True, text=True)
     # The process has its own core; ONNX Runtime needs no thread beside it.
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_an_operator_of_a_plugin_is_refused_with_what_goes_without_it() -> None:
+    model = onnx_model([node("EfficientNMS_TRT", "x", "y", domain="TRT")], opset=17)
+    model.opset_import.add(domain="TRT", version=1)
+    with pytest.raises(ModelError) as error:
+        open_session(model.SerializeToString())
+    assert "EfficientNMS_TRT" in error.value.what
+    assert "end the model in front of it" in error.value.hint

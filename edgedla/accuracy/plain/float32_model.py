@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from edgedla.errors import UsageError
 from edgedla.importers.model_file.onnx_file import read
 from edgedla.quantization.float32_types import OwnTypes, drop_casts, own_types, turn_types
 
@@ -39,7 +40,11 @@ class Turned:
 
         sizes = {name: tuple(np.shape(value)) for name, value in feed.items()}
         before, after = (with_static_inputs(m, sizes) for m in (self.original, self.model))
-        specs = {spec.name: spec for spec in model_input_specs(before)}
+        try:
+            specs = {spec.name: spec for spec in model_input_specs(before)}
+        except UsageError as e:
+            # Of BFLOAT16, which NumPy lacks.
+            return [f"{self.own.turned}: not proven: {e.what}", *self.interface]
         given: Dict[str, np.ndarray] = {n: np.asarray(v).astype(specs[n].dtype, copy=False) for n, v in feed.items()}
         return [f"{self.own.turned}: {proof_text(before, after, given)}", *self.interface]
 

@@ -15,6 +15,9 @@ from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, stages_of
 from edgedla.runtime.runners.chain import ChainRunner
 
+#: Types of whole numbers that an input of a network may have beside bytes.
+_WHOLE = {"INT32": np.int32, "INT64": np.int64}
+
 
 @dataclass(frozen=True)
 class BenchOptions:
@@ -82,7 +85,8 @@ class BenchResult:
 
 
 def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
-    """Buffers with small values: bytes of INT8, finite numbers of the floating types."""
+    """Buffers with small values: bytes of INT8, finite numbers of the floating types, 0 and 1 of all others: a model may take them
+    for places in a table."""
     rng = np.random.default_rng(seed)
     buffers: Dict[str, np.ndarray] = {}
     for b in artifact.inputs:
@@ -91,8 +95,9 @@ def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
             values = np.asarray(rng.standard_normal(b.size_bytes // kind.itemsize)).astype(kind)
             buffers[b.name] = values.view(np.uint8)
         else:
-            low = rng.integers(0, 2, b.size_bytes, np.uint8)
-            buffers[b.name] = rng.integers(0, 256, b.size_bytes, np.uint8) if b.dtype in ("INT8", "UINT8") else low
+            high, of_element = (256, np.uint8) if b.dtype in ("INT8", "UINT8") else (2, _WHOLE.get(b.dtype, np.uint8))
+            count = b.size_bytes // np.dtype(of_element).itemsize
+            buffers[b.name] = rng.integers(0, high, count).astype(of_element).view(np.uint8)
     return buffers
 
 
