@@ -27,6 +27,22 @@ def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
 
 
+#: Words of `data_sizes_text` that tell it from other notes.
+OF_THE_DATA = "depends on the data"
+
+
+def data_sizes_text(graph: LayerGraph) -> str:
+    """Which layer makes the first size that no input decides (NonMaxSuppression, NonZero, Loop); "" for none."""
+    for layer in graph.layers:
+        for tensor in graph.output_tensors(layer):
+            if tensor.is_dynamic and layer.index not in graph.unread:
+                return (
+                    f"the size of {tensor.name!r} {OF_THE_DATA} ({dims_text(tensor.dims)}), so nothing can be predicted from "
+                    f"layer {layer.name!r} [{layer.type}] on"
+                )
+    return ""
+
+
 class GivenSizes(NamedTuple):
     """Sizes of inputs that the user gave: `shapes` by name ("" is the only input's), `batch` for all of them."""
 

@@ -138,7 +138,8 @@ class Walk:
                 known_ops.way_out(node.op),
             )
         record.unknown = (
-            f"edgedla does not know the operator {node.op!r}; TensorRT would look for a plugin of that name"
+            f"edgedla does not know the operator {node.op!r}: TensorRT takes it where a plugin of that name is loaded, which runs on "
+            "the GPU, and refuses the model where none is"
         )
         return None
 

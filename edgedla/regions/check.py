@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple,
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
-from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
+from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -247,6 +247,9 @@ def _notes(
             "are measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
             "types and proves it; `quantize` and `deploy` do so by themselves, `build` refuses the model",
         )
+    of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
+    if of_the_data:
+        notes.append(f"{of_the_data}; end the model in front of it")
     if platform.no_dla:
         notes.insert(0, platform.no_dla)
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)

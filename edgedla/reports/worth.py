@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
+from edgedla.graph.open_sizes import OF_THE_DATA
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
 from edgedla.reports.page.numbers import significant
@@ -101,6 +102,8 @@ def why_not_costed(report: CheckReport) -> str:
         str(layer.cause) == "open_sizes" for layer in report.layers
     ):
         return "No time can be predicted with open sizes: fix them with --shapes."
+    if _of_the_data(report):
+        return "No time can be predicted: a size depends on the data (see Notes)."
     if len(report.layers) > COSTED_LAYERS:
         return f"No cost above {COSTED_LAYERS} layers; add --cost."
     return "No cost was asked for; add --cost."
@@ -151,6 +154,9 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if before is not None:
         return before
     rest = f"{shlex.quote(file)} {_options(report)}"
+    if worth_of(report) is None and _of_the_data(report) and report.mode == "fallback":
+        detector = any(layer.type == "NMS" for layer in report.layers)
+        return f"edgedla fix {rest} --only decoder-cut --change-outputs -o {_fixed(file)}" if detector else None
     # INT8 scales are measured on FP32 tensors: what the model's own types leave out comes first.
     if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
@@ -167,10 +173,10 @@ def asks_for_fix(report: CheckReport) -> bool:
 
 
 def _before_fix(report: CheckReport, file: str) -> Optional[str]:
-    """The command that comes before any rewrite: another module, sizes, the cost, INT8."""
+    """The command that comes before any rewrite: another module, sizes, the cost, scales in place of Q/DQ, INT8."""
     if not report.platform.has_dla:
         return "edgedla targets"
-    file, platform = shlex.quote(file), target_options(report.platform)
+    given, file, platform = file, shlex.quote(file), target_options(report.platform)
     int8 = " --precision int8" if report.precision == "int8" else ""
     # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
@@ -178,10 +184,23 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
         return f"edgedla check {file} {platform}{int8} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {_options(report)} --cost"
+    if turns_qdq(report):
+        return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
     asked = ratio(report)
     if other_precision(report) == "int8" and asked is not None and not asked.wins:
         return f"edgedla check {file} {platform} --precision int8{_sizes(report)}"
     return None
+
+
+def turns_qdq(report: CheckReport) -> bool:
+    """Whether Q/DQ nodes keep layers off the DLA, which `edgedla quantize` turns into scales."""
+    return any("strip-qdq" in change.fixes for change in report.ranking) or any(
+        "strip-qdq" in finding.fixes for layer in report.layers for finding in layer.findings
+    )
+
+
+def _of_the_data(report: CheckReport) -> bool:
+    return any(OF_THE_DATA in note for note in report.notes)
 
 
 def _options(report: CheckReport) -> str:

@@ -86,8 +86,14 @@ def unknown_dla(name: str, reason: str) -> Finding:
     return Finding("GEN000", "no-dla", name, Effect.UNKNOWN, reason)
 
 
-def unwritten(name: str, kind: str, platform: Platform) -> Finding:
-    message = f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
+def unwritten(name: str, kind: str, platform: Platform, unknown: str = "") -> Finding:
+    """Args:
+    unknown: why nobody knows which layers the parser makes of its ONNX node.
+    """
+    message = (
+        unknown
+        or f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
+    )
     return Finding("GEN099", "no-rule-written", name, Effect.UNKNOWN, message, {"kind": kind})
 
 

@@ -81,18 +81,20 @@ class RuleSet:
         # about hundreds of forms of one network.
         verdict_on = self._verdicts_on(platform, precision, mode, stage)
         verdicts: List[Verdict] = []
+        unknown_nodes = {i: node.unknown for node in graph.nodes if node.unknown for i in node.layers}
         for layer in graph.layers:
             kind = kind_of(layer, graph)
             verdict = verdict_on.get(kind)
-            if verdict is not None:
+            if verdict is not None and layer.index not in unknown_nodes:
                 verdicts.append(verdict.of_layer(layer.index, layer.name))
                 continue
             active = active_of.get(layer.type)
             if active is None:
                 active = active_of[layer.type] = self.active(layer.type, platform, precision, mode)
             findings = findings_of(kind, layer.name, active.rules, element_bytes_of(kind, platform, precision))
-            if not active.known and not any(f.finding.effect is Effect.REJECT for f in findings):
-                findings.append(Found(unwritten(layer.name, layer.type, platform)))
+            why = unknown_nodes.get(layer.index, "")
+            if not active.known and (why or not any(f.finding.effect is Effect.REJECT for f in findings)):
+                findings.append(Found(unwritten(layer.name, layer.type, platform, why)))
             if platform.dla_unknown:
                 findings.append(Found(unknown_dla(layer.name, str(platform.no_dla))))
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)

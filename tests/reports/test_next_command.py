@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Optional
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 import edgedla
+from edgedla.cli.main import exit_code_of
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
-from edgedla.reports.worth import next_command
+from edgedla.reports.check.refusals import by_remedy
+from edgedla.reports.check.text import screen
+from edgedla.reports.worth import next_command, why_not_costed
 from edgedla.targets import platform_for
-from tests.models import node, onnx_model
+from tests.models import node, onnx_model, save, value
 
 
 @pytest.mark.parametrize(
@@ -91,3 +98,61 @@ def test_a_rule_shows_open_sizes_as_every_message_does() -> None:
     report = edgedla.check(TWO, target="orin")
     messages = {f.message for layer in report.layers for f in layer.findings if f.rule == "GEN001"}
     assert messages == {"dims 1x8x?x? -> 1x8x?x? have a dynamic or empty dimension"}
+
+
+#: Boxes of a detector, suppressed in the network: how many come out depends on the picture.
+SUPPRESSED = onnx.parser.parse_model("""
+    <ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (int64[n,3] kept)
+    <int64[1] most = {10}, float[1] iou = {0.5}, float[1] score = {0.3}, int64[3] b = {1,4,-1}, int64[3] c = {1,3,-1}>
+    { f = Conv(x, w) s = Conv(x, v) fb = Reshape(f, b) boxes = Transpose<perm = [0,2,1]>(fb) scores = Reshape(s, c)
+      kept = NonMaxSuppression(boxes, scores, most, iou, score) }""")
+for _name, _channels in (("w", 4), ("v", 3)):
+    _weight = np.ones((_channels, 3, 3, 3), np.float32)
+    SUPPRESSED.graph.initializer.append(onnx.numpy_helper.from_array(_weight, _name))
+
+
+def test_of_sizes_that_depend_on_the_data_it_cuts_the_decoder_off(tmp_path: Path) -> None:
+    report = with_cost(edgedla.check(SUPPRESSED, target="orin"), load_onnx(SUPPRESSED))
+    assert report.worth is None
+    assert "depends on the data" in why_not_costed(report)
+    assert any("end the model in front of it" in note for note in report.notes)
+    suppression = next(layer for layer in report.layers if layer.type == "NMS")
+    group = next(g for g in by_remedy(report) if suppression in g.layers)
+    assert group.remedy == "end-early"
+    assert not {"static-shapes", "reconstruct"} & {fix for change in report.ranking for fix in change.fixes}
+    model = save(SUPPRESSED, tmp_path / "m.onnx")
+    command = shlex.split(str(next_command(report, str(model))))
+    assert command[1] == "fix"
+    assert exit_code_of([*command[1:-1], str(tmp_path / "cut.onnx")]) == 0
+    cut = edgedla.check(tmp_path / "cut.onnx", target="orin")
+    assert (cut.totals.layers_gpu, cut.notes) == (0, ())
+
+
+def test_qdq_becomes_scales(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,3,16,16] y)
+        <float s = {0.02}, int8 z = {0}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Relu(d) }""")
+    report = with_cost(edgedla.check(model, target="orin", precision="int8"), load_onnx(model))
+    text = "\n".join(line for _, _, line in screen(report, "m.onnx"))
+    assert "`edgedla quantize` turns Q/DQ into scales." in text
+    assert "such changes are made by hand" not in text
+    command = shlex.split(str(next_command(report, str(save(model, tmp_path / "m.onnx")))))
+    assert command[1] == "quantize"
+    assert exit_code_of([*command[1:-1], str(tmp_path / "q")]) == 0
+    build = ["build", str(tmp_path / "q" / "model.onnx"), "--precision", "int8", "--calib", str(tmp_path / "q")]
+    assert exit_code_of([*build, "-o", str(tmp_path / "b")]) == 0
+
+
+def test_an_operator_that_nobody_knows_is_told_as_a_plugin() -> None:
+    kinds = {"a": TensorProto.FLOAT, "n": TensorProto.INT32}
+    outputs = [value(name, (1, 3, 8, 8), kind) for name, kind in kinds.items()]
+    model = onnx_model([node("DeformPlugin", "x", "a n", domain="mmcv"), node("Relu", "a", "y")], opset=17)
+    model.opset_import.add(domain="mmcv", version=1)
+    model.graph.output.append(outputs[1])
+    model.graph.value_info.append(outputs[0])
+    (group,) = by_remedy(edgedla.check(model, target="orin"))
+    assert group.remedy == ""
+    assert (
+        "'DeformPlugin': TensorRT takes it where a plugin of that name is loaded, which runs on the GPU"
+        in group.message
+    )

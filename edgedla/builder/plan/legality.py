@@ -173,7 +173,8 @@ def refuse_dynamic(graph: LayerGraph) -> None:
         raise BuildError(
             f"output {name!r} has a size that depends on the data or is empty: {dims}",
             where=graph.name,
-            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, ...)",
+            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, ...): `edgedla fix --only decoder-cut "
+            "--change-outputs` cuts a detector's decoder off",
         )
 
 

@@ -25,6 +25,7 @@ class Kind:
         in_dtype, out_dtype: TensorRT DataType names of the same tensors.
         activation_inputs, constant_inputs: how many inputs are run-time values and how many are build-time constants.
         in_body: works inside a loop or a condition.
+        inputs_open: a network input leaves a size open; else an open size here depends on the data.
     """
 
     TYPE: ClassVar[str] = ""
@@ -37,6 +38,7 @@ class Kind:
     constant_inputs: int = 0
     type: str = ""
     in_body: bool = False
+    inputs_open: bool = True
 
     @classmethod
     def common(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
@@ -55,6 +57,7 @@ class Kind:
             "constant_inputs": len(inputs) - len(activations),
             "type": layer.type,
             "in_body": layer.index in graph.bodies,
+            "inputs_open": any(tensors[name].is_dynamic for name in graph.inputs),
         }
 
     @classmethod

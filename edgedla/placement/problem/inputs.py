@@ -11,8 +11,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
-from edgedla.graph.open_sizes import open_sizes_text
-from edgedla.graph.tensor import dims_text
+from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
@@ -30,15 +29,13 @@ def require_sizes(graph: LayerGraph) -> None:
     text = open_sizes_text(graph)
     if text:
         raise UsageError(text, where=graph.name)
-    for layer in graph.layers:
-        for tensor in graph.output_tensors(layer):
-            if tensor.is_dynamic and layer.index not in graph.unread:
-                raise UsageError(
-                    f"the size of {tensor.name!r} depends on the data ({dims_text(tensor.dims)}), so nothing can be "
-                    f"predicted from layer {layer.name!r} [{layer.type}] on",
-                    where=graph.name,
-                    hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...)",
-                )
+    of_the_data = data_sizes_text(graph)
+    if of_the_data:
+        raise UsageError(
+            of_the_data, where=graph.name,
+            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...): `edgedla fix --only decoder-cut "
+            "--change-outputs` cuts a detector's decoder off",
+        )  # fmt: skip
 
 
 def problem_on(

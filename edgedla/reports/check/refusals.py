@@ -9,7 +9,9 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Cause, Placed
 from edgedla.reports import layer_groups
 from edgedla.rules.remedies import remedies
-from edgedla.rules.verdict import Finding
+from edgedla.rules.verdict import Effect, Finding
+
+_STOPS = (Effect.REJECT, Effect.UNKNOWN)
 
 
 class Refusals(NamedTuple):
@@ -39,7 +41,7 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
     for layer in report.layers:
         if layer.placed is not Placed.GPU or not layer.cause.is_root or layer.cause is Cause.NO_DLA:
             continue
-        findings = layer_groups.decisive(layer)
+        findings = _hopeless_first(layer.findings) if layer.cause is Cause.RULE else layer_groups.decisive(layer)
         tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
         remedy = _remedy(findings, ranked)
         # Without a remedy the rule is what layers have in common.
@@ -63,12 +65,24 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
     return tuple(sorted(answers, key=lambda r: (-len(r.layers), r.layers[0].index)))
 
 
+def _hopeless_first(findings: Sequence[Finding]) -> List[Finding]:
+    """What no remedy moves to the DLA decides: that others could be mended helps nobody. Of refusals before what nobody knows."""
+    stops = [finding for finding in findings if finding.effect in _STOPS]
+    return sorted(stops, key=lambda finding: (bool(_usable(finding)), finding.effect is not Effect.REJECT))
+
+
 def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:
-    """The remedy that the ranking took, else the first that somebody can apply."""
-    known = remedies()
-    named = [fix for finding in findings for fix in finding.fixes]
-    usable = [fix for fix in named if fix not in known or known[fix].effect != "stays"]
+    """The remedy that the ranking took, else the first that somebody can apply. Of a layer that could be mended in part, what is
+    done in place of it."""
+    usable = [fix for finding in findings for fix in _usable(finding)]
+    if usable and not _usable(findings[0]):
+        return next(iter(findings[0].fixes), "")
     return next((fix for fix in usable if fix in ranked), usable[0] if usable else "")
+
+
+def _usable(finding: Finding) -> List[str]:
+    known = remedies()
+    return [fix for fix in finding.fixes if fix not in known or known[fix].effect != "stays"]
 
 
 class Pulled(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.reports.worth import stays_behind, way
+from edgedla.reports.worth import stays_behind, turns_qdq, way
 
 
 def nothing_to_change(report: CheckReport) -> str:
@@ -18,6 +18,8 @@ def nothing_to_change(report: CheckReport) -> str:
 
 def by_fix(report: CheckReport) -> str:
     """What `edgedla fix` gains, where it was asked; "" where there is nothing to say, or the report shows all of it."""
+    if turns_qdq(report) and report.ranking:
+        return "`edgedla quantize` turns Q/DQ into scales."
     gain = report.fix_gain
     if gain is None or report.with_fixes is not None:
         return ""
