@@ -136,6 +136,7 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("an output that is a folder, stands below a file, or holds other files", UsageError),
     ("an input (model, artifact, placement, profile, cache, samples, log, film) that is missing or broken", DataError),
     ("a model that TensorRT's parser refuses", ModelRefused),
+    ("a model whose sizes depend on the data, where a time or a build is asked for", ModelError),
     ("an output that cannot be written: permissions, a full disk", EnvironmentMissing),
     ("an output that cannot be written any more while a pipeline runs", RunError),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional, Sequence
 
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.changes import Times, by_time, with_times
 from edgedla.placement.problem.inputs import require_sizes
@@ -19,7 +19,7 @@ def has_sizes(graph: LayerGraph) -> bool:
     """Whether a time can be predicted: no open sizes, and something is left to run."""
     try:
         require_sizes(graph)
-    except UsageError:
+    except (ModelError, UsageError):
         return False
     return bool(graph.layers)
 

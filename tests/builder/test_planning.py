@@ -17,7 +17,7 @@ from edgedla.builder.building import plan_build
 from edgedla.builder.plan.plan import BuildPlan, plan_from_dict
 from edgedla.builder.plan.text import describe, diff
 from edgedla.builder.request import BuildRequest, PlanOptions
-from edgedla.errors import BuildError, DocumentError, UsageError
+from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.quantization.calibration_cache import write_cache
 from tests.models import node, onnx_model
@@ -191,7 +191,7 @@ def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
         [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    with pytest.raises(BuildError, match="output 'y' has a size that depends on the data"):
+    with pytest.raises(ModelError, match="output 'y' has a size that depends on the data"):
         plan_build(model.SerializeToString(), request())
 
 

@@ -16,14 +16,15 @@ from edgedla.cli.main import exit_code_of
 from tests.hostile.commands import Scene
 
 CODES = {mistake: error.exit_code for mistake, error in errors.MISTAKES}
-OPTION, CORE, PIN, SIZE, OCCUPIED, INPUT, PARSER, UNWRITABLE, LATER = CODES
+OPTION, CORE, PIN, SIZE, OCCUPIED, INPUT, PARSER, BY_DATA, UNWRITABLE, LATER = CODES
 #: As root every folder can be written; the kernel's own cannot.
 READ_ONLY = "/sys/edgedla"
 SOURCE = ("--source", "synthetic://?frames=2")
 FIXES = sys.version_info >= (3, 10)
 
-#: {m} a model, {refused} one that the parser refuses, {broken} bytes that are none, {gone} a path without a file, {art} an
-#: artifact, {npz} samples, {d} an empty folder, {below} a path below a file, {ro} a folder that nobody can write.
+#: {m} a model, {refused} one that the parser refuses, {counts} one whose output has a size of the data, {broken} bytes that are
+#: none, {gone} a path without a file, {art} an artifact, {npz} samples, {d} an empty folder, {below} a path below a file, {ro} a
+#: folder that nobody can write.
 LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
     OPTION: [
         *((verb, "{m}", "--target", "nowhere", *more) for verb, more in (
@@ -129,6 +130,13 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
             ("check", ()), ("place", ()), ("layers", ()), ("build", ("--plan",)), ("sweep", ("-o", "{d}/s.csv")),
         )),
     ],
+    BY_DATA: [
+        ("place", "{counts}"),
+        ("place", "{counts}", "--evaluate", "GPU"),
+        ("build", "{counts}", "--plan"),
+        ("build", "{counts}", "--backend", "trtexec", "-o", "{d}/b"),
+        ("deploy", "{counts}", "--data", "{npz}", "-o", "{d}/p"),
+    ],
     UNWRITABLE: [
         ("check", "{m}", "-o", "{ro}.json"),
         ("place", "{m}", "-o", "{ro}.json"),
@@ -166,8 +174,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dict[str, str]]
     model = onnx.load(str(folder / "m.onnx"))
     model.graph.node[0].attribute.append(helper.make_attribute("strides", [0, 0]))
     onnx.save(model, str(folder / "refused.onnx"))
+    model.graph.node[0].attribute.pop()
+    model.graph.node.append(helper.make_node("NonZero", [model.graph.output[0].name], ["where"]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("where", onnx.TensorProto.INT64, [4, "count"]))
+    onnx.save(model, str(folder / "counts.onnx"))
     return {
         "m": str(folder / "m.onnx"),
+        "counts": str(folder / "counts.onnx"),
         "refused": str(folder / "refused.onnx"),
         "broken": str(folder / "broken"),
         "gone": str(folder / "gone"),

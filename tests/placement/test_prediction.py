@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import edgedla
 from edgedla.builder.request import BuildRequest, settled
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.streams import Lane, side_by_side
 from edgedla.placement.problem.model import Model, import_notes
@@ -162,7 +162,7 @@ def test_a_size_that_depends_on_the_data_is_refused() -> None:
     model.graph.output[0].type.tensor_type.elem_type = 7
     model.graph.output[0].type.tensor_type.ClearField("shape")
     for call in (edgedla.predict, edgedla.place):
-        with pytest.raises(UsageError, match="depends on the data"):
+        with pytest.raises(ModelError, match="depends on the data"):
             call(model, **ORIN)
 
 

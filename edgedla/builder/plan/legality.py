@@ -6,7 +6,7 @@ from typing import AbstractSet, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size, sram_budget_bytes
-from edgedla.errors import BuildError, UsageError
+from edgedla.errors import BuildError, ModelError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import open_sizes_text
@@ -170,7 +170,7 @@ def refuse_dynamic(graph: LayerGraph) -> None:
             raise UsageError(
                 f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."
             )
-        raise BuildError(
+        raise ModelError(
             f"output {name!r} has a size that depends on the data or is empty: {dims}",
             where=graph.name,
             hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, ...): `edgedla fix --only decoder-cut "

@@ -9,7 +9,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text
 from edgedla.placement.problem.borders import Borders, border_format
@@ -25,13 +25,17 @@ from edgedla.vocabulary import DEVICES, GPU
 
 
 def require_sizes(graph: LayerGraph) -> None:
-    """Raises UsageError where a size is open, of a network input or of what a layer makes: no number may rest on it."""
+    """No number may rest on a size that is open.
+
+    Raises:
+        UsageError: a network input leaves it open. ModelError: it depends on the data.
+    """
     text = open_sizes_text(graph)
     if text:
         raise UsageError(text, where=graph.name)
     of_the_data = data_sizes_text(graph)
     if of_the_data:
-        raise UsageError(
+        raise ModelError(
             of_the_data, where=graph.name,
             hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...): `edgedla fix --only decoder-cut "
             "--change-outputs` cuts a detector's decoder off",
