@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Tuple
 import click
 
 from edgedla.cli.arguments.build_platform import fill_platform
-from edgedla.cli.arguments.build_request import build_request
+from edgedla.cli.arguments.build_request import build_request, with_own_scales
 from edgedla.cli.arguments.build_trtexec import take_over
 from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
@@ -171,7 +171,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.reports.build import render_build, render_plans
 
     model = candidates[0]
-    request = build_request(given)
+    request = with_own_scales(model, (*models, trtexec["trtexec_onnx"])[0], build_request(given))
 
     def say(line: str) -> None:
         echo(line, err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 import click
@@ -226,9 +227,15 @@ def _as_onnx(model: str) -> str:
     if model.lower().endswith(".onnx"):
         return model
     from edgedla.cli.output import echo
-    from edgedla.conversion.cached import as_onnx
+    from edgedla.conversion.cached import as_onnx, kept_scales
 
-    return str(as_onnx(model, say=lambda line: echo(f"edgedla: {line}", err=True)))
+    converted = as_onnx(model, say=lambda line: echo(f"edgedla: {line}", err=True))
+    if converted != model and kept_scales(converted) is not None:
+        echo(
+            f"edgedla: {model} holds INT8 scales: `edgedla build {shlex.quote(model)} --precision int8` takes them",
+            err=True,
+        )
+    return str(converted)
 
 
 def resolve_network(

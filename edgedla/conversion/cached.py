@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.conversion.converted import cache_path
 from edgedla.conversion.kinds import kind_of
 from edgedla.files import remove_folder, sha256_of, sha256_of_bytes, write_atomic
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
@@ -51,17 +52,37 @@ def converted(
     folder = cache / _key(Path(source), repr((shapes, sorted(options.items(), key=str))))
     path = folder / f"{Path(source).stem}.onnx"
     kept = read_sealed(folder / FACTS)
-    if kept is None or not (is_plain_file(path) and sha256_of(path) == kept["model"]):
+    if kept is None or not _whole(path, kept):
         made = convert(source, shapes=shapes, **options)
-        remove_folder(path)
-        write_atomic(path, made.model, follow=False)
-        kept = {"model": sha256_of_bytes(made.model), "facts": made.to_dict()}
+        for file, content in {
+            path: made.model,
+            **({cache_path(path): made.cache.encode()} if made.cache else {}),
+        }.items():
+            remove_folder(file)
+            write_atomic(file, content, follow=False)
+        kept = {
+            "model": sha256_of_bytes(made.model), "scales": sha256_of_bytes(made.cache.encode()) if made.cache else "",
+            "facts": made.to_dict(),
+        }  # fmt: skip
         remove_folder(folder / FACTS)
         write_sealed(folder / FACTS, kept)
         if say is not None:
             say(conversion_line(kept["facts"]))
     # The same content may stand under another name.
     return path, {**kept["facts"], "source": str(source)}
+
+
+def _whole(path: Path, kept: Mapping[str, Any]) -> bool:
+    """Whether the files of a kept conversion are those that it wrote."""
+    wanted = {path: kept["model"], **({cache_path(path): kept["scales"]} if kept.get("scales") else {})}
+    return "scales" in kept and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in wanted.items())
+
+
+def kept_scales(model: Union[str, Path]) -> Optional[Path]:
+    """The calibration cache of a quantised source that `as_onnx` gave this file for; None for every other model."""
+    kept = read_sealed(Path(model).parent / FACTS)
+    path = cache_path(model)
+    return path if kept is not None and kept.get("scales") and _whole(Path(model), kept) else None
 
 
 def conversion_line(facts: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from edgedla.accuracy.plain.float32_model import Turned, turned
-from edgedla.conversion.cached import conversion_line, converted
+from edgedla.conversion.cached import conversion_line, converted, kept_scales
 from edgedla.conversion.objects import object_kind
 from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import DeployRequest
@@ -50,6 +50,10 @@ def as_source(
                          hint="shapes= fixes the sizes of an ONNX model")  # fmt: skip
     elif isinstance(model, (str, os.PathLike)):
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
+        if say is not None and facts is not None and kept_scales(model) is not None:
+            say(
+                f"the INT8 scales in {facts['source']} are not used: the samples give others; `edgedla convert` writes them"
+            )
     with as_file(model) as path:
         proto = read_model(path)
     wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)

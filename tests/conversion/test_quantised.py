@@ -11,10 +11,13 @@ import onnx
 import pytest
 
 import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.conversion import convert as convert_module
+from edgedla.conversion.cached import as_onnx, kept_scales
 from edgedla.conversion.converted import Converted, cache_path
 from edgedla.conversion.quantised import as_numbers, finished, plain_of, symmetric
 from edgedla.errors import UsageError
-from edgedla.quantization.calibration_cache import parse_cache
+from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.session import open_session
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
@@ -199,3 +202,67 @@ def test_integer_weights_alone_become_floats_exactly(tmp_path: Path) -> None:
     assert made.rel_l2 < 1e-5
     assert made.cache == ""
     assert "weights were integers, which floats stand for exactly" in made.notes[0]
+
+
+@pytest.fixture
+def tflite_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is converted to a small network with two scales, without TensorFlow."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    weights = {"w": np.ones((4, 3, 1, 1), np.float32)}
+    model = onnx_model(
+        [node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights, opset=17
+    )
+    cache = write_cache({"x": 2.5, "y": 7.5}, (10, 3))
+    made = Converted(model.SerializeToString(), "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache=cache)
+    monkeypatch.setattr(convert_module, "convert", lambda *_, **__: made)
+    source = tmp_path / "m.tflite"
+    source.write_bytes(b"\0\0\0\0TFL3")
+    return source
+
+
+def test_a_build_takes_the_scales_of_its_source(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    artifact = tflite_file.with_name("a")
+    build = ["build", str(tflite_file), "--target", "orin-nx-16gb", "-o", str(artifact)]
+    for _ in range(2):
+        assert exit_code_of([*build, "--precision", "int8", "--force"]) == 0
+        assert (
+            f"{tflite_file} holds INT8 scales: `edgedla build {tflite_file} --precision int8`"
+            in capsys.readouterr().err
+        )
+        (file,) = artifact.glob("calib-*.cache")
+        assert parse_cache(file.read_text()).absmax == pytest.approx({"x": 2.5, "y": 7.5})
+    # Scales of the user's own come first, and FP16 has none.
+    own = tflite_file.with_name("own.cache")
+    own.write_text(write_cache({"x": 5.0, "y": 7.5}, (10, 3)))
+    assert exit_code_of([*build, "--precision", "int8", "--force", "--calib", str(own)]) == 0
+    assert parse_cache(next(artifact.glob("calib-*.cache")).read_text()).absmax["x"] == pytest.approx(5.0)
+    assert exit_code_of([*build, "--force"]) == 0
+    assert not [*artifact.glob("calib-*.cache")]
+
+
+def test_from_tensorrt_11_on_a_build_names_the_command(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = ["build", str(tflite_file), "--precision", "int8", "--target", "agx-orin-64gb", "--trt", "11.4.1"]
+    assert exit_code_of([*build, "-o", str(tflite_file.with_name("a"))]) == 2
+    command = f"`edgedla convert {tflite_file} --target agx-orin-64gb --trt 11.4.1 -o MODEL.onnx` writes them"
+    assert command in capsys.readouterr().err
+
+
+def test_a_deployment_says_that_it_measures_its_own_scales(
+    tflite_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = tflite_file.with_name("s.npz")
+    np.savez(str(samples), x=np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32))
+    folder = tflite_file.with_name("deployed")
+    assert exit_code_of(["deploy", str(tflite_file), "--data", str(samples), "-o", str(folder)]) == 0
+    assert f"the INT8 scales in {tflite_file} are not used" in capsys.readouterr().err
+
+
+def test_scales_that_were_changed_are_converted_again(tflite_file: Path) -> None:
+    kept = as_onnx(tflite_file)
+    scales = kept_scales(kept)
+    assert scales is not None
+    text = scales.read_text()
+    scales.write_text(text.replace("x:", "z:"))
+    assert kept_scales(kept) is None
+    assert kept_scales(as_onnx(tflite_file)) == scales
+    assert scales.read_text() == text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
@@ -51,6 +53,33 @@ def build_request(given: Dict[str, Any]) -> BuildRequest:
         allow_drift=given["allow_drift"],
         force=given["force"],
     )
+
+
+def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequest:
+    """The request with the scales that a quantised model of another framework holds, where it names no others.
+
+    Args:
+        model: the ONNX file of `source`, which the user named.
+
+    Raises:
+        UsageError: the release takes scales in the model alone.
+    """
+    from edgedla.builder.request import settled
+    from edgedla.conversion.cached import kept_scales
+    from edgedla.targets import platform_for
+
+    asked = settled(request)
+    if asked.precision != "int8" or (asked.calib, asked.calib_data) != (None, None):
+        return request
+    scales = kept_scales(model)
+    if scales is None:
+        return request
+    if platform_for(asked.target, jetpack=asked.jetpack, trt=asked.trt).release.strongly_typed:
+        raise UsageError(
+            "this TensorRT takes the scales of a quantised model as Q/DQ in it", where=source,
+            hint=f"`edgedla convert {shlex.quote(source)} --target {asked.target} --trt {asked.trt} -o MODEL.onnx` writes them: build that",
+        )  # fmt: skip
+    return replace(request, calib=scales)
 
 
 def _path(text: Optional[str]) -> Optional[Path]:

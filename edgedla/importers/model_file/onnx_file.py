@@ -144,6 +144,9 @@ def _sha256(f: Any) -> str:
         digest.update(view[:count])
 
 
+_TFLITE = "it is a TensorFlow Lite model: `edgedla convert MODEL.tflite -o MODEL.onnx` makes one of it"
+
+
 def parse(data: Any, where: str) -> Any:
     """The ModelProto in `data`, without the payload of large tensors.
 
@@ -159,7 +162,7 @@ def parse(data: Any, where: str) -> Any:
         if head.startswith(signature):
             raise ModelError("not an ONNX model", where=where, hint=f"it is {what}")
     if bytes(data[4:8]) == b"TFL3":
-        raise ModelError("not an ONNX model", where=where, hint="it is a TensorFlow Lite model; convert it to ONNX")
+        raise ModelError("not an ONNX model", where=where, hint=_TFLITE)
     try:
         graph = stripped(data)
         check_size(len(graph), where)
