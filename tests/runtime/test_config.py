@@ -54,6 +54,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
             "outputs.keep is 1000000000 (allowed: up to 10000)",
         ),
         (GOOD + "metrics: {jsonl: m, keep: 10001}", "metrics.keep is 10001"),
+        (GOOD + "capture: {stall_s: 0}", "capture.stall_s is 0 (allowed: 0.1 or more)"),
         (GOOD + "metrics: {prometheus_port: 65536}", "metrics.prometheus_port is 65536"),
         (GOOD + 'metrics: {address: "\N{FOX FACE}"}', "metrics.address is"),
         (GOOD + 'view: {port: 80, address: ""}', "view.address is ''"),

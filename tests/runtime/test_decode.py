@@ -382,3 +382,15 @@ def test_anchors_of_the_settings_reach_the_decoder():
     assert {d.label for d in found} == {"p"}
     with pytest.raises(UsageError, match="anchors"):
         make_decoder(DecodeOptions(kind="yolov5", anchors=("what",)), Made())
+
+
+@pytest.mark.parametrize("key", ["reg_max", "keypoints"])
+@pytest.mark.parametrize("value", [0, 10**9])
+def test_sizes_that_no_head_has_are_refused_before_a_frame_comes(key, value):
+    """A distribution of 10^9 bins was an array of 4 GB for each frame."""
+
+    class Made:
+        outputs = changed_outputs = ()
+
+    with pytest.raises(UsageError, match=f"{key} is {value}"):
+        make_decoder(DecodeOptions(kind="pose", **{key: value}), Made())

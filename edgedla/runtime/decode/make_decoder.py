@@ -22,6 +22,8 @@ Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
 #: Decoders that read what the last convolutions give.
 RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})
+#: Each is the size of an array that a decoder makes before it looks at an output.
+MOST = {"reg_max": 256, "keypoints": 1000}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     for key in ("score", "iou"):
         if not 0 <= getattr(options, key) <= 1:
             raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
+    for key, most in MOST.items():
+        if not 1 <= getattr(options, key) <= most:
+            raise UsageError(f"{key} is {getattr(options, key)}", allowed=f"1 to {most}")
     names = list(options.outputs or default)
     if options.kind == "none":
         return lambda arrays, geometry: [_summary(n, arrays[n]) for n in names]

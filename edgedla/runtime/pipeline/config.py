@@ -21,6 +21,8 @@ PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_fil
 WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 TRACKERS = ("", "bytetrack")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
+#: In less time no camera gives a frame: every read would count as one that hangs.
+LEAST_STALL_S = 0.1
 #: Full files of lines that may stay: each rotation asks for every number below.
 MOST_KEPT = 10_000
 
@@ -96,6 +98,11 @@ def check_names(config: PipelineConfig) -> None:
 
 
 def _check_numbers(config: PipelineConfig) -> None:
+    if config.capture.stall_s < LEAST_STALL_S:
+        hint = "a large number lets a source stand still for so long"
+        raise UsageError(
+            f"capture.stall_s is {config.capture.stall_s:g}", allowed=f"{LEAST_STALL_S:g} or more", hint=hint
+        )
     for at, part in (("outputs", config.outputs), ("metrics", config.metrics)):
         if part.keep > MOST_KEPT:
             raise UsageError(f"{at}.keep is {part.keep}", allowed=f"up to {MOST_KEPT}")
