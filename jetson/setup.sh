@@ -34,24 +34,49 @@ while (($#)); do
   esac
 done
 root="${EDGEDLA_ROOT:-}"
-if [ -z "$venv" ]; then
-  if ((service)); then venv=/opt/edgedla; else venv="$HOME/edgedla"; fi
+# Ends with the reason and, on a line of its own, with what to do.
+refuse() { printf 'setup.sh: %s\n' "$2" >&2; if [ -n "${3:-}" ]; then printf '  %s\n' "$3" >&2; fi; exit "$1"; }
+say() { printf '%s\n' "$*"; }
+
+if [ -n "$venv" ]; then
+  venv="$(realpath -m -- "$venv")"
+elif ((service)); then
+  venv=/opt/edgedla
+else
+  venv="$HOME/edgedla"
+  if [ "$(id -u)" = 0 ] && [ -n "${SUDO_USER:-}" ]; then
+    say "warning: by sudo the environment becomes root's, $venv: without sudo it is $SUDO_USER's, and root is asked for where it is needed"
+  fi
+fi
+if ((service)); then
+  case "$venv/" in
+    /home/* | /root/* | /run/user/*)
+      refuse 2 "a service cannot see $venv: its unit hides home folders" "--venv names another place; /opt/edgedla is the default" ;;
+  esac
+  [[ "$venv" =~ ^[A-Za-z0-9/._+-]+$ ]] || refuse 2 "systemd reads signs of $venv in its own way" "--venv names another place, of letters, digits and /._+-"
 fi
 
-say() { printf '%s\n' "$*"; }
 run() { if ((dry)); then printf 'would run: %s\n' "$*"; else "$@"; fi; }
 # An environment for services belongs to root: a pipeline that is broken into cannot change it.
 in_venv() { if ((service)); then as_root env PATH="$PATH" "$@"; else run "$@"; fi; }
-as_root() { if [ "$(id -u)" = 0 ]; then run "$@"; else run sudo "$@"; fi; }
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    run "$@"
+  elif ((dry)) || sudo -n true 2> /dev/null || { : > /dev/tty; } 2> /dev/null; then
+    run sudo "$@"
+  else
+    refuse 4 "root is needed for: $*" "sudo asks for a password, and there is no terminal to type it: run setup.sh in one on the board (ssh -t), let sudo ask for none, or give --no-packages"
+  fi
+}
 
 release_file="$root/etc/nv_tegra_release"
-[ -r "$release_file" ] || { echo "setup.sh: this is no Jetson: no $release_file" >&2; exit 4; }
+[ -r "$release_file" ] || refuse 4 "this is no Jetson: no $release_file"
 l4t_major="$(sed -n 's/^# R\([0-9]*\) .*/\1/p' "$release_file")"
 case "$l4t_major" in
   35) jetpack=5; python=python3.8 ;;
   36) jetpack=6; python=python3.10 ;;
   38 | 39) jetpack=7; python=python3.12 ;;
-  *) echo "setup.sh: L4T R${l4t_major:-unknown} is not JetPack 5, 6 or 7" >&2; exit 4 ;;
+  *) refuse 4 "L4T R${l4t_major:-unknown} is not JetPack 5, 6 or 7" ;;
 esac
 say "JetPack $jetpack (L4T R$l4t_major), $python"
 
@@ -117,8 +142,10 @@ if ((!packages_too)); then
   if ((${#missing[@]})); then say "system packages left out, which edgedla needs: ${missing[*]}"; fi
 elif ((${#missing[@]})); then
   say "installing: ${missing[*]}"
-  as_root apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  # A source that does not answer stops nothing: the packages may come from others.
+  as_root apt-get update -qq || say "warning: not every package source answered"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+    || refuse 4 "these packages could not be installed: ${missing[*]}" "is the network there? Without one, install their .deb files by hand; --no-packages goes on without them"
 else
   say "system packages: all there"
 fi
@@ -147,11 +174,14 @@ fi
 export PATH="/usr/local/cuda/bin:$PATH"
 # The pip of Ubuntu 20.04 knows no manylinux_2_24 tags; 25.0.1 is the last for Python 3.8.
 from=()
+no_pip() { refuse 4 "pip could not install $1" "is the network there? Without one: \`edgedla board setup NAME --offline\` from a laptop, or --wheel FILE --wheels DIR"; }
 if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); fi
-in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" --upgrade pip
+in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" --upgrade pip || no_pip "a newer pip"
 # The same version may hold other code while it is developed, so a wheel's code is always put in.
-if [ -n "$wheel" ]; then in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel"; fi
-in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2'
+if [ -n "$wheel" ]; then
+  in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel" || no_pip "$wheel"
+fi
+in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2' || no_pip "edgedla and what it needs"
 # pycuda has no wheel for these boards. It is only needed for the CUDA preprocessing, so a missing compiler stops nothing.
 toolkit="$root/usr/local/cuda"
 lacking=""
@@ -165,8 +195,14 @@ elif [ -n "$wheels" ]; then
   say "pycuda is left out: it is built with nvcc and needs the network; frames are preprocessed on the CPU, everything else works"
 elif [ -n "$lacking" ] && ! { ((dry)) && [[ " ${missing[*]-} " == *" cuda-nvcc-"* ]]; }; then
   say "pycuda is left out: $toolkit has no$lacking; frames are preprocessed on the CPU, everything else works"
-elif ! in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2' 2> "${TMPDIR:-/tmp}/edgedla-pycuda.log"; then
-  say "pycuda could not be built (${TMPDIR:-/tmp}/edgedla-pycuda.log): frames are preprocessed on the CPU, everything else works"
+else
+  # A name that nobody else can have taken: a file of another user's there would stop the build.
+  log="$(mktemp -t edgedla-pycuda.XXXXXXXX)"
+  if in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2' 2> "$log"; then
+    rm -f "$log"
+  else
+    say "pycuda could not be built ($log): frames are preprocessed on the CPU, everything else works"
+  fi
 fi
 if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
   say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"
@@ -188,7 +224,10 @@ if ((service)); then
   else
     say "systemd unit: it is there"
   fi
-  say "a pipeline file /etc/edgedla/front.yaml is started by: sudo systemctl enable --now edgedla-pipeline@front"
+  say "a pipeline file: sudo install --owner=edgedla --mode=600 front.yaml /etc/edgedla/ && sudo systemctl enable --now edgedla-pipeline@front"
+  say "  with its artifacts where the user edgedla can read them, not below /home, and outputs below /var/lib/edgedla"
+else
+  say "on PATH it is by: source $venv/bin/activate"
 fi
 
 say "looking at the board:"

@@ -211,6 +211,14 @@ def test_a_damaged_artifact_never_counts(fleet):
     assert not (boards.folder / "board0/state/front/current").exists()
 
 
+def test_passwords_of_cameras_are_for_the_service_alone():
+    """The pipeline file was readable by every user of the board."""
+    tasks = yaml.safe_load((ANSIBLE / "roles/edgedla/tasks/release.yml").read_text())
+    task = next(t for t in tasks if t["name"] == "Write the pipeline file")
+    written = task["ansible.builtin.template"]
+    assert (written["mode"], written["group"], task["diff"]) == ("0640", "{{ edgedla_pipeline_group }}", False)
+
+
 def test_every_file_of_the_role_is_yaml_and_every_task_has_a_name():
     files = [*ANSIBLE.rglob("*.yml")]
     assert len(files) >= 8

@@ -59,6 +59,12 @@ def test_volumes_and_class_are_there(objects):
     mounted = {m["name"] for m in spec["containers"][0]["volumeMounts"]}
     assert mounted == {v["name"] for v in spec["volumes"]}
     assert spec["volumes"][0]["configMap"]["name"] == objects["ConfigMap"]["metadata"]["name"]
+    # A host path without a type is made as a folder where it is missing: in place of the socket of the cameras' daemon too.
+    assert all(v["hostPath"].get("type") for v in spec["volumes"] if "hostPath" in v)
+    container = spec["containers"][0]
+    home = next(e["value"] for e in container["env"] if e["name"] == "HOME")
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert home in {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
 
 
 def label(document, node="orin1"):

@@ -15,10 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "jetson" / "setup.sh"
 
 
-def run(root, *arguments):
+def run(root, *arguments, **environment):
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],
-        env={**os.environ, "EDGEDLA_ROOT": str(root), "HOME": str(root)},
+        env={**os.environ, "EDGEDLA_ROOT": str(root), "HOME": str(root), **environment},
+        start_new_session=True,
         capture_output=True,
         text=True,
         timeout=60,
@@ -113,6 +114,76 @@ def test_a_laptop_and_an_old_release_are_refused(tmp_path):
     assert "JetPack 5, 6 or 7" in run(board(tmp_path, "32"), "--dry-run").stderr
 
 
+def programs(folder, **texts):
+    """A PATH with these programs before all others."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name.replace("_", "-")).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+#: A board with a Python that has all that is asked for; apt's packages are missing.
+BARE = {"dpkg_query": "exit 1", "apt_cache": "exit 0", "python3.10": "exit 0", "id": "echo 1000"}
+
+
+def test_a_password_that_nobody_can_type_is_said_so(tmp_path):
+    """Over SSH sudo has no terminal: its words about one were all that came."""
+    path = programs(tmp_path / "bin", **BARE, sudo='[ "$1" = -n ] && exit 1; echo "a terminal is required" >&2; exit 1')
+    done = run(board(tmp_path, "36"), "--venv", str(tmp_path / "v"), PATH=path)
+    assert done.returncode == 4
+    assert "root is needed for: apt-get update" in done.stderr
+    assert "--no-packages" in done.stderr
+
+
+def test_without_a_network_it_says_what_brings_what(tmp_path):
+    sudo = '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
+    path = programs(tmp_path / "bin", **BARE, sudo=sudo)
+    base = board(tmp_path, "36")
+    done = run(base, "--venv", str(tmp_path / "v"), PATH=path)
+    assert done.returncode == 4
+    assert "warning: not every package source answered" in done.stdout
+    assert "these packages could not be installed: gstreamer1.0-tools" in done.stderr
+    venv = tmp_path / "v" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").write_text('#!/bin/sh\n[ "$4" = --version ] || case "$*" in *install*) exit 1;; esac\n')
+    (venv / "python").chmod(0o755)
+    done = run(base, "--venv", str(tmp_path / "v"), PATH=path, APT="1")
+    assert done.returncode == 4
+    assert "edgedla board setup NAME --offline" in done.stderr
+
+
+@pytest.mark.parametrize("venv", ["/home/nvidia/edgedla", "/root/e", "/root", "/opt/a b", "/opt/100%"])
+def test_a_service_has_its_environment_where_its_unit_finds_it(tmp_path, venv):
+    """The unit hides home folders (ProtectHome): systemd would end with 203/EXEC."""
+    done = run(board(tmp_path, "36"), "--dry-run", "--service", "--venv", venv)
+    assert done.returncode == 2
+    assert venv in done.stderr
+
+
+def test_the_environment_of_a_unit_is_named_in_full(tmp_path):
+    path = programs(tmp_path / "bin", **BARE)
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "--dry-run", "--service", "--venv", "v"],
+        env={**os.environ, "EDGEDLA_ROOT": str(board(tmp_path, "36")), "PATH": path}, cwd=str(tmp_path),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert f"-m venv --system-site-packages {tmp_path}/v" in done.stdout
+
+
+def test_whose_environment_it_is_and_how_it_comes_on_path_is_said(tmp_path):
+    path = programs(tmp_path / "bin", **{**BARE, "id": "echo 0"})
+    done = run(board(tmp_path, "36"), "--dry-run", PATH=path, SUDO_USER="nvidia")
+    assert "warning: by sudo the environment becomes root's" in done.stdout
+    assert f"source {tmp_path}/edgedla/bin/activate" in done.stdout
+
+
+def test_the_log_of_pycuda_has_a_name_that_nobody_else_took():
+    """Of /tmp/edgedla-pycuda.log: one that another user had made stopped the build."""
+    assert "mktemp" in SCRIPT.read_text()
+    assert "/edgedla-pycuda.log" not in SCRIPT.read_text()
+
+
 def test_an_unknown_option_is_wrong_use(tmp_path):
     assert run(tmp_path, "--frobnicate").returncode == 2
 
@@ -125,6 +196,9 @@ def test_the_service_keeps_its_promises():
         "WatchdogSec=30",
         "KillSignal=SIGTERM",
         "RestartPreventExitStatus=2 3",
+        # As long as the manifest for Kubernetes lets a start take.
+        "TimeoutStartSec=300",
+        "SuccessExitStatus=130",
         "StartLimitIntervalSec=0",
     ):
         assert line in unit
