@@ -49,10 +49,9 @@ else
   fi
 fi
 if ((service)); then
-  case "$venv/" in
-    /home/* | /root/* | /run/user/*)
-      refuse 2 "a service cannot see $venv: its unit hides home folders" "--venv names another place; /opt/edgedla is the default" ;;
-  esac
+  if [[ "$venv" =~ ^/(home|root|run/user)(/|$) ]]; then
+    refuse 2 "a service cannot see $venv: its unit hides home folders" "--venv names another place; /opt/edgedla is the default"
+  fi
   [[ "$venv" =~ ^[A-Za-z0-9/._+-]+$ ]] || refuse 2 "systemd reads signs of $venv in its own way" "--venv names another place, of letters, digits and /._+-"
 fi
 

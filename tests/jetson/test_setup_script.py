@@ -137,7 +137,9 @@ def test_a_password_that_nobody_can_type_is_said_so(tmp_path):
 
 
 def test_without_a_network_it_says_what_brings_what(tmp_path):
-    sudo = '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
+    sudo = (
+        '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
+    )
     path = programs(tmp_path / "bin", **BARE, sudo=sudo)
     base = board(tmp_path, "36")
     done = run(base, "--venv", str(tmp_path / "v"), PATH=path)
@@ -153,9 +155,12 @@ def test_without_a_network_it_says_what_brings_what(tmp_path):
     assert "edgedla board setup NAME --offline" in done.stderr
 
 
-@pytest.mark.parametrize("venv", ["/home/nvidia/edgedla", "/root/e", "/root", "/opt/a b", "/opt/100%"])
-def test_a_service_has_its_environment_where_its_unit_finds_it(tmp_path, venv):
+@pytest.mark.parametrize(
+    "parts", [("home", "nvidia", "edgedla"), ("root", "e"), ("root",), ("opt", "a b"), ("opt", "100%")]
+)
+def test_a_service_has_its_environment_where_its_unit_finds_it(tmp_path, parts):
     """The unit hides home folders (ProtectHome): systemd would end with 203/EXEC."""
+    venv = os.path.join(os.sep, *parts)
     done = run(board(tmp_path, "36"), "--dry-run", "--service", "--venv", venv)
     assert done.returncode == 2
     assert venv in done.stderr
