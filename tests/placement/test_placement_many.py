@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from typing import List
+from dataclasses import replace
+from typing import Any, List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.costs.networks import network
+from edgedla.placement.api import prepare
 from edgedla.placement.problem.baselines import starts
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import Bar, shortest_schedule
+from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.lower_bounds import alike
 from edgedla.placement.solvers.many.bounds import weighed_bound
-from edgedla.placement.solvers.many.parts import part_of
+from edgedla.placement.solvers.many.parts import part_of, with_equal_cores
 from edgedla.placement.solvers.many.rounds import Rounds, shifted
 from edgedla.placement.solvers.many.solve_many import can_solve, solve_many
+from edgedla.placement.solvers.pipeline_starts import whole_model_starts
 from edgedla.placement.solvers.solve import schedule_length, solve
 from tests.placement.own_sums import is_legal, least_makespan, makespan
-from tests.placement.placement_problems import checked, problems
+from tests.placement.placement_problems import TIMES, checked, cost, problems
 from tests.placement.tiny_networks import tiny_triple
 
 pytestmark = pytest.mark.once
@@ -42,6 +48,57 @@ def test_value_and_bound_hold_what_brute_force_finds(problem: Problem) -> None:
         assert solution.value == pytest.approx(makespan(problem, solution.best.assignment))
         assert is_legal(problem, solution.best.assignment)
     assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+@st.composite
+def with_unlike_cores(draw: Any, models: int) -> Problem:
+    """A problem whose cores differ in their times, in what may stand there, and in how they slow down."""
+    problem = draw(problems(6, ALL, models))
+    items = [
+        replace(
+            item,
+            costs={"GPU": item.cost("GPU"), "DLA0": item.cost("DLA0"), "DLA1": cost(draw(TIMES))},
+            allowed=tuple(d for d in ALL if d != draw(st.sampled_from(("DLA0", "DLA1", "", "", "")))),
+        )
+        if len(item.allowed) > 1
+        else item
+        for item in problem.items
+    ]
+    slow = {s: {d: draw(st.sampled_from((1.0, 1.25, 1.5))) for d in sorted(s)} for s in problem.slowdown}
+    return replace(problem, items=tuple(items), slowdown=slow)
+
+
+@CHECKED
+@given(st.one_of(with_unlike_cores(2), with_unlike_cores(3)))
+def test_cores_that_differ_hold_what_brute_force_finds(problem: Problem) -> None:
+    least = least_makespan(problem)
+    assert least_makespan(with_equal_cores(problem)) <= least * (1 + 1e-9)
+    solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
+    assert solution.bound <= least * (1 + 1e-9)
+    if solution.best is not None:
+        assert is_legal(problem, solution.best.assignment)
+        assert solution.value == pytest.approx(makespan(problem, solution.best.assignment))
+
+
+def test_two_networks_on_cores_that_differ_are_proven() -> None:
+    """A power mode of Orin NX 16GB clocks its second core lower."""
+    request = PlacementRequest("orin-nx-16gb", precision="int8", objective="makespan", power_mode="10W")
+    problem = prepare([network("resnet18"), network("mobilenet_v2")], request).problem(MAKESPAN)
+    assert not alike(problem)
+    solution = solve(problem, MAKESPAN, starts(problem), time_limit_s=600)
+    assert (solution.solver, solution.optimal) == ("rounds", True)
+
+
+def test_three_networks_take_less_than_any_way_to_give_each_a_device() -> None:
+    request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
+    graphs = [network(name) for name in ("resnet18", "mobilenet_v2", "googlenet_caffe")]
+    problem = prepare(graphs, request).problem(MAKESPAN)
+    length, whole = schedule_length(), [*starts(problem), *whole_model_starts(problem)]
+    solution = solve_many(problem, MAKESPAN, whole, 600.0, value_of=length)
+    reached = [evaluate(problem, devices) for devices in whole]
+    shortest = min(length(problem, e)[0] for e in reached if legal(problem, e, MAKESPAN))
+    assert solution.value < 0.95 * shortest
+    assert solution.gap < 0.1
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Iterable, Optional, Sequence, Tuple
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
@@ -57,9 +57,8 @@ def solve(
     if len(problem.items) > MOST_ITEMS:
         return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
-    share = PACING if goal.one_in_flight else SWEEPING
-    if goal.objective == "makespan":
-        share = PAIRING if len(problem.models) == 2 else ROUNDS
+    several = _for_several(problem, goal)
+    share = several.share if several else PACING if goal.one_in_flight else SWEEPING
     if not with_highs or (1 - share) * time_limit_s < LEAST_S:
         share = 1.0
     swept: Optional[Solution] = None
@@ -71,17 +70,8 @@ def solve(
 
         more_s = (1 - share) * time_limit_s
         swept = solve_stream(problem, goal, start, time_limit_s - more_s, gap, rival if more_s > 0 else None, more_s)
-    elif goal.objective == "makespan":
-        from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
-
-        if can_solve(problem, goal):
-            swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
-        elif len(problem.models) > 2:
-            from edgedla.placement.solvers.many.solve_many import can_solve as can_solve_many
-            from edgedla.placement.solvers.many.solve_many import solve_many
-
-            if can_solve_many(problem, goal):
-                swept = solve_many(problem, goal, start, time_limit_s * share, gap, value_of)
+    elif several:
+        swept = several.solve(problem, goal, start, time_limit_s * share, gap, value_of)
     elif isinstance(value_of, OneInFlight):
         from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
         from edgedla.placement.solvers.paces.solve_paces import solve_paces
@@ -110,6 +100,26 @@ def solve(
         # The others' bounds are no lower.
         solution = replace(solution, bound=max(solution.bound, min(floor(problem, goal), solution.value)))
     return first_core_first(problem, goal, solution, value_of)
+
+
+class _Several(NamedTuple):
+    """A search for the makespan of several models, and the share of the time limit that it may take."""
+
+    solve: Callable[..., Solution]
+    share: float
+
+
+def _for_several(problem: Problem, goal: Goal) -> Optional[_Several]:
+    """The one for these models, if there is one."""
+    if goal.objective != "makespan":
+        return None
+    from edgedla.placement.solvers.many.solve_many import can_solve as can_solve_many
+    from edgedla.placement.solvers.many.solve_many import solve_many
+    from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+
+    if can_solve(problem, goal):
+        return _Several(solve_pair, PAIRING)
+    return _Several(solve_many, ROUNDS) if can_solve_many(problem, goal) else None
 
 
 def _best_start(

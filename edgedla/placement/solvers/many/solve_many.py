@@ -1,4 +1,4 @@
-"""The makespan of three or more models: what any two of them, and the loads of all, take at least, and rounds of placing."""
+"""The makespan of several models: what any two of them, and the loads of all, take at least, and rounds of placing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.lower_bounds import alike
 from edgedla.placement.solvers.many.bounds import weighed_bound
-from edgedla.placement.solvers.many.parts import part_of
+from edgedla.placement.solvers.many.parts import part_of, with_equal_cores
 from edgedla.placement.solvers.many.rounds import Rounds
 from edgedla.placement.solvers.several.solve_pair import can_solve as can_solve_pair
 from edgedla.placement.solvers.several.solve_pair import solve_pair
@@ -33,18 +34,24 @@ MOST_PAIRS = 6
 
 
 class _Pair(NamedTuple):
-    """Two of the models: their problem, their items in the whole, and how short a schedule is known of them."""
+    """Two of the models: their problem, on cores that are equal, their items in the whole, and how short it may be."""
 
     problem: Problem
     members: Tuple[int, ...]
     value: float = INFINITY
 
+    @classmethod
+    def of(cls, problem: Problem, models: Sequence[int]) -> _Pair:
+        part, members = part_of(problem, sorted(models))
+        unequal = len(part.cores) == 2 and not alike(part)
+        return cls(with_equal_cores(part) if unequal else part, members)
+
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
-    """Three or more models with the GPU and a core."""
+    """Several models with the GPU and a core; two for which `solve_pair` is not made go this way too."""
     return (
         goal.objective == "makespan"
-        and len(problem.models) > 2
+        and len(problem.models) > 1
         and GPU in problem.devices
         and len(problem.devices) > 1
         and all(problem.items_of(m) for m in range(len(problem.models)))
@@ -108,7 +115,7 @@ class _Pairs:
         alone_us = [min((e.latency(m).latency_us for e in seeds), default=0.0) for m in range(len(problem.models))]
         longest_first = sorted(range(len(alone_us)), key=lambda m: -alone_us[m])
         two = itertools.islice(itertools.combinations(longest_first, 2), MOST_PAIRS)
-        pairs = [_Pair(*part_of(problem, sorted(models))) for models in two]
+        pairs = [_Pair.of(problem, models) for models in two]
         self._pairs = [pair for pair in pairs if can_solve_pair(pair.problem, Goal("makespan"))]
         self.rounds = 0
 
@@ -132,10 +139,13 @@ class _Pairs:
         """The pair's placement with the others as they are known best, and on the GPU as far as they may stand there."""
         items, known = self._problem.items, self._best.evaluation
         on_gpu = tuple(GPU if GPU in item.allowed else item.allowed[0] for item in items)
+        swap = dict(zip(self._problem.cores, self._problem.cores[::-1]))
         filled: List[Evaluation] = []
         for others in (on_gpu,) if known is None else (known.assignment, on_gpu):
-            devices = list(others)
-            for i, device in zip(pair.members, placed.assignment):
-                devices[i] = device
-            filled.append(evaluate(self._problem, devices))
+            for mirrored in (False, True):
+                devices = list(others)
+                for i, device in zip(pair.members, placed.assignment):
+                    devices[i] = swap.get(device, device) if mirrored else device
+                if all(device in item.allowed for device, item in zip(devices, items)):
+                    filled.append(evaluate(self._problem, devices))
         return filled
