@@ -209,9 +209,16 @@ class Search:
             why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
-        candidate = replace(
-            candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=scales.value["extra_us"]
-        )
+        # Steps of an earlier version do not count them.
+        if scales.value["precisions"] and not scales.value.get("int8_nodes", 1):
+            why = (
+                f"every layer on the DLA would have to stay in FP16 to keep the metric within {self.request.max_drop:g}"
+            )
+            self._note(candidate.name, candidate.level, "rejected", why, candidate)
+            return
+        # Less than nothing where layers go to the GPU instead: that is a gain of the GPU's, which the placement predicts.
+        extra_us = max(0.0, scales.value["extra_us"])
+        candidate = replace(candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=extra_us)
         if scales.value["changed"]:
             model = scales.file(MODEL)
             changed = self._candidate(candidate.name, candidate.level, model, "int8", None)

@@ -116,7 +116,8 @@ class Steps:
     def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
         """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that a build takes.
 
-        Value: "met", "precisions", "extra_us", "changed" (the model is another one now), "methods" (SQNR by method).
+        Value: "met", "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model is another one now), "methods"
+        (SQNR by method).
         """
         r, parts = self.request, self.parts
         calibration = parts.calibration
@@ -134,7 +135,7 @@ class Steps:
             result = quantize(model, calibration, asked, holdout=parts.search, progress=progress)
             result.save(folder)
             return {
-                "met": result.met, "precisions": dict(result.precisions),
+                "met": result.met, "precisions": dict(result.precisions), "int8_nodes": result.nodes["dla_int8"],
                 "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
                 "methods": {name: round(db, 3) for name, db in result.methods.items()},
             }  # fmt: skip

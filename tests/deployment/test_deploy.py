@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -18,7 +19,7 @@ from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import DataError, RunError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
-from edgedla.reports.deployment.rows import gain
+from edgedla.reports.deployment.rows import gain, rows
 from tests.models import node, onnx_model
 from tests.quantization.half_nets import halved
 from tests.quantization.test_float32_types import types_left
@@ -66,7 +67,7 @@ def test_a_metric_that_is_no_number_fails_the_step_or_the_samples(model: Path, s
         "    return float('nan')\n"
     )
     metric = f"{tmp_path}/own.py:steps"
-    with pytest.raises(RunError, match="no number, in FP32 0.5"):
+    with pytest.raises(RunError, match="is no number, and 0.5 in FP32"):
         edgedla.deploy(model, tmp_path / "out", level=0, data=samples, metric=metric, **TARGET)
     with pytest.raises(DataError, match="in FP32 is no number"):
         edgedla.deploy(model, tmp_path / "other", level=0, data=samples, metric=f"{tmp_path}/own.py:never", **TARGET)
@@ -330,3 +331,19 @@ def test_a_reference_in_half_precision_is_called_so(model: Path, samples: Path, 
     assert ", in FLOAT16 " in text
     assert "frames per second: with many frames in flight" in text
     assert "FP32" not in text
+
+
+def test_layers_in_fp16_count_in_every_figure(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
+    mixed = replace(
+        found, best=replace(found.best, extra_us=1000.0), details={**found.details, "mixed_precision": {"conv": "fp16"}}
+    )
+    after = {row.what: row.after for row in rows(mixed)}
+    build = found.best.predicted["build"]
+    assert after["Precision"] == "INT8, 1 layer in FP16"
+    assert float(after["Frames per second"]) == pytest.approx(1e6 / (build["period_us"] + 1000), rel=0.01)
+    assert after["Energy per frame"].endswith(" mJ or more")
+    assert after["Weights and activations"].endswith(" or more")
+    before = {row.what: row.after for row in rows(found)}
+    assert before["Precision"] == "INT8"
+    assert float(before["Frames per second"]) == pytest.approx(build["throughput_fps"], rel=0.01)

@@ -26,6 +26,8 @@ class StepsOfTimes:
         self.request = SimpleNamespace(level=2, objective="latency", place="tensorrt", max_drop=0.005)
         self.parts = SimpleNamespace(calibration="samples")
         self.calibrated: List[str] = []
+        self.precisions: Dict[str, str] = {}
+        self.int8_nodes = 3
         self._extra_us, self._unmet = extra_us, unmet
 
     def fix(self, model: Path, precision: str, title: str, **options: Any) -> SimpleNamespace:
@@ -44,7 +46,8 @@ class StepsOfTimes:
     def quantize(self, model: Path, method: str, watch: Any) -> SimpleNamespace:
         self.calibrated.append(model.name)
         value = {
-            "met": model.name != self._unmet, "methods": {}, "changed": False,
+            "met": model.name != self._unmet, "methods": {}, "changed": False, "precisions": self.precisions,
+            "int8_nodes": self.int8_nodes,
             "extra_us": self._extra_us.get(model.name, 0.0),
         }  # fmt: skip
         return SimpleNamespace(value=value, folder=model.parent, key=model.name)
@@ -62,6 +65,9 @@ class StepsOfTimes:
         ({"plain": 20.0}, "", ["plain", "fixed"], "fixed"),
         ({"plain": 20.0, "fixed": 30.0}, "", ["plain", "fixed"], "plain"),
         ({}, "plain", ["plain", "fixed"], "fixed"),
+        # Layers that left the DLA for the metric are no gain of INT8.
+        ({"fixed": -50.0}, "", ["plain"], "plain"),
+        ({"plain": 20.0, "fixed": -50.0}, "", ["plain", "fixed"], "fixed"),
     ],
 )
 def test_the_second_is_calibrated_where_it_may_be_the_better(
@@ -72,6 +78,7 @@ def test_the_second_is_calibrated_where_it_may_be_the_better(
     best = search.run()
     assert steps.calibrated == calibrated
     assert (best.precision, best.model.name) == ("int8", stands)
+    assert best.value("latency") >= {"plain": PLAIN_US, "fixed": FIXED_US}[best.model.name]
 
 
 def way(level: int, precision: str, latency_us: float, by_tensorrt_us: float, bound_kept: bool = True) -> Candidate:
@@ -114,3 +121,13 @@ def test_fp16_stays_where_int8_lowers_nothing_and_nothing_is_calibrated(tmp_path
     undone = [t.reason for t in search.trials if t.level == 2]
     assert len(undone) == 2
     assert all("may cost accuracy has to lower the cost itself" in why for why in undone)
+
+
+def test_int8_of_which_nothing_is_left_is_no_int8(tmp_path: Path) -> None:
+    steps = StepsOfTimes(tmp_path, {"plain": 1.0}, "")
+    steps.precisions, steps.int8_nodes = {"Conv_1": "fp16"}, 0
+    search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
+    assert search.run().precision == "fp16"
+    rejected = [t for t in search.trials if t.outcome == "rejected"]
+    assert len(rejected) == 2
+    assert all("every layer on the DLA would have to stay in FP16" in t.reason for t in rejected)

@@ -97,7 +97,7 @@ def rows(deployment: Deployment) -> List[Row]:
     on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
     on_dla = on_dla if deployment.request.place == "best" else []
     table = [
-        Row("Precision", first.precision.upper(), best.precision.upper(), ""),
+        Row("Precision", first.precision.upper(), best.precision.upper() + _in_fp16(deployment), ""),
         both("Layers", lambda p: str(p["check"]["layers"]), ""),
         Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
         both("MACs the DLA can run", lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
@@ -105,9 +105,9 @@ def rows(deployment: Deployment) -> List[Row]:
         Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
         *_measured(deployment),
-        both("Frames per second", lambda p: significant(p["build"]["throughput_fps"]), fitted),
-        both("Energy per frame", lambda p: f"{significant(p['build']['energy_mj'])} mJ", fitted),
-        both("Weights and activations", lambda p: _memory(p["build"]), "predicted"),
+        Row("Frames per second", _rate(first), _rate(best), fitted),
+        Row("Energy per frame", _energy(first), _energy(best), fitted),
+        Row("Weights and activations", _memory(first), _memory(best), "predicted"),
         Row(f"Metric: {score['metric']}", _scored(deployment.first_score), _scored(score), str(score["basis"])),
     ]  # fmt: skip
     return table
@@ -125,9 +125,32 @@ def _us(candidate: Candidate, figures: Optional[Mapping[str, Any]]) -> str:
     return f"{milliseconds(value)} ±{figures['spread']:.0%}"
 
 
-def _memory(figures: Mapping[str, Any]) -> str:
-    size = figures.get("memory_bytes")
-    return "-" if size is None else megabytes(size)
+def _in_fp16(deployment: Deployment) -> str:
+    """What of an INT8 build stays in FP16 for the metric; "" for nothing."""
+    count = len(deployment.details["mixed_precision"])
+    return f", {count} layer{'s' * (count != 1)} in FP16" if count else ""
+
+
+def _rate(candidate: Candidate) -> str:
+    """Frames per second, with what layers in FP16 add to the time between two frames."""
+    figures = candidate.predicted["build"]
+    if not candidate.extra_us:
+        return significant(figures["throughput_fps"])
+    return significant(1e6 / (figures["period_us"] + candidate.extra_us))
+
+
+def _energy(candidate: Candidate) -> str:
+    return _of_int8(candidate, f"{significant(candidate.predicted['build']['energy_mj'])} mJ")
+
+
+def _memory(candidate: Candidate) -> str:
+    size = candidate.predicted["build"].get("memory_bytes")
+    return "-" if size is None else _of_int8(candidate, megabytes(size))
+
+
+def _of_int8(candidate: Candidate, text: str) -> str:
+    """A figure that was predicted with every layer in INT8: those in FP16 take more."""
+    return f"{text} or more" if candidate.extra_us else text
 
 
 def _scored(score: Mapping[str, Any]) -> str:
