@@ -21,13 +21,13 @@ from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.vocabulary import GPU
 
 #: Shares of the time limit: for the loads of all, and for a first look at the pairs of models.
-LOADS, PAIRED = 0.2, 0.2
+LOADS, PAIRED = 0.15, 0.2
 
 #: Share of the time left that goes to placements to begin the rounds with.
 BEGUN = 0.3
 
 #: A gap of at most this share of the value leaves other solvers more time: the rounds end after this share of the limit.
-NEAR, NEARLY = 0.02, 0.5
+NEAR, NEARLY = 0.05, 0.5
 
 #: Most pairs that are looked at: those of the longest frames.
 MOST_PAIRS = 6
