@@ -204,7 +204,7 @@ def evaluate(
         if progress is not None:
             progress(i + 1, len(samples.feeds))
     if not values:
-        raise DataError("there is no sample", where=samples.detail)
+        raise DataError("there is no sample", where=samples.detail, allowed="one or more")
     score = _score(network, metric, values)
     if against is None:
         return Evaluation(score, detail=samples.detail)

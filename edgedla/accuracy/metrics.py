@@ -170,7 +170,10 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
             hint="--metric top1 compares classes",
         )  # fmt: skip
     if truth.shape != predicted.shape:
-        raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}")
+        raise DataError(
+            f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}",
+            allowed="masks of the output's own height and width", hint="scale the masks by nearest neighbour",
+        )  # fmt: skip
     # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
     used = (truth >= 0) & (truth < classes) & (truth != 255)
     size = int(classes)

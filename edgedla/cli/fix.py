@@ -200,7 +200,8 @@ def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -
         raise ModelError(
             result.after.refused,
             where=where,
-            hint=f"No model was written: no rewrite makes it one that the parser takes. `{again}` says where it stops, and why.",
+            hint="No model was written: no rewrite that `fix` chooses by itself makes it one that the parser takes. "
+            f"`{again}` says where it stops, and why.",
         )
 
 

@@ -238,7 +238,10 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
             cwd=asked.parent, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ModelError(f"its conversion took longer than {timeout_s:g} s", where=str(request["source"])) from None
+        raise ModelError(
+            f"its conversion took longer than {timeout_s:g} s", where=str(request["source"]),
+            hint="export it to ONNX by the framework's own exporter, or give more time: edgedla.convert(timeout_s=...)",
+        ) from None  # fmt: skip
     except OSError as e:
         raise EnvironmentMissing(f"the interpreter cannot be started: {e.strerror}", where=python) from e
     last = _reason(done.stdout.decode("utf-8", "replace")) or f"exit code {done.returncode}"

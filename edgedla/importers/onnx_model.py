@@ -126,7 +126,7 @@ def _import(
         walk.parse_graph(graph)
         outputs = output_tensors(ctx, graph)
     except Refused as e:
-        raise walk.refuse(str(e)) from e
+        raise walk.refuse(str(e), hint=e.hint) from e
     except TooLarge as e:
         raise ModelTooLarge(str(e), where=source.where) from e
     except CannotTell as e:

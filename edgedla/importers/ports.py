@@ -12,6 +12,8 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES
 
+#: Of BFLOAT16, which older parsers lack.
+_TURN = "`edgedla fix MODEL --only float32-types -o OUT` turns the types into FP32"
 #: Largest size of one axis.
 MAX_DIM = (1 << 31) - 1
 
@@ -54,7 +56,8 @@ def import_inputs(
         if dtype is None:
             name = ONNX_TYPE_NAMES.get(tensor_type.elem_type, str(tensor_type.elem_type))
             raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} has type {name})"
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} has type {name})",
+                _TURN if name == "BFLOAT16" else "",
             )
         if not tensor_type.HasField("shape"):
             dims: Any = shapes.get(value.name)
@@ -115,7 +118,8 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         if dtype is None:
             name = ONNX_TYPE_NAMES.get(declared, str(declared))
             raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (output {value.name!r} has type {name})"
+                f"Failed to convert ONNX date type to TensorRT data type. (output {value.name!r} has type {name})",
+                _TURN if name == "BFLOAT16" else "",
             )
         if tensor.dtype == "INT32" and dtype != "INT32":
             raise Refused("For INT32 tensors, the output type must also be INT32.")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """TensorRT's parser refuses the node; the text is the parser's reason."""
+    """TensorRT's parser refuses the node; the text is the parser's reason, `hint` what makes it take the model."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
 
 
 class CannotTell(Exception):

@@ -125,7 +125,11 @@ class _Pictures(Feeds):
             # A header that promises more pixels than OpenCV takes.
             frame = None
         if frame is None:
-            raise DataError("no picture that OpenCV can read", where=str(path))
+            raise DataError(
+                "no picture that OpenCV can read",
+                where=str(path),
+                hint="take the file out of the folder, or write it anew",
+            )
         return {self._into.name: prepared(self._preprocess, frame, self._into)}
 
 
@@ -150,7 +154,11 @@ class _Video(Feeds):
             read += 1
         capture.release()
         if not frames:
-            raise DataError("no frame can be read", where=str(path))
+            raise DataError(
+                "no frame can be read",
+                where=str(path),
+                hint="write the video as H.264, or give a folder of its pictures",
+            )
         self._frames = frames
 
     def __len__(self) -> int:

@@ -172,7 +172,10 @@ class _Arrays(Feeds):
         for spec in self._inputs:
             values: np.ndarray = np.array(self._parts[spec.name][index]).astype(spec.dtype)
             if np.issubdtype(spec.dtype, np.floating) and not np.isfinite(values).all():
-                raise DataError(f"sample {index} of input {spec.name!r} holds NaN or infinity", where=self._where)
+                raise DataError(
+                    f"sample {index} of input {spec.name!r} holds NaN or infinity", where=self._where,
+                    hint="leave the sample out: no range follows from it",
+                )  # fmt: skip
             feed[spec.name] = values
         return feed
 

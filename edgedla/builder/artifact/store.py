@@ -216,7 +216,11 @@ def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
-                raise BuildError("another build writes into this folder now", where=str(folder)) from e
+                raise BuildError(
+                    "another build writes into this folder now",
+                    where=str(folder),
+                    hint="wait for its end, or give another -o",
+                ) from e
         yield
     finally:
         os.close(handle)

@@ -104,7 +104,10 @@ def check_pins(
             continue
         if len(set(chosen.values())) > 1:
             pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
-            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pins")
+            raise UsageError(
+                f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pins",
+                hint="pin all of them to one device, or one alone",
+            )  # fmt: skip
         layer, device = next(iter(sorted(chosen.items())))
         name = model.graph.layers[layer].name
         if device != GPU and not is_legal:

@@ -86,11 +86,11 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
         raise ModelError("the scale is no constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
     if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
-        raise ModelError("a scale is no positive number", where=where)
+        raise ModelError("a scale is no positive number", where=where, hint="calibrate the model again, and export it")
     zero = np.zeros(1, np.uint8)
     if len(node.input) > 2 and node.input[2]:
         if node.input[2] not in constants:
-            raise ModelError("the zero point is no constant", where=where)
+            raise ModelError("the zero point is no constant", where=where, hint="export with folded constants")
         zero = numpy_helper.to_array(constants[node.input[2]])
     elif weights is not None:
         zero = np.zeros(1, weights)

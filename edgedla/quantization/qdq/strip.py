@@ -133,7 +133,10 @@ class _Stripper:
         elif source in self.constants:
             self._stored_weight(node, source)
         else:
-            raise ModelError("it reads an INT8 tensor that no QuantizeLinear made", where=label(node))
+            raise ModelError(
+                "it reads an INT8 tensor that no QuantizeLinear made", where=label(node),
+                hint="export Q/DQ pairs around float operators (QDQ format), no integer operators",
+            )  # fmt: skip
 
     def _activation(self, node: Any, producer: Any, inner: str) -> None:
         scale = read_quantizer(producer, self.constants)
@@ -143,7 +146,9 @@ class _Stripper:
                 "an activation has a scale per channel", where=label(producer), allowed="one scale per tensor"
             )
         if scale.scales[0] != back.scales[0]:
-            raise ModelError("Q and DQ have different scales", where=label(node))
+            raise ModelError(
+                "Q and DQ have different scales", where=label(node), allowed="one scale for both of a pair"
+            )
         tensor = self._root(inner)
         if tensor in self.scale_of and self.scale_of[tensor] != scale.scales[0]:
             raise ModelError(

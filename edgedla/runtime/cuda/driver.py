@@ -60,7 +60,7 @@ class DriverContext:
                 f"CUDA does not start: {e.what}", hint="in a container: run it with --runtime nvidia"
             ) from e
         if not count.value:
-            raise EnvironmentMissing("CUDA finds no device")
+            raise EnvironmentMissing("CUDA finds no device", hint="in a container: run it with --runtime nvidia")
         self.driver.call("cuDeviceGet", ctypes.byref(self._device), ctypes.c_int(0))
         self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
         self._context = context

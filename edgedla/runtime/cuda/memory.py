@@ -33,7 +33,7 @@ def cuda_driver() -> Any:
             f"CUDA does not start: {e}", hint="in a container: run it with --runtime nvidia"
         ) from e
     if not count:
-        raise EnvironmentMissing("CUDA finds no device")
+        raise EnvironmentMissing("CUDA finds no device", hint="in a container: run it with --runtime nvidia")
     return driver
 
 

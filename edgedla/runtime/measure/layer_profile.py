@@ -100,7 +100,10 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
         by_engine = [engine.stop_profile() for engine in started]
     for engine, times in zip(engines, by_engine):
         if not times.times_ms:
-            raise RunError("TensorRT reports no layer times", where=engine.name)
+            raise RunError(
+                "TensorRT reports no layer times", where=engine.name,
+                hint="build the engine with --profilingVerbosity=detailed, as `edgedla build` does",
+            )  # fmt: skip
     return tuple(
         EngineTimes(engine.name, k if chain else None, engine.artifact, times)
         for k, (engine, times) in enumerate(zip(engines, by_engine))

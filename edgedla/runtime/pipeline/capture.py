@@ -93,7 +93,10 @@ class Capture:
         """Waits for `begin`; raises as `start`."""
         if not self.reader.ready.wait(wait_s) and not (self._patient and self.live):
             self.stop()
-            raise RunError(f"the source did not open within {wait_s:.0f} s", where=self.uri)
+            raise RunError(
+                f"the source did not open within {wait_s:.0f} s", where=self.uri,
+                hint="look whether the address answers from this machine, for example with ffprobe",
+            )  # fmt: skip
         # A failure after the first opening belongs to `take`.
         if self.failure is not None and self.frame_hw == (0, 0):
             raise self.failure
