@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.option import Option
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import DataError, DocumentError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.remote.job import Request
@@ -226,13 +226,13 @@ class Bundle:
 
 def named_files(pipeline: Path) -> Tuple[Path, ...]:
     """Files and folders below a pipeline file's folder that its values name; what is elsewhere belongs to the board."""
-    import yaml
-
     from edgedla.runtime.sources.uri import path_in
+    from edgedla.strict_documents import read_yaml
 
     try:
-        document = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        # Of aliases a page of text makes a document without end.
+        document = read_yaml(pipeline)
+    except DocumentError:
         return ()  # the board's verb says what is wrong with it
     named: Dict[Path, None] = {}
 

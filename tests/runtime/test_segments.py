@@ -53,6 +53,20 @@ def test_files_are_cut_by_size_and_the_newest_stay(tmp_path):
     assert (tmp_path / "other.avi").exists()
 
 
+def test_a_planted_link_that_leads_nowhere_is_not_followed_and_ends_nothing(tmp_path):
+    """The film was made where it points; and the look for the oldest files ended the pipeline at it."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(1_768_000_000.0))
+    link, outside = tmp_path / f"v-{stamp}.avi", tmp_path / "outside"
+    link.symlink_to(outside)
+    (tmp_path / "v-20200101-000000.avi").symlink_to(outside)
+    sink = Segments(str(tmp_path / "v.avi"), 10.0, 1.0, 0.0, keep=2)
+    for n in range(35):
+        sink.write(result(n, n / 10))
+    sink.close()
+    assert not outside.exists()
+    assert sum(frames_in(f) > 0 for f in tmp_path.glob("v-*.avi")) == 2
+
+
 def test_films_of_names_that_go_on_are_not_ours_to_remove(tmp_path):
     others = ["v-2.avi", "v-2-20260101-000000.avi", "v-20260101.avi"]
     for name in [*others, "v-20250101-000000.avi", "v-20250101-000000-2.avi"]:

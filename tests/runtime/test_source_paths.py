@@ -77,6 +77,20 @@ def test_a_password_in_front_of_the_scheme_is_not_told():
     assert "S3cret" not in shown(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)),
+        "a: &a [*a]\n",
+    ],
+    ids=["endless", "itself"],
+)
+def test_a_file_of_aliases_goes_to_the_board_as_it_is(tmp_path, text):
+    """Of one page the command made a document without end (a hang), or of one that holds itself exit code 70."""
+    (tmp_path / "p.yaml").write_text(text)
+    assert named_files(tmp_path / "p.yaml") == ()
+
+
 def test_a_film_that_an_address_names_goes_to_the_board_too(tmp_path):
     (tmp_path / "a#1.avi").touch()
     (tmp_path / "p.yaml").write_text("version: 1\nartifact: a\nsource: 'file://a%231.avi?loop=1'\n")

@@ -25,5 +25,13 @@ class Newest:
         if not self._keep:
             return []
         place = {name: number for number, name in enumerate(tuple(self._own))}
-        ordered = sorted(files, key=lambda p: (place.get(p.name, -1), p.stat().st_mtime_ns, p.name))
+        ordered = sorted(files, key=lambda p: (place.get(p.name, -1), age_ns(p), p.name))
         return ordered[: -self._keep]
+
+
+def age_ns(path: Path) -> int:
+    """When it was written last; of what somebody else has just removed 0. Of a link its own time: it may lead nowhere."""
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0

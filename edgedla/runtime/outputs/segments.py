@@ -60,7 +60,8 @@ class Segments:
     def _name(self, result: FrameResult) -> str:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.frame.time_s))
         name, number = f"{self._stem}-{stamp}{self._ending}", 1
-        while os.path.exists(name):
+        # A link that leads nowhere stands there too: somebody may have planted it, and the film would be made where it points.
+        while os.path.lexists(name):
             number += 1
             name = f"{self._stem}-{stamp}-{number}{self._ending}"
         return name

@@ -17,6 +17,7 @@ from edgedla.errors import RunError, UsageError
 from edgedla.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.newest import age_ns
 from edgedla.runtime.outputs.own_lines import RESULTS, ends_in_a_line, remove_beyond, require_ours
 from edgedla.runtime.outputs.timing import Timing
 from edgedla.runtime.sources.base import MOST_RATE
@@ -167,7 +168,7 @@ class AnnotatedImages:
         with writing(folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             old = [p for p in self._folder.glob("frame_*.jpg") if keep]
-            self._there = collections.deque(sorted(old, key=lambda p: (p.stat().st_mtime_ns, p.name)))
+            self._there = collections.deque(sorted(old, key=lambda p: (age_ns(p), p.name)))
 
     def write(self, result: FrameResult) -> None:
         self._seen += 1
