@@ -44,9 +44,9 @@ def inspect(
     """Print what a file holds: a build log, an engine's layers, a DLA loadable, an artifact, an ONNX model.
 
     Build logs of TensorRT 5 to 10 (trtexec or Python), JSON of trtexec --exportLayerInfo or of the engine inspector,
-    loadables of the open NVDLA family, folders that `edgedla build` wrote, INT8 calibration caches, and edgedla's own
-    documents. Of a TensorRT engine only the header is read, because opening one runs code. With FILE2: what the two
-    differ in, row by row.
+    loadables of the open NVDLA family, folders that `edgedla build` wrote, INT8 calibration caches, bundles, whose files
+    are verified (exit code 3 for a damaged one), and edgedla's own documents. Of a TensorRT engine only the header is read,
+    because opening one runs code. With FILE2: what the two differ in, row by row.
     """
     targets = destinations(output_format, output, FORMATS)
     if other is not None and against is not None:

@@ -10,6 +10,7 @@ from typing import Any, Mapping, Tuple
 from edgedla.builder.artifact.load import folder_hint
 from edgedla.documents import DOCUMENTS, MANIFEST, identify
 from edgedla.errors import DocumentError
+from edgedla.inspection.bundle_file import is_bundle, read_bundle
 from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.engine_info import is_engine_info
@@ -46,6 +47,8 @@ def detect(path: Path) -> Found:
     Raises:
         DocumentError: unreadable, or of no kind that can be inspected.
     """
+    if is_bundle(path):
+        return Found("bundle", read_bundle(path))
     if path.is_dir():
         if (path / MANIFEST).exists():
             return Found("artifact")

@@ -14,6 +14,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
+from edgedla.inspection.bundle_file import bundle_bytes, is_bundle
 from edgedla.inspection.compare_with import compare_against, own_comparison
 from edgedla.inspection.comparison import Comparison
 from edgedla.inspection.facts.artifact import of_chain
@@ -23,7 +24,7 @@ from edgedla.inspection.facts.engine import of_cache, of_engine, of_plan_header
 from edgedla.inspection.facts.fact import Fact
 from edgedla.inspection.facts.graph import of_graph
 from edgedla.inspection.facts.loadable import of_loadable
-from edgedla.inspection.file_kind import detect
+from edgedla.inspection.file_kind import Found, detect
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs
@@ -35,6 +36,7 @@ _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
     "it, trtexec --loadEngine=FILE --exportLayerInfo=layers.json --skipInference writes what it holds; inspect that file"
 )
+BUNDLE_NOTE = "its own files are those that were bundled; artifacts are verified when they are loaded, and by `python3 BUNDLE --verify`"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def inspect(
     precision: str = "fp16",
 ) -> Inspection:
     """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
-    edgedla document.
+    bundle, edgedla document.
 
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
@@ -177,6 +179,8 @@ def inspect(
     else:
         rows = of_document(detected.document, detected.kind)
         content = {"document": detected.document}
+        if detected.kind == "bundle" and is_bundle(path):
+            notes.append(BUNDLE_NOTE)
     if against is not None:
         if real is None:
             raise UsageError(
@@ -186,12 +190,20 @@ def inspect(
         comparison = compare_against(real, Path(against), target, jetpack, trt, precision)
     if comparison is not None:
         notes += [n for n in comparison.notes if n not in notes]
-    plain = path.is_file()
-    parts = [real, *(s.artifact for s in real.stages)] if isinstance(real, Artifact) else []
-    size = path.stat().st_size if plain else sum(f.size_bytes for part in parts for f in part.files)
+    digest = sha256_of(path) if path.is_file() else ""
     return Inspection(
-        str(path), detected.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
+        str(path), detected.kind, _bytes(path, detected, real), digest, rows, content, comparison, tuple(notes)
     )
+
+
+def _bytes(path: Path, detected: Found, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:
+    """Of a folder those files alone that belong to it."""
+    if path.is_file():
+        return path.stat().st_size
+    if detected.kind == "bundle":
+        return bundle_bytes(path, detected.document)
+    parts = [real, *(s.artifact for s in real.stages)] if isinstance(real, Artifact) else []
+    return sum(f.size_bytes for part in parts for f in part.files)
 
 
 def diff(first: Inspection, second: Inspection) -> Diff:

@@ -1,0 +1,133 @@
+"""A bundle where it lies, as a folder, a .pyz or a tar: whether its own files are those that were bundled. Nothing of it is run.
+
+A start verifies them too, but for `__main__.py`, with which Python begins: of an empty one it makes a program that ends well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Tuple
+
+from edgedla.documents import require
+from edgedla.errors import DocumentError
+
+SETTINGS = "bundle.json"
+TARS = (".tar", ".tar.gz", ".tgz")
+#: Modules, and what comes along with a pipeline: larger is no file of a bundle's own.
+MOST_BYTES, MOST_FILES = 128 << 20, 20_000
+#: What a .pyz begins with, ahead of its archive.
+_BEGINS = b'"bundle: error'
+Open = Callable[[str], ContextManager[IO[bytes]]]
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether it is one, whole or damaged."""
+    if path.is_dir():
+        return (path / SETTINGS).is_file()
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError):
+        if path.is_file() and path.name.lower().endswith(TARS):
+            with tarfile.open(path) as tar:
+                return SETTINGS in _members(tar)
+        if path.is_file():
+            with open(path, "rb") as f:
+                return f.read(len(_BEGINS)) == _BEGINS
+    return False
+
+
+def read_bundle(path: Path) -> Dict[str, Any]:
+    """Its bundle.json; every file that this names with a hash has been read.
+
+    Raises:
+        DocumentError: no bundle, or one that is damaged: which file.
+    """
+    try:
+        with _opener(path) as opened:
+            with opened(SETTINGS) as f:
+                manifest = json.loads(f.read(MOST_BYTES))
+            require(manifest, "edgedla.bundle", f"{path}/{SETTINGS}")
+            for name, digest in _files(manifest, path):
+                _verify(opened, name, digest, path)
+            return dict(manifest)
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        RecursionError,
+        zipfile.BadZipFile,
+        tarfile.TarError,
+    ) as e:
+        what = f"{e.strerror}: {e.filename}" if isinstance(e, OSError) and e.strerror else e
+        raise DocumentError(f"the bundle is damaged: {what}", where=str(path), hint="copy or bundle it again") from e
+
+
+def bundle_bytes(path: Path, manifest: Mapping[str, Any]) -> int:
+    """Of a folder's files, those alone that were bundled."""
+    return sum((path / name).stat().st_size for name in {SETTINGS, *manifest["files"], *manifest["data"]})
+
+
+def _files(manifest: Mapping[str, Any], path: Path) -> List[Tuple[str, str]]:
+    """(name, SHA-256) of its own files; "" of data, whose hashes stand in their artifacts."""
+    files, data = manifest.get("files"), manifest.get("data")
+    refused = DocumentError("the bundle is damaged: it lists no files", where=f"{path}/{SETTINGS}")
+    if not isinstance(files, dict) or not isinstance(data, list) or len(files) + len(data) > MOST_FILES:
+        raise refused
+    if "__main__.py" not in files or not all(isinstance(v, str) for v in (*files.values(), *data)):
+        raise refused
+    return [*files.items(), *((name, "") for name in data if name not in files)]
+
+
+def _verify(opened: Open, name: str, digest: str, path: Path) -> None:
+    if name.startswith("/") or ".." in name.split("/"):
+        raise DocumentError(f"it names a file outside of it: {name!r}", where=str(path))
+    with opened(name) as f:
+        if not digest:
+            return
+        found, size = hashlib.sha256(), 0
+        for block in iter(lambda: f.read(1 << 20), b""):
+            found.update(block)
+            size += len(block)
+            if size > MOST_BYTES:
+                break
+    if found.hexdigest() != digest:
+        raise DocumentError(
+            f"{name} is not the file that was bundled" + ("; it is empty" if not size else ""),
+            where=str(path), hint="copy or bundle it again",
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _opener(path: Path) -> Iterator[Open]:
+    if path.is_dir():
+        yield lambda name: (path / name).open("rb")
+    elif path.name.lower().endswith(TARS):
+        with tarfile.open(path) as tar:
+            members = _members(tar)
+            yield lambda name: _of_tar(tar, members, name)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            yield archive.open
+
+
+def _members(tar: tarfile.TarFile) -> Dict[str, tarfile.TarInfo]:
+    """The files below its one folder, by their names there."""
+    found: Dict[str, tarfile.TarInfo] = {}
+    for member in tar:
+        if len(found) > MOST_FILES:
+            break
+        if member.isfile():
+            found[member.name.partition("/")[2]] = member
+    return found
+
+
+def _of_tar(tar: tarfile.TarFile, members: Mapping[str, tarfile.TarInfo], name: str) -> IO[bytes]:
+    opened = tar.extractfile(members[name]) if name in members else None
+    if opened is None:
+        raise ValueError(f"it has no {name}")
+    return opened

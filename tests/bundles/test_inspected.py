@@ -1,0 +1,108 @@
+"""`inspect` verifies a bundle where it lies, in each of its forms; nothing of it is run."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Dict
+
+import numpy as np
+import pytest
+
+import edgedla
+from edgedla.errors import DocumentError
+from tests.models import node, onnx_model
+
+FORMS = ("app", "app.pyz", "app.tar", "app.tgz")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspected")
+    weights = {"w": np.ones((2, 3, 8, 8), np.float32)}
+    model = onnx_model(
+        [node("Conv", "x w", "y", name="conv")], {"x": (1, 3, 8, 8)}, {"y": (1, 2, 1, 1)}, weights, opset=17
+    )
+    edgedla.build(model, folder / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
+    for form in FORMS:
+        edgedla.bundle(folder / "artifact", folder / form)
+    return folder
+
+
+def copied(made: Path, form: str, to: Path, changes: Dict[str, bytes]) -> Path:
+    """The bundle with other contents of some files; b"-" leaves one out."""
+    target = to / form
+    if form == "app":
+        shutil.copytree(made / form, target)
+        for name, body in changes.items():
+            (target / name).write_bytes(body)
+            if body == b"-":
+                (target / name).unlink()
+    elif form == "app.pyz":
+        with zipfile.ZipFile(made / form) as old, open(target, "wb") as f:
+            f.write((made / form).read_bytes()[:80].partition(b"\n")[0] + b"\n")
+            with zipfile.ZipFile(f, "a") as new:
+                for name in old.namelist():
+                    if changes.get(name) != b"-":
+                        new.writestr(name, changes.get(name, old.read(name)))
+    else:
+        with tarfile.open(made / form) as old, tarfile.open(target, "w:gz" if form.endswith("z") else "w") as new:
+            for member in old:
+                opened = old.extractfile(member)
+                assert opened is not None
+                body = changes.get(member.name.partition("/")[2], opened.read())
+                member.size = len(body)
+                if body != b"-":
+                    new.addfile(member, io.BytesIO(body))
+    return target
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_whole_bundle_is_told_so(made: Path, form: str) -> None:
+    found = edgedla.inspect(made / form)
+    assert found.kind == "bundle"
+    assert "are those that were bundled" in found.notes[0]
+    assert found.size_bytes > 100_000 or form.endswith(("pyz", "tgz"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_empty_main_is_named_which_python_takes_for_a_program(made: Path, tmp_path: Path, form: str) -> None:
+    damaged = copied(made, form, tmp_path, {"__main__.py": b""})
+    if form in ("app", "app.pyz"):
+        assert subprocess.run([sys.executable, str(damaged)], capture_output=True).returncode == 0
+    with pytest.raises(DocumentError, match="__main__.py is not the file that was bundled; it is empty"):
+        edgedla.inspect(damaged)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_missing_or_changed_is_named(made: Path, tmp_path: Path, form: str) -> None:
+    for change in (b"-", b"# other\n"):
+        folder = tmp_path / str(len(change))
+        folder.mkdir()
+        with pytest.raises(DocumentError, match="errors.py"):
+            edgedla.inspect(copied(made, form, folder, {"edgedla/errors.py": change}))
+
+
+def test_a_pyz_that_was_cut_and_settings_that_are_none_are_refused(made: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pyz"
+    cut.write_bytes((made / "app.pyz").read_bytes()[:9000])
+    with pytest.raises(DocumentError, match="the bundle is damaged"):
+        edgedla.inspect(cut)
+    settings = json.loads((made / "app" / "bundle.json").read_text())
+    for change, says in (
+        ({"files": {**settings["files"], "../x": "0" * 64}}, "outside"),
+        ({"files": []}, "lists no files"),
+        ({"files": {"a": 1}}, "lists no files"),
+    ):
+        folder = tmp_path / says
+        folder.mkdir(exist_ok=True)
+        shutil.rmtree(folder / "app", ignore_errors=True)
+        body = json.dumps({**settings, **change}).encode()
+        with pytest.raises(DocumentError, match=says):
+            edgedla.inspect(copied(made, "app", folder, {"bundle.json": body}))
