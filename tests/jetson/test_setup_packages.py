@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Dict, Sequence, Tuple
@@ -186,3 +187,15 @@ def test_the_image_installs_into_an_environment_with_its_own_pip() -> None:
     assert "python3 -m pip" not in text
     for part in ("-v /etc/nv_tegra_release:/etc/nv_tegra_release:ro", "/tmp/nv_jetson_model"):
         assert part in text
+
+
+def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else_of_a_checkout() -> None:
+    """Without .dockerignore the environments and the history of a checkout became a layer of the image."""
+    ignored, *let_in = [x for x in (ROOT / ".dockerignore").read_text().splitlines() if x and x[0] != "#"]
+    allowed = {line[1:] for line in let_in if line.startswith("!")}
+    assert ignored == "*"
+    text = (ROOT / "pyproject.toml").read_text()
+    wheel = text[text.index("[tool.hatch.build.targets.wheel]") : text.index("[tool.hatch.build.targets.sdist]")]
+    named = set(re.findall(r'^"([^"]+)" = ', wheel, re.M)) | {"edgedla", "pyproject.toml", "README.md", "LICENSE"}
+    assert {name.split("/")[0] for name in named} == allowed
+    assert all((ROOT / name).exists() for name in named)
