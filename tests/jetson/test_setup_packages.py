@@ -191,7 +191,7 @@ def test_the_image_installs_into_an_environment_with_its_own_pip() -> None:
 
 def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else_of_a_checkout() -> None:
     """Without .dockerignore the environments and the history of a checkout became a layer of the image."""
-    ignored, *let_in = [x for x in (ROOT / ".dockerignore").read_text().splitlines() if x and x[0] != "#"]
+    ignored, *let_in = (x for x in (ROOT / ".dockerignore").read_text().splitlines() if x and x[0] != "#")
     allowed = {line[1:] for line in let_in if line.startswith("!")}
     assert ignored == "*"
     text = (ROOT / "pyproject.toml").read_text()
