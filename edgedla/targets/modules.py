@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
-from edgedla.errors import UsageError
+from edgedla.errors import RuleError, UsageError
 from edgedla.targets.platform import Module, PowerMode
 from edgedla.vocabulary import nearest
 
@@ -43,8 +43,22 @@ def module_ids() -> Tuple[str, ...]:
 
 @lru_cache(maxsize=None)
 def modules() -> Mapping[str, Module]:
-    """All modules by name, sorted."""
-    return {name: _load(name) for name in module_ids()}
+    """All modules by name, sorted.
+
+    Raises:
+        RuleError: two are called alike.
+    """
+    found = {name: _load(name) for name in module_ids()}
+    called: Dict[str, str] = {name: name for name in found}
+    for name, module in found.items():
+        for alias in module.aliases:
+            if alias in called:
+                raise RuleError(
+                    f"{alias!r} is what {called[alias]} is called already", where=f"rules/targets/{name}.yaml: aliases",
+                    hint="a name stands for one module: leave it out here, or there",
+                )  # fmt: skip
+            called[alias] = name
+    return found
 
 
 def module_for(target: str) -> Module:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
-from typing import Set
+from typing import Dict, Set
 
 import click
 import pytest
@@ -79,6 +80,28 @@ def test_every_source_of_frames_is_opened_and_told() -> None:
     rows = "\n".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     untold = [s for s in SCHEMES if {"file": "a file", "images": "a folder of images"}.get(s, f"{s}://") not in rows]
     assert untold == [], f"the table of sources in {SOURCES_PAGE} has no row for them"
+
+
+def test_every_module_is_named_by_another() -> None:
+    imported: Set[str] = set()
+    texts: Dict[Path, Set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for found in ast.walk(tree):
+            if isinstance(found, ast.ImportFrom):
+                imported.update((str(found.module), *(f"{found.module}.{name.name}" for name in found.names)))
+            elif isinstance(found, ast.Constant) and isinstance(found.value, str):
+                # Tables name a module by its path, or by the last part of it.
+                texts.setdefault(path, set()).update(re.findall(r"\w+", found.value))
+    alone = [
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if not path.stem.startswith("__")
+        # Programs that run by themselves import what stands beside them by its bare name.
+        and not {".".join(path.relative_to(ROOT).with_suffix("").parts), path.stem} & imported
+        and not any(path.stem in words for other, words in texts.items() if other != path)
+    ]
+    assert alone == [], "nothing uses these files: the row of a table is missing, or they are left over"
 
 
 def test_every_decoder_is_a_function_and_told() -> None:

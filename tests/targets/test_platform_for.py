@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import shutil
+from pathlib import Path
 
 import pytest
 
 from edgedla.costs.engines import multiprocessors
-from edgedla.errors import UsageError
+from edgedla.errors import RuleError, UsageError
 from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
 from edgedla.targets.board import MODELS, PARTS, SIZES_GB
 
@@ -249,3 +252,23 @@ def test_a_major_jetpack_alone_names_no_release(jetpack):
 def test_a_release_that_is_no_text_is_refused(target, jetpack, trt):
     with pytest.raises(UsageError, match=r"of type (NoneType|float)"):
         platform_for(target, jetpack=jetpack, trt=trt)
+
+
+@pytest.mark.parametrize("alias", ["orin-nx", "orin-nx-16gb"])
+def test_a_name_stands_for_one_module(alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target is written by copying another: its aliases come along."""
+    table = importlib.import_module("edgedla.targets.modules")
+    folder = tmp_path / "targets"
+    shutil.copytree(table.rules_dir() / "targets", folder)
+    copied = (folder / "orin-nx-16gb.yaml").read_text().replace("id: orin-nx-16gb", "id: orin-nx-12gb")
+    (folder / "orin-nx-12gb.yaml").write_text(copied.replace("aliases: [orin-nx]", f"aliases: [{alias}]"))
+    monkeypatch.setattr(table, "rules_dir", lambda: tmp_path)
+    found = (table.modules, table.module_ids, table._load)
+    try:
+        for cached in found:
+            cached.cache_clear()
+        with pytest.raises(RuleError, match="is called already"):
+            table.modules()
+    finally:
+        for cached in found:
+            cached.cache_clear()
