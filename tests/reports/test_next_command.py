@@ -156,3 +156,12 @@ def test_an_operator_that_nobody_knows_is_told_as_a_plugin() -> None:
         "'DeformPlugin': TensorRT takes it where a plugin of that name is loaded, which runs on the GPU"
         in group.message
     )
+
+
+def test_an_identity_at_the_end_is_to_be_left_out() -> None:
+    model = onnx_model([node("Relu", "x", "a"), node("Identity", "a", "y")])
+    report = edgedla.check(model, target="orin")
+    (group,) = by_remedy(report)
+    assert (group.remedy, len(group.layers)) == ("no-identity", 1)
+    (change,) = report.ranking
+    assert (change.fixes, change.layers_dla_after, change.layers_after) == (("no-identity",), 1, 1)
