@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, require_no_foreign_model
 from edgedla.errors import UsageError
+from edgedla.files import usable_folder
 from edgedla.publishing import publication
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
@@ -39,7 +40,7 @@ class Translated:
         Raises:
             UsageError: the folder holds somebody else's model.onnx.
         """
-        root = Path(folder)
+        root = usable_folder(folder)
         require_no_foreign_model(root, self.model)
         files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
         if self.cache:
@@ -47,6 +48,10 @@ class Translated:
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
         with publication() as out:
+            for name in (CACHE, PRECISIONS):
+                if name not in files:
+                    # Of an earlier run, for another release.
+                    out.remove(root / name)
             for name, content in files.items():
                 out.write(root / name, content, follow=False)
         return tuple(out.paths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 from edgedla.accuracy.result import require_no_foreign_model
@@ -47,3 +48,17 @@ def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_measured(
     said = capsys.readouterr().err
     assert ("did not write" if out == "." else "a file stands there, not a folder") in said
     assert (tmp_path / "model.onnx").read_bytes() == b"not even read"
+
+
+def test_qdq_is_translated_again_into_its_folder(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,3,16,16] y)
+        <float s = {0.02}, int8 z = {0}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Relu(d) }""")
+    path, out = tmp_path / "m.onnx", tmp_path / "scales"
+    onnx.save(model, str(path))
+    for target in ("agx-orin-64gb", "agx-orin-64gb", "xavier-nx-8gb"):
+        assert exit_code_of(["quantize", str(path), "--target", target, "-o", str(out)]) == 0
+    assert "TRT-8502" in (out / "calib.cache").read_text()
+    (out / "layer-precisions.txt").write_text("of an earlier run")
+    Translated("cache", (out / "model.onnx").read_bytes(), {"x": 1.0}, "TRT-8502-EntropyCalibration2\n").save(out)
+    assert not (out / "layer-precisions.txt").exists()

@@ -73,7 +73,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
 
     if given["report"] and out is None:
         raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
-    if out is not None:
+    if out is not None and data is not None:
         # Before it measures for minutes. A result that leaves the model as it is writes none; that shows at the end.
         require_no_foreign_model(usable_folder(out))
     cache = read_cache(given["calib"]) if given["calib"] else None
