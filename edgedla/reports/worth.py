@@ -193,7 +193,9 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
 
 
 def turns_qdq(report: CheckReport) -> bool:
-    """Whether Q/DQ nodes keep layers off the DLA, which `edgedla quantize` turns into scales."""
+    """Whether Q/DQ nodes keep layers off the DLA, which `edgedla quantize` turns into scales; TensorRT 11 takes no others."""
+    if report.platform.release.strongly_typed:
+        return False
     return any("strip-qdq" in change.fixes for change in report.ranking) or any(
         "strip-qdq" in finding.fixes for layer in report.layers for finding in layer.findings
     )
