@@ -303,8 +303,18 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
             metavar="A,B,C",
             help="Divided by, in the order of --colour; 255 makes 0..1.  [default: 255]",
         ),
-        option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),
-        option("--colour", "--color", "colour", type=click.Choice(["rgb", "bgr"]), help="[default: rgb]"),
+        option(
+            "--fit",
+            type=click.Choice(["letterbox", "stretch", "crop"]),
+            help="How a picture of other sides gets the input's: with borders, distorted, or cut.  [default: letterbox]",
+        ),
+        option(
+            "--colour",
+            "--color",
+            "colour",
+            type=click.Choice(["rgb", "bgr"]),
+            help="Order of the input's channels.  [default: rgb]",
+        ),
     ]
     if file:
         what = "How pictures become inputs: a pipeline file, of which `preprocess:` is read."
