@@ -23,7 +23,7 @@ from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
 from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import first_row, undominated
+from edgedla.placement.solvers.streams.rows import Rows, first_row, merged_rows, undominated
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
@@ -303,3 +303,13 @@ def test_the_least_by_group_is_that_of_its_rows_however_many_there_are(largest: 
     for g in range(5):
         rows = value[group == g]
         assert (least[g] == (rows.min(axis=0) if len(rows) else np.inf)).all()
+
+
+def test_rows_of_many_states_are_merged_without_a_limit() -> None:
+    """As long as no placement is known; the boxes cannot grow any further then."""
+    count = 12
+    loads = np.arange(3.0 * count).reshape(count, 3)
+    zeros = np.zeros(count, int)
+    rows = Rows(loads, loads, loads[:, 1:].sum(axis=1), np.arange(count), loads[:, 0], zeros, zeros, zeros > 0)
+    merged = merged_rows(rows, 4, np.inf)
+    assert sorted(merged.state) == list(range(count))

@@ -137,7 +137,8 @@ def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED
             key = key * 2**15 + np.minimum(np.ceil(column / side), 2**15 - 1).astype(np.int64)
         order = np.lexsort((others.bound, key))
         starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]])
-        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX:
+        # Without a limit, as long as no placement is known, one box holds all of a state.
+        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX or np.isinf(side):
             break
         side *= WIDER
     low, pool = (np.minimum.reduceat(values[order], starts, axis=0) for values in (others.loads, others.pool))
