@@ -7,6 +7,7 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
@@ -27,13 +28,13 @@ def beam(
     width: int,
     merge: bool,
     deadline: float,
-    latency_us: Optional[float] = None,
+    all_loads: Optional[AllLoads] = None,
 ) -> Tuple[float, Tuple[Tuple[str, ...], ...]]:
     """(a bound of all placements below `limit`, the best placements that came through).
 
     Args:
         prices: of weights that are multiplied by the factors.
-        factors, limit, deadline, latency_us: as for `sweep.sweep`.
+        factors, limit, deadline, all_loads: as for `sweep.sweep`.
         merge: rows that find no room are merged first, as `sweep.sweep` does; else left out.
     """
     frontier = arrays.frontier
@@ -48,8 +49,8 @@ def beam(
         rest = prices.rest_of_rows(i + 1, targets)
         bound = np.maximum(rows.bound, prices.bounds(rows, rest))
         keep = bound < limit
-        if latency_us is not None:
-            keep &= rows.loads.sum(axis=1) <= latency_us * frontier.problem.rates[0] * (1 + 1e-9)
+        if all_loads is not None:
+            keep &= all_loads.keeps(i + 1, targets, rows)
         rows = rows._replace(bound=bound).take(keep)
         kind = arrays.kinds(targets)
         rows = rows.take(np.lexsort((*rows.loads.T[::-1], kind[rows.state])))

@@ -10,6 +10,7 @@ import numpy as np
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import alike
+from edgedla.placement.solvers.streams.all_loads import AllLoads, most_of_all
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.guide import Guided
@@ -71,7 +72,10 @@ class EngineSearch:
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, GUIDED[0], False
         self._far, self._swept = FAR, INFINITY
-        self._latency_us = goal.bound_of(0) if len(problem.models) == 1 else None
+        most_us = most_of_all(problem, goal)
+        self._all_loads = None if most_us is None else AllLoads(self._frontier, most_us)
+        if self._all_loads and time.monotonic() < deadline:
+            self.bound = max(self.bound, self._all_loads.bound(self._factors))
         self.deadline = deadline
         self._graph: Optional[StateGraph] = None
         self._limit = INFINITY
@@ -118,7 +122,7 @@ class EngineSearch:
         graph = self._graph
         if graph is None or self.bound >= limit or self.complete or self.stopped:
             return ()
-        swept = sweep(graph, self._factors, limit, width, self.deadline, self._latency_us, self._kept)
+        swept = sweep(graph, self._factors, limit, width, self.deadline, self._all_loads, self._kept)
         if self._kept is None:
             self._kept = np.sort(np.argsort(-swept.used, kind="stable")[:WEIGHTS])
         self.bound = max(self.bound, swept.bound)
@@ -160,7 +164,7 @@ class EngineSearch:
         self, limit: float, width: int, merge: bool, guide: Optional[Guided] = None
     ) -> Tuple[Tuple[str, ...], ...]:
         bound, assignments = beam(
-            guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._latency_us
+            guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._all_loads
         )
         self._prices = self._prices.most_used(WEIGHTS)
         self.bound = max(self.bound, bound)
@@ -174,7 +178,8 @@ class EngineSearch:
             return
         self._limit, self._graph, self._kept = limit, None, None
         for _ in range(2):
-            graph = StateGraph(self._arrays, prices_of(self._arrays, self._weights), limit, most_states, self.deadline)
+            prices = prices_of(self._arrays, self._weights)
+            graph = StateGraph(self._arrays, prices, limit, most_states, self.deadline, self._all_loads)
             if graph.stopped:
                 self.stopped = True
                 return

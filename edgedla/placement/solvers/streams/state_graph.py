@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import List
+from typing import List, Optional
 
 import numpy as np
 
+from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
@@ -46,10 +47,11 @@ class StateGraph:
         limit: float,
         most_states: int,
         deadline: float,
+        all_loads: Optional[AllLoads] = None,
     ) -> None:
         """Looks for the states; of more than `most_states` before one item those with the lowest bounds are kept.
 
-        `prices` are of `prices_of`.
+        `prices` are of `prices_of`; `all_loads` is what placements have to keep, where frames have latency bounds.
         """
         self.frontier, self._arrays, self._prices = arrays.frontier, arrays, prices
         self.weights = weights = prices.weights
@@ -61,7 +63,7 @@ class StateGraph:
         self.behind: List[np.ndarray] = [np.zeros((1, len(weights)))]
         self.dropped = np.inf
         self.empty = self.stopped = False
-        self._build(limit, most_states, deadline)
+        self._build(limit, most_states, deadline, all_loads)
         if not self.stopped and not self.empty:
             self._look_back()
 
@@ -70,7 +72,8 @@ class StateGraph:
         """By weight, the bound of the whole problem; the least of it, the limit and `dropped` holds."""
         return np.full(len(self.weights), np.inf) if self.empty else self.ahead[0][0]
 
-    def _build(self, limit: float, most_states: int, deadline: float) -> None:
+    def _build(self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads]) -> None:
+        behind_us: np.ndarray = np.zeros((1, 1))
         frontier, weights, prices = self.frontier, self.weights, self._prices
         states, behind = self._arrays.start, np.zeros((1, len(weights)))
         for i in range(len(frontier.allowed)):
@@ -78,18 +81,23 @@ class StateGraph:
                 self.stopped = True
                 return
             targets, edges, symmetric = self._arrays.edges(i, states)
-            value = behind[np.repeat(np.arange(len(states)), np.diff(edges.first))] + edges.load @ weights.T
+            of = np.repeat(np.arange(len(states)), np.diff(edges.first))
+            value = behind[of] + edges.load @ weights.T
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             behind = least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
             bound = (behind + prices.rest_of_rows(i + 1, targets)).max(axis=1)
             keep = bound < limit
+            if all_loads is not None:
+                behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))
+                keep &= all_loads.may_pass(i + 1, targets, behind_us[:, 0])
             if keep.sum() > most_states:
-                last = np.sort(bound)[most_states]
+                last = np.sort(bound[keep])[most_states]
                 self.dropped = min(self.dropped, float(last))
                 keep &= bound < last
             onto = np.where(keep, np.cumsum(keep) - 1, -1)
             states, behind = targets[keep], behind[keep]
+            behind_us = behind_us[keep] if all_loads is not None else behind_us
             self.edges.append(_onto(edges, onto))
             self.symmetric.append(symmetric[keep])
             self.states.append(states)

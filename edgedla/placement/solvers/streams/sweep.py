@@ -8,6 +8,7 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
     SHARED_OUT,
@@ -48,7 +49,7 @@ def sweep(
     limit: float,
     width: int,
     deadline: float,
-    latency_us: Optional[float] = None,
+    all_loads: Optional[AllLoads] = None,
     chosen: Optional[np.ndarray] = None,
     shared_out: float = SHARED_OUT,
 ) -> Swept:
@@ -64,7 +65,7 @@ def sweep(
         factors: slowdown by device.
         limit: periods from here on are of no interest.
         deadline: on time.monotonic's clock.
-        latency_us: the loads of one frame must not add up to more; for a problem of one model.
+        all_loads: what they have to keep, where frames have latency bounds.
         chosen: indices of the graph's weights that bound the rows; all of them by default.
         shared_out: as for `rows.merged_rows`.
     """
@@ -79,8 +80,8 @@ def sweep(
         bound, which = bounds_of(rows, weights, ahead)
         keep = bound < limit
         used += np.bincount(which[keep], minlength=len(used))
-        if latency_us is not None:
-            keep &= rows.loads.sum(axis=1) <= latency_us * graph.frontier.problem.rates[0] * (1 + 1e-9)
+        if all_loads is not None:
+            keep &= all_loads.keeps(i + 1, graph.states[i + 1], rows)
         rows = rows._replace(bound=bound).take(keep)
         rows = rows.take(np.lexsort((*rows.loads.T[::-1], rows.state)))
         rows = rows.take(undominated(rows.state, rows.loads, rows.pool))

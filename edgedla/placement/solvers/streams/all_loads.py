@@ -1,0 +1,89 @@
+"""What the loads of all devices may add up to where frames have latency bounds: partial placements that cannot keep it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, List, Optional
+
+import numpy as np
+
+from edgedla.placement.problem.goal import Goal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.lower_bounds import simplex
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.rows import Rows
+
+
+def most_of_all(problem: Problem, goal: Goal) -> Optional[float]:
+    """The most, us a period, that keeps every bound; None where some model has none.
+
+    Of several models each may keep its own and still be over it: bounds of each decide more than this.
+    """
+    bounds = [goal.bound_of(m) for m in range(len(problem.models))]
+    known = [rate * us for rate, us in zip(problem.rates, bounds) if us is not None]
+    sums = [sum(known)] if len(known) == len(bounds) else []
+    if goal.total_latency_us is not None:
+        sums.append(max(problem.rates) * goal.total_latency_us)
+    return min(sums, default=None)
+
+
+#: Steps of the grid of weights, the prices that are tried with each, the steps of the climb from the best, how often each is
+#: taken.
+GRID, PRICED = 6, (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+STEPS, TIMES = (0.3, 0.1, 0.03, 0.01), 6
+
+
+class AllLoads:
+    """Loads that add up to at most `most_us` with what is still to come."""
+
+    def __init__(self, frontier: Frontier, most_us: float) -> None:
+        self.most_us, self._frontier = most_us * (1 + 1e-9), frontier
+        self._prices = Prices(frontier, np.ones((1, len(frontier.devices))), np.ones(1, bool))
+
+    def bound(self, factors: np.ndarray) -> float:
+        """What no period is below: weights of the loads, and a price for each microsecond beyond the most.
+
+        period >= sum over d of weight[d] * factor[d] * load[d] + price * (sum over d of load[d] - most_us)
+        """
+        rows = np.array([[*w, price] for w in simplex(GRID, len(factors)) for price in PRICED])
+        value = self._values(factors, rows)
+        best, reached = rows[int(value.argmax())], float(value.max())
+        for step in STEPS:
+            # Without end where no placement keeps the most: then any price raises the bound.
+            for _ in range(TIMES):
+                rows = _moved(best, step)
+                value = self._values(factors, rows)
+                if value.max() <= reached * (1 + 1e-5):
+                    break
+                best, reached = rows[int(value.argmax())], float(value.max())
+        return reached
+
+    def _values(self, factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """By row of weights and a price."""
+        prices = Prices(self._frontier, rows[:, :-1] * factors + rows[:, -1:], np.ones(len(rows), bool))
+        return prices.root - rows[:, -1] * self.most_us
+
+    def keeps(self, i: int, states: Any, rows: Rows) -> np.ndarray:
+        """Which partial placements of the items before i may keep it; `states` are those that the rows count in."""
+        return self.may_pass(i, states, rows.loads[:, 0] + rows.pool, rows.state)
+
+    def may_pass(self, i: int, states: Any, behind_us: np.ndarray, state: Optional[np.ndarray] = None) -> np.ndarray:
+        """The same by what their loads add up to so far; by state, without `state`."""
+        ahead = self._prices.rest_of_rows(i, states)[:, 0]
+        kept: np.ndarray = behind_us + (ahead if state is None else ahead[state]) <= self.most_us
+        return kept
+
+
+def _moved(best: np.ndarray, step: float) -> np.ndarray:
+    """Weights with a share of each given to each other, and prices by so much higher and lower."""
+    rows: List[np.ndarray] = []
+    for a, b in itertools.permutations(range(len(best) - 1), 2):
+        given = min(best[a], step)
+        row = best.copy()
+        row[a] -= given
+        row[b] += given
+        rows.append(row)
+    for factor in (1 - step, 1 + step):
+        rows.append(np.r_[best[:-1], best[-1] * factor])
+    return np.array(rows)
