@@ -28,7 +28,12 @@ SHARE = 0.2
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """One placement; `proven`: nothing is better in the second objective within its latency."""
+    """One placement.
+
+    Attributes:
+        proven: nothing is better in the second objective within its latency.
+        gap: by what share of its own nothing is lower: energy, or the time between frames.
+    """
 
     latency_us: float
     energy_mj: float
@@ -37,6 +42,7 @@ class ParetoPoint:
     energy_spread: float
     proven: bool
     placement: Placement
+    gap: float = 0.0
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -46,6 +52,7 @@ class ParetoPoint:
             "spread": round(self.spread, 3),
             "energy_spread": round(self.energy_spread, 3),
             "proven": self.proven,
+            "gap": round(self.gap, 6),
             "loadables": dict(self.placement.figures.regions),
         }
 
@@ -67,6 +74,16 @@ class ParetoFront:
     points: Tuple[ParetoPoint, ...]
     complete: bool
     resolution: float = RESOLUTION
+
+    def standing(self, point: ParetoPoint) -> str:
+        """The optimum within a point's latency: this one, or how much better it may be."""
+        if point.proven:
+            return "proven"
+        if point.gap >= 1:
+            return "no bound proven"
+        if self.objectives[1] == "throughput":
+            return f"at most {1 / (1 - point.gap) - 1:.2%} higher"
+        return f"at most {point.gap:.2%} lower"
 
     @property
     def completeness(self) -> str:
@@ -212,4 +229,5 @@ def _point(placement: Placement) -> ParetoPoint:
         figures.energy.energy_spread,
         placement.proof.optimal,
         placement,
+        placement.proof.gap,
     )

@@ -104,16 +104,16 @@ def _memory_lines(s: PredictedStream) -> Iterator[str]:
 def _front_lines(front: ParetoFront) -> Iterator[str]:
     where = f"{front.platform['title']}, {front.precision.upper()}"
     yield f"{', '.join(front.models)} on {where}: {' against '.join(front.objectives)}, predicted"
-    rows: List[List[str]] = [["latency", "energy per frame", "frames/s", "loadables", "within this latency"]]
+    rows: List[List[str]] = [["latency ms", "energy mJ", "frames/s", "loadables", "optimum within this latency"]]
     for p in front.points:
         loadables = ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none"
         rows.append(
             [
-                f"{p.latency_us / 1e3:.3g} ms (±{p.spread:.0%})",
-                f"{p.energy_mj:.3g} mJ (±{p.energy_spread:.0%})",
+                f"{p.latency_us / 1e3:.3g} ±{p.spread:.0%}",
+                f"{p.energy_mj:.3g} ±{p.energy_spread:.0%}",
                 f"{p.throughput_fps:.4g}",
                 loadables,
-                "optimum" if p.proven else "best found",
+                front.standing(p),
             ]
         )
     yield from aligned(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -39,12 +40,31 @@ def test_a_pair_that_cannot_be_traded_is_wrong_use() -> None:
 
 
 def test_its_forms(front) -> None:
-    assert "ms (±" in render_front(front, "text")
+    text = render_front(front, "text")
+    assert "latency ms" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
     assert json.loads(render_front(front, "json"))["objectives"] == ["latency", "energy"]
     page = render_front(front, "html")
     assert page.count("<circle") == len(front.points)
     with pytest.raises(UsageError, match="form"):
         render_front(front, "trtexec")
+
+
+@pytest.mark.parametrize(
+    ("second", "gap", "said"),
+    [
+        ("energy", 0.05, "at most 5.00% lower"),
+        ("throughput", 0.2, "at most 25.00% higher"),
+        ("energy", 1.0, "no bound proven"),
+    ],
+)
+def test_a_point_that_is_not_proven_says_how_much_better_the_optimum_may_be(front, second, gap, said) -> None:
+    point = replace(front.points[0], proven=False, gap=gap)
+    unproven = replace(front, objectives=("latency", second), points=(point,))
+    assert said in render_front(unproven, "text")
+    assert said in render_front(unproven, "html")
+    assert json.loads(render_front(unproven, "json"))["points"][0]["gap"] == gap
+    assert said not in render_front(front, "text")
 
 
 def test_a_prediction_as_text_names_the_spread_and_the_memory() -> None:
