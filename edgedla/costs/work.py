@@ -86,9 +86,11 @@ class Work:
         weight_bytes: constants, read once.
         groups: of a convolution.
         has_table: an activation that a DLA looks up in a table.
-        gpu_pass_bytes: what such an activation behind a convolution reads and writes again on a GPU at FP16. TensorRT
+        gpu_pass_bytes: what such an activation behind a convolution costs a GPU, as if read and written again. TensorRT
             always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
-            logs; pytorch/TensorRT issue 3678), at INT8 seldom from 8.0 on (NVIDIA/TensorRT issue 966).
+            logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
+            time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
+            as much YOLOv5s would come out 25 to 37 % too slow.
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
     """
 
@@ -157,7 +159,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         # Only the part that is cut out is read.
         activations = [min(activations[0], written)] if activations else []
     has_table = layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS
-    passes = has_table and element_bytes > 1 and _behind_product(layer, graph)
+    passes = has_table and _behind_product(layer, graph)
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,

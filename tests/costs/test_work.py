@@ -180,7 +180,7 @@ def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, ex
 
 
 def test_silu_behind_a_convolution_is_a_pass_of_its_own_on_the_gpu_and_relu_is_none() -> None:
-    """At FP16; at INT8 TensorRT fuses it from 8.0 on (NVIDIA/TensorRT issue 966)."""
+    """At INT8 too: the figures of YOLOv5s at six batches and of YOLOv7 show it (rows p623 to p633)."""
     from edgedla.costs.fit.yolox import _Net
 
     net = _Net(64, False)
@@ -194,4 +194,4 @@ def test_silu_behind_a_convolution_is_a_pass_of_its_own_on_the_gpu_and_relu_is_n
     # The last one follows another pointwise layer, which runs in the same kernel.
     assert passes == [0.0, 0.0, 2.0 * size, 0.0, 0.0]
     assert work_of(graph.layers[2], graph, 2).scaled(4).gpu_pass_bytes == 8.0 * size
-    assert not any(work_of(layer, graph, 1).gpu_pass_bytes for layer in graph.layers)
+    assert [work_of(layer, graph, 1).gpu_pass_bytes for layer in graph.layers] == [p / 2 for p in passes]
