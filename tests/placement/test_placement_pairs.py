@@ -23,18 +23,18 @@ from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several import any_order as any_order_module
-from edgedla.placement.solvers.several import disjunctions as disjunctions_module
+from edgedla.placement.solvers.several import orders as orders_module
 from edgedla.placement.solvers.several import pair_search as pair_search_module
-from edgedla.placement.solvers.several import segment_rows as segment_rows_module
+from edgedla.placement.solvers.several import row_pair as row_pair_module
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
 from edgedla.placement.solvers.several.around import around, first_start, taken
 from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import Counted, CountedArrays
-from edgedla.placement.solvers.several.disjunctions import Disjunctions
 from edgedla.placement.solvers.several.dives import dives
 from edgedla.placement.solvers.several.graph import OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
+from edgedla.placement.solvers.several.orders import orders, paths
 from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
@@ -80,11 +80,12 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
 
 
 @CHECKED
-@given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(1, 96))
-def test_segment_times_alone_hold_what_brute_force_finds(drawn: Problem, most_rows: int) -> None:
+@given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(0, 6_000), st.integers(1, 18))
+def test_orders_of_segments_alone_hold_what_brute_force_finds(drawn: Problem, most_left: int, climb: int) -> None:
     """Without the search in the order of time, which would prove most of these, and without turns."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(disjunctions_module, "MOST_ROWS", most_rows)
+        patch.setattr(row_pair_module, "MOST_LEFT", most_left)
+        patch.setattr(row_pair_module, "CLIMB", climb)
         patch.setattr(LabelRounds, "can_run", staticmethod(lambda _: False))
         without_turns(patch)
         held_against_brute_force(of_one_batch(drawn), gap=0.0)
@@ -92,39 +93,37 @@ def test_segment_times_alone_hold_what_brute_force_finds(drawn: Problem, most_ro
 
 @CHECKED
 @given(st.data())
-def test_rows_without_room_are_in_no_schedule_below_the_limit(data: st.DataObject) -> None:
-    """Of a row whose every partner is too long for a disjunction no schedule is below the limit; merging hides none."""
-    us = st.sampled_from((0.0, 0.0, 1.0, 2.0, 3.5, 7.0, 11.0))
-    segments = [data.draw(st.sampled_from((1, 3, 5)), f"segments of model {m}") for m in (0, 1)]
-    rows = [
-        np.array(data.draw(st.lists(st.tuples(*[us] * n), min_size=1, max_size=12), f"rows of model {m}"))
-        for m, n in enumerate(segments)
+def test_the_shortest_schedule_is_the_longest_path_in_the_best_order(data: st.DataObject) -> None:
+    """Also where what must come first is known of some segments, by any schedule that is not longer."""
+    us = st.sampled_from((1.0, 2.0, 3.5, 7.0, 11.0))
+    cores = data.draw(st.sampled_from((("DLA0", "DLA0"), ("DLA0", "DLA1"))), "cores")
+    counts = [data.draw(st.sampled_from((1, 3, 5)), f"segments of model {m}") for m in (0, 1)]
+    names = [("GPU", *(core, "GPU") * ((n - 1) // 2)) for core, n in zip(cores, counts)]
+    times = [
+        np.array(data.draw(st.lists(us, min_size=n, max_size=n), f"us of model {m}")) for m, n in enumerate(counts)
     ]
-    limit = data.draw(st.floats(1.0, 60.0), "limit")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(disjunctions_module, "MOST_ROWS", data.draw(st.integers(1, 12), "most rows"))
-        others = Disjunctions([rows[1]], limit)
-    ends, tails = np.cumsum(rows[0], axis=1)[:, ::2], np.cumsum(rows[0][:, ::-1], axis=1)[:, ::-1][:, ::2]
-    is_empty = rows[0][:, ::2] == 0
-    room = others.leave_room(
-        rows[0][:, ::2].sum(axis=1), np.where(is_empty, -np.inf, ends), np.where(is_empty, -np.inf, tails)
-    )
-    names = [("GPU", *(f"DLA{m}", "GPU") * ((n - 1) // 2)) for m, n in enumerate(segments)]
-    for row in rows[0][~room]:
-        both = np.repeat(row[None], len(rows[1]), axis=0), rows[1]
-        assert (shortest((names[0], names[1]), both, np.inf) >= limit * (1 - 1e-12)).all()
+    least = float(shortest((names[0], names[1]), (times[0][None], times[1][None]), np.inf)[0])
+    ends = [np.cumsum(t) for t in times]
+    tails = [np.cumsum(t[::-1])[::-1] for t in times]
+    limit = least * data.draw(st.sampled_from((1.0 + 1e-9, 1.2, np.inf)), "limit as a share of the least")
+    may = [ends[m][:, None] + tails[1 - m] < limit for m in (0, 1)]
+    lengths, met = [], set()
+    for order in orders((names[0], names[1]), (may[0], may[1])):
+        by_device = tuple(tuple(x for x in order if names[x[0]][x[1]] == d) for d in ("GPU", "DLA0", "DLA1"))
+        assert by_device not in met
+        met.add(by_device)
+        first, second = paths((names[0], names[1]), order)
+        lengths.append(float((first @ times[0] + second @ times[1]).max()))
+    assert min(lengths) == pytest.approx(least)
 
 
-def test_a_row_that_comes_too_late_on_either_side_has_no_room() -> None:
-    """5 + 9 us with the first GPU segment first and 4 + 10 us with the other's first: both over 13 us."""
-    others = Disjunctions([np.array([[4.0, 4.0, 1.0]])], 13.0)
-    row = np.array([[5.0, 4.0, 1.0]])
-    ends, tails = np.array([[5.0, 10.0]]), np.array([[10.0, 1.0]])
-    assert not others.leave_room(row[:, ::2].sum(axis=1), ends, tails).any()
-    assert Disjunctions([np.array([[4.0, 4.0, 1.0]])], 14.5).leave_room(np.array([6.0]), ends, tails).all()
-    assert (
-        shortest((("GPU", "DLA0", "GPU"), ("GPU", "DLA1", "GPU")), (row, np.array([[4.0, 4.0, 1.0]])), 99.0)[0] == 14.0
-    )
+def test_of_three_gpu_segments_in_turn_every_way_counts() -> None:
+    """5 us, then 9 us of the other model, then its 2 us more; the first model's core runs 4 us meanwhile."""
+    names = ("GPU", "DLA0", "GPU"), ("GPU",)
+    order = [(0, 0), (1, 0), (0, 1), (0, 2)]
+    first, second = paths(names, order)
+    lengths = first @ np.array([5.0, 4.0, 2.0]) + second @ np.array([9.0])
+    assert sorted(lengths) == [11.0, 16.0]
 
 
 @CHECKED
@@ -136,8 +135,9 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
         for module, name, few in (
             (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
             (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
-            (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
-            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (any_order_module, "TELLING", 5),
+            (row_pair_module, "HANDED_OUT", 1), (row_pair_module, "WIDTH", room), (row_pair_module, "TELLING", room),
+            (orders_module, "MOST_PATHS", room), (row_pair_module, "MOST_ORDERS", 10 * room),
+            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "FEW_STATES", 0), (any_order_module, "TELLING", 5),
         ):  # fmt: skip
             patch.setattr(module, name, few)
         without_turns(patch)

@@ -26,7 +26,7 @@ MOST_ITEMS = 10_000
 #: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, and of two streams
 #: with one frame in flight, where HiGHS proves little, more; of more models' makespan, where it has the better bounds at times,
 #: less.
-SWEEPING, PAIRING, PACING, ROUNDS = 0.65, 0.9, 0.8, 0.5
+SWEEPING, PAIRING, PACING, ROUNDS = 0.65, 0.97, 0.8, 0.5
 
 #: Share that the linear program may take which says whether HiGHS knows more than the sweeps: else these go on.
 LINEAR = 0.05

@@ -26,6 +26,9 @@ TELLING = 12
 #: Rows of a front without segments: two columns are cheap to compare.
 ROWS_WITHOUT_ORDER = 20_000
 
+#: The same where loadables are counted.
+ROWS_BY_COUNT = 5_000
+
 #: Loadables of one model that are looked into; for more, what holds in any order stands.
 MOST_LOADABLES = 8
 
@@ -132,18 +135,14 @@ class AnyOrder:
         if not self.known:
             return most, self.bound
         for m in (0, 1) if self.pair.with_core else ():
-            # To tell few counts apart takes far fewer rows.
-            for counted in (FEW_LOADABLES, MOST_LOADABLES):
-                whole = self._front(m, counted)
-                if whole.stopped:
-                    return most, -INFINITY
-                beyond = [
-                    min(whole.lost, self._bound_of(m, whole.rows(whole.loadables > k), self.wholes[1 - m], low))
-                    for k in range(counted + 1)
-                ]
-                most[m] = next((k for k, bound in enumerate(beyond) if bound >= low), counted)
-                if beyond[-1] >= low:
-                    break
+            whole = self._front(m, MOST_LOADABLES, ROWS_BY_COUNT)
+            if whole.stopped:
+                return most, -INFINITY
+            beyond = [
+                min(whole.lost, self._bound_of(m, whole.rows(whole.loadables > k), self.wholes[1 - m], low))
+                for k in range(MOST_LOADABLES + 1)
+            ]
+            most[m] = next((k for k, bound in enumerate(beyond) if bound >= low), MOST_LOADABLES)
             low = min(low, beyond[-1])
         return most, low
 
@@ -169,6 +168,16 @@ class AnyOrder:
             graph.told(rows)
         self._go_by(self.pair_weights[rows])
 
+    def telling(self) -> Tuple[np.ndarray, int]:
+        """(the weights that say most, and those of the GPU's time alone; which of them these are)."""
+        most = np.argsort(-self._used, kind="stable")[: TELLING // 2]
+        rows = np.unique([*most, int((self.priced[0] + self.priced[1]).argmax()), self.gpu_row])
+        return rows, int(np.searchsorted(rows, self.gpu_row))
+
+    def graph(self, m: int) -> Optional[Graph]:
+        """The states of model m that pairs below the limit pass, where all are known."""
+        return self._graphs[m] if self.known else None
+
     def _raise(self, bound: float) -> None:
         self.bound = max(self.bound, bound)
 
@@ -190,7 +199,7 @@ class AnyOrder:
         self._used += graph.used
         return graph
 
-    def _front(self, m: int, counted: int = -1) -> Front:
+    def _front(self, m: int, counted: int = -1, width: int = ROWS_WITHOUT_ORDER) -> Front:
         """What the placements of model m take of each device, slowdown counted.
 
         Args:
@@ -198,7 +207,7 @@ class AnyOrder:
         """
         graph, factors = self._graphs[m], self.pair.factors
         graph.beside = self.least[1 - m]
-        whole = front(graph, self.limit, ROWS_WITHOUT_ORDER, self.pair.deadline, len(factors), counted)
+        whole = front(graph, self.limit, width, self.pair.deadline, len(factors), counted)
         return whole._replace(loads=whole.loads * factors)
 
     def _bound_of(self, m: int, whole: Front, other: Front, limit: float) -> float:

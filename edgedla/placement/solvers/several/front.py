@@ -7,7 +7,6 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.several.disjunctions import Room
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.streams.rows import ranges
 
@@ -56,14 +55,12 @@ def front(
     deadline: float,
     columns: Optional[int] = None,
     counted: int = -1,
-    room: Optional[Room] = None,
 ) -> Front:
     """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours.
 
     Args:
         columns: how many of the columns are loads; all, without it.
         counted: up to how many loadables, the column behind the loads, rows of different counts are kept apart.
-        room: which rows leave the other model room; all, without it.
     """
     columns = graph.weights.shape[1] if columns is None else columns
     none = Front(
@@ -92,8 +89,6 @@ def front(
         # Two columns do: of rows that are alike in these, one may stay that another undercuts.
         keep = keep[np.lexsort((*loads[keep, :2].T[::-1], group[keep]))]
         keep = keep[_undominated(group[keep], loads[keep])]
-        if room is not None:
-            keep = keep[room.of(i + 1, state[keep], loads[keep])]
         if len(keep) > width:
             merged = True
             which, merged_loads, side = _merged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
@@ -81,6 +82,7 @@ class Graph:
     Attributes:
         companion: the other model's placements, where all that matter were known.
         ways: by item.
+        states: by position before an item and behind the last, as the steps have them.
         ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
         used: by weight, for how many states it gave the highest bound as they were met.
         dropped: a bound of what passes states that were left out for want of room; infinite where none was.
@@ -109,7 +111,9 @@ class Graph:
         """
         self.weights, self.beside = weights, beside
         self.companion, self._gpu_row, self._deadline = companion, gpu_row, deadline
+        self._model = model
         self.ways: List[Ways] = []
+        self.states: List[Any] = [model.start]
         self.ahead: List[np.ndarray] = []
         self.dropped = np.inf
         self.empty = self.stopped = False
@@ -138,6 +142,7 @@ class Graph:
                 keep &= bound < last
             self.ways.append(_kept(ways, keep[ways.target], np.ones(len(states), bool), keep))
             states, behind = model.taken(targets, keep), behind[keep]
+            self.states.append(states)
             if not len(states):
                 self.empty = True
                 return
@@ -157,10 +162,34 @@ class Graph:
             way_there = behind[_sources(ways)] + ways.load @ self.weights.T
             kept = self.bounds(way_there + ahead[ways.target]) < limit
             before, behind = behind, least_by(ways.target[kept], way_there[kept], len(ahead))
-            self.ways[i] = _kept(ways, kept, np.isfinite(before[:, 0]), np.isfinite(behind[:, 0]))
+            stay = np.isfinite(behind[:, 0])
+            self.ways[i] = _kept(ways, kept, np.isfinite(before[:, 0]), stay)
+            self.states[i + 1] = self._model.taken(self.states[i + 1], stay)
         self.empty = not len(self.ways[-1].target)
         if not self.empty:
             self.ahead = self.ahead_of(self.weights)
+
+    def narrowed(self, weights: np.ndarray, beside: np.ndarray, limit: float) -> Graph:
+        """A graph of what is left of this one by other weights of the columns."""
+        other = copy(self)
+        other.weights, other.ahead = weights, self.ahead_of(weights)
+        other.ways, other.states = list(self.ways), list(self.states)
+        other.narrow(limit, beside, None)
+        return other
+
+    def way_through(self, weights: np.ndarray, ahead: Sequence[np.ndarray]) -> Tuple[np.ndarray, np.ndarray]:
+        """(by column what the least placement by these weights takes, its choices by item).
+
+        Args:
+            ahead: by position and state, the least that comes by these weights.
+        """
+        load, choices, state = np.zeros(self.weights.shape[1]), np.zeros(len(self.ways), np.int8), 0
+        for i, ways in enumerate(self.ways):
+            on = slice(ways.first[state], ways.first[state + 1])
+            way = ways.first[state] + int((ways.load[on] @ weights + ahead[i + 1][ways.target[on]]).argmin())
+            load += ways.load[way]
+            choices[i], state = ways.choice[way], ways.target[way]
+        return load, choices
 
     def ahead_of(self, weights: np.ndarray) -> List[np.ndarray]:
         """As `ahead`, by any weights of the columns."""

@@ -16,18 +16,28 @@ from edgedla.placement.solvers.several.any_order import AnyOrder
 from edgedla.placement.solvers.several.dives import Dives, best_pairs, dives
 from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.pair_weights import climbed_weights, coarse_weights, of_model, weights_around
-from edgedla.placement.solvers.several.segment_rows import HANDED_OUT, SHORTER, WIDTHS, SegmentRows
+from edgedla.placement.solvers.several.row_pair import bound_of_pairs
+from edgedla.placement.solvers.several.segment_rows import segment_rows
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.streams.load_weights import Prices
 
-#: (loadables of one model, states before one item, rows of a front) to look for placements alone.
-GLANCES = ((2, 400, 3_000),)
+#: Loadables of one model, and states before one item, to look for placements alone.
+FEW_LOADABLES, FEW_STATES = 2, 400
+
+#: Share of the value that a gap has to be for that.
+WIDE = 3.5e-2
+
+#: Placements of the first weights that are tried.
+HANDED_OUT = 12
+
+#: A placement shorter by this share is a reason to start anew: much of what is to be looked at then falls away.
+SHORTER = 1e-3
 
 #: Share of the time left that a search in turns may take.
-TURNING = 0.25
+TURNING = 0.18
 
-#: Share of the time left that the search over labels may take; it ends sooner where it will not get through.
-LABELS = 0.4
+#: Share of the time left that a search over labels may take, which ends sooner where it will not get through; how many.
+LABELS, LABEL_LOOKS = 0.4, 1
 
 
 class PairSearch:
@@ -35,11 +45,11 @@ class PairSearch:
 
     Attributes:
         bound: no pair of placements on these engines is shorter; one that reaches what was asked for may be taken for it.
+        knows: the last look met all placements that matter, as if segments could run in any order.
     """
 
     def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: float) -> None:
         self.pair = Pair(problem, engines, best, gap, deadline)
-        self._rows = SegmentRows(self.pair)
         self._glanced = INFINITY
         # A core that a model has for itself is busy for no longer than the model runs.
         self._weighed = np.array([True, *(len(self.pair.cores) == 1 for _ in self.pair.cores[:1]), True, True])
@@ -52,6 +62,7 @@ class PairSearch:
             )
         self._turns: Optional[Turns] = None
         self._labels: Optional[LabelRounds] = None
+        self._label_looks, self.knows = 0, False
         if self.bound < self.pair.limit and LabelRounds.can_run(self.pair) and not self.pair.is_late:
             self._labels = LabelRounds(self.pair, self._weights, self._weighed)
             self._look_at_labels()
@@ -66,12 +77,15 @@ class PairSearch:
         self._look_at_labels()
         if self.bound >= self.pair.limit:
             return False
+        if self._turns is None:
+            self._take_turns()
         asked = min(self.bound + share * (self.pair.limit - self.bound), self.pair.limit)
         rows_of_weights = weights_around(self._weights, self._weighed)
         any_order = AnyOrder(self.pair, rows_of_weights, self.bound, asked)
         more = any_order.look(most_states)
-        self.bound = any_order.bound
-        self._take_turns(any_order.seeds() if any_order.known else ())
+        self.bound, self.knows = any_order.bound, any_order.known
+        if any_order.known:
+            self._take_turns(any_order.seeds())
         climbed = any_order.pair_weights[int((any_order.priced[0] + any_order.priced[1]).argmax())]
         if not np.allclose(climbed, self._weights, atol=1e-6):
             self._weights = climbed
@@ -80,6 +94,8 @@ class PairSearch:
         if self.pair.best.value < before * (1 - SHORTER):
             # Much of what is to be looked at falls away.
             return True
+        if self.pair.limit - self.bound > WIDE * self.pair.best.value:
+            self._glance(any_order)
         self._look_at_rows(any_order, most_states)
         if self.pair.best.value < before:
             self._take_turns()
@@ -91,29 +107,25 @@ class PairSearch:
         limit = low if low > self.bound else any_order.limit
         rows = []
         for m in (0, 1):
-            left_out, rows_of_model = self._rows.rows(any_order, m, most[m], most_states, limit, self.bound)
+            left_out, rows_of_model = segment_rows(self.pair, any_order, m, most[m], most_states, limit, self.bound)
             low = min(low, left_out)
             rows.append(rows_of_model)
         if self.pair.is_late:
             return
         if low > self.bound:
-            self.bound = max(self.bound, self._rows.bound(rows, low, WIDTHS))
-        else:
-            self._glance(any_order)
+            self.bound = max(self.bound, bound_of_pairs(self.pair, rows, low))
 
     def _glance(self, any_order: AnyOrder) -> None:
         """Looks for something shorter alone, among few placements; once for a limit."""
-        for loadables, states, width in GLANCES:
-            while self._glanced > self.pair.limit and not self.pair.is_late:
-                limit, most = self.pair.limit, loadables * self.pair.with_core
-                rows = [self._rows.rows(any_order, m, most, states, limit)[1] for m in (0, 1)]
-                self._rows.bound(rows, limit, (width,))
-                if self.pair.limit == limit:
-                    break
-        self._glanced = self.pair.limit
+        if self._glanced > self.pair.limit:
+            most = FEW_LOADABLES * self.pair.with_core
+            rows = [segment_rows(self.pair, any_order, m, most, FEW_STATES, self.pair.limit)[1] for m in (0, 1)]
+            bound_of_pairs(self.pair, rows, self.pair.limit)
+            self._glanced = self.pair.limit
 
     def _look_at_labels(self) -> None:
-        if self._labels is not None and self._labels.goes_on:
+        if self._labels is not None and self._labels.goes_on and self._label_looks < LABEL_LOOKS:
+            self._label_looks += 1
             self.bound = max(self.bound, self._labels.run(self.bound, self._until(LABELS)))
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Protocol, Tuple
 
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Ways
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
+
+#: A segment that takes no longer is empty: it waits for nothing.
+EMPTY_US = 1e-9
 
 #: Of the numbers in a row: one bit for each segment has room.
 ROW = np.int32
+
+
+class Rest(Protocol):
+    """What is known of the items to come, without loadables."""
+
+    def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
+        """By state before item i, as `Columns` has them, and by weight, the least that is still to come."""
 
 
 class SegmentArrays:
@@ -31,19 +40,35 @@ class SegmentArrays:
     Attributes:
         devices: by segment, as positions in the frontier's devices.
         fixed: by segment, what loadables cost by being there, us.
+        may_be_empty: by segment between others, whether some placement leaves it without time: then it waits for nothing.
     """
 
-    def __init__(self, frontier: Frontier, loadables: int, flat: Prices) -> None:
+    def __init__(self, frontier: Frontier, loadables: int, flat: Rest) -> None:
         """
         Args:
-            flat: of the frontier, without loadables: what bounds go by.
+            flat: what bounds go by.
         """
         self.frontier, self._flat = frontier, flat
         self.devices = (0, *(1, 0) * loadables)
         self.columns, self.last = len(self.devices), len(self.devices) - 1
         self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in self.devices)
+        without_time = self._without_time()
+        self.may_be_empty = tuple(0 < k < self.last and without_time[d] for k, d in enumerate(self.devices))
         self.start = np.zeros((1, 2), ROW)
         self._columns = [Columns(self.frontier, i) for i in range(len(self.frontier.allowed) + 1)]
+
+    def _without_time(self) -> Tuple[bool, bool]:
+        """Whether the GPU's work between two loadables, and a loadable, may take no time.
+
+        What the GPU runs between two loadables reads something that the first one wrote, or is a reformat that takes time.
+        """
+        f = self.frontier
+        gpu = core = False
+        for allowed, step in zip(f.allowed, f.steps):
+            brought = [x.cost[1][0] for x in step.inputs if x.producer_at is not None]
+            gpu |= 0 in allowed and step.times[0] <= EMPTY_US and min(brought, default=0.0) <= EMPTY_US
+            core |= 1 in allowed and step.times[1] + f.loadable_us <= EMPTY_US
+        return gpu, core
 
     def ways(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Ways]:
         """(the states behind item i, the ways there from these states before it)."""

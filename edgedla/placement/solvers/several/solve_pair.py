@@ -13,10 +13,10 @@ from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.vocabulary import GPU
 
 #: States before one item of a graph, search by search: the first ones shall meet good placements soon.
-STATES: Tuple[int, ...] = (1_000, 15_000, 60_000)
+STATES: Tuple[int, ...] = (3_000, 40_000)
 
 #: Half of the gap is looked into first where it is wider than this share of the value.
-HALVED = 5e-3
+HALVED = 3.5e-2
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
@@ -79,7 +79,7 @@ def _looks(search: PairSearch, states: int, deadline: float) -> int:
         if search.pair.limit - search.bound <= HALVED * value:
             share = 1.0
         rounds += 1
-        if not search.look(states, share):
+        if not search.look(states, share) or (search.knows and states < STATES[-1]):
             break
         share = 0.5 if search.pair.best.value < value else 1.0
     return rounds

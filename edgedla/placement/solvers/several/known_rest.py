@@ -1,0 +1,71 @@
+"""The least that is still to come in a model whose states that matter are known, whatever runs in which segment."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple
+
+import numpy as np
+
+from edgedla.placement.solvers.several.graph import Graph
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
+
+
+class _Known(NamedTuple):
+    """Of one position: what of the states matters, ordered by its hash, and by (row, weight) the least that comes behind."""
+
+    hashes: np.ndarray
+    rows: np.ndarray
+    least: np.ndarray
+
+
+class KnownRest:
+    """Looks states up: what no known state agrees with in devices, tensors and engine is in no pair below the limit.
+
+    Args:
+        graph: of the model's placements in any order; its columns are the devices and, last, the number of loadables.
+        weights: (weights, devices). Loadables are not counted.
+    """
+
+    def __init__(self, frontier: Frontier, graph: Graph, weights: np.ndarray) -> None:
+        without = -weights[:, 1:].sum(axis=1) * frontier.loadable_us
+        ahead = graph.ahead_of(np.concatenate([weights, without[:, None]], axis=1))
+        self._columns = [Columns(frontier, i) for i in range(len(graph.states))]
+        widest = max(c.size for c in self._columns)
+        self._multipliers = np.random.default_rng(0).integers(1 << 62, size=widest) * 2 + 1
+        self._known: List[_Known] = []
+        for columns, states, least in zip(self._columns, graph.states, ahead):
+            rows = columns.rows(states) if isinstance(states, list) else states
+            self._known.append(self._told(_cleared(columns, rows), least))
+
+    def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
+        """By state before item i, as `Columns` has them, and by weight the least that is still to come."""
+        if i == len(self._known) - 1:
+            return np.zeros((len(states), self._known[i].least.shape[1]))
+        known, rows = self._known[i], _cleared(self._columns[i], states)
+        hashes = self._hashes(rows)
+        at = np.minimum(np.searchsorted(known.hashes, hashes), len(known.hashes) - 1)
+        least: np.ndarray = known.least[at]
+        least[(known.rows[at] != rows).any(axis=1)] = np.inf
+        return least
+
+    def _told(self, rows: np.ndarray, least: np.ndarray) -> _Known:
+        first, number = distinct(packed(rows))
+        lowest = np.full((len(first), least.shape[1]), np.inf)
+        np.minimum.at(lowest, number, least)
+        hashes = self._hashes(rows[first])
+        order = np.argsort(hashes, kind="stable")
+        return _Known(hashes[order], rows[first][order], lowest[order])
+
+    def _hashes(self, rows: np.ndarray) -> np.ndarray:
+        hashes: np.ndarray = rows.astype(np.int64) @ self._multipliers[: rows.shape[1]]
+        return hashes
+
+
+def _cleared(columns: Columns, states: np.ndarray) -> np.ndarray:
+    """The states without what counts loadables."""
+    rows = states.copy()
+    for item in range(columns.items):
+        rows[:, columns.device(item) + 1 : columns.device(item + 1)] = 0
+    rows[:, columns.counts_at : columns.engine_at] = 0
+    return rows
