@@ -12,15 +12,9 @@ from edgedla.cli.arguments.build_platform import fill_platform
 from edgedla.cli.arguments.build_request import build_request, with_own_scales
 from edgedla.cli.arguments.build_trtexec import take_over
 from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import (
-    memory_option,
-    platform_flags,
-    preprocess_options,
-    resolve_models,
-    shape_options,
-    split_trtexec,
-)
+from edgedla.cli.options import memory_option, platform_flags, resolve_models, shape_options, split_trtexec
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS, PRECISIONS

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import click
 
 from edgedla.cli.arguments.option import option
-from edgedla.cli.options import preprocess_options
+from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.output import echo
 
 

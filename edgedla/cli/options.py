@@ -6,15 +6,13 @@ import functools
 import os
 import re
 import shlex
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import click
 
-from edgedla.cli.arguments.option import option
-from edgedla.errors import DocumentError, UsageError
+from edgedla.cli.arguments.option import Command, option, stacked
+from edgedla.errors import UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: trtexec separates the inputs by commas and a name from its dims by the last colon: names may hold colons.
 #: A lone shape, and `name=dims` or `name:[1,3,224,224]` as other tools write them, are taken too.
@@ -68,18 +66,9 @@ class ShapesType(click.ParamType):
         return parse_shapes(value) if isinstance(value, str) else value
 
 
-def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        for add_option in reversed(options):
-            command = add_option(command)
-        return command
-
-    return add
-
-
 def platform_flags() -> Callable[[Command], Command]:
     """--target, --jetpack, --trt as they were given; None where they were not."""
-    return _stack(
+    return stacked(
         option(
             "--target",
             metavar="MODULE",
@@ -116,7 +105,7 @@ def platform_options(tolerant: bool = False) -> Callable[[Command], Command]:
 
 def shape_options() -> Callable[[Command], Command]:
     """--shapes, --batch."""
-    return _stack(
+    return stacked(
         option(
             "--shapes",
             type=ShapesType(),
@@ -140,7 +129,7 @@ MODE_HELP = (
 
 def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
     """--precision, --mode, and trtexec's spellings of the same; `resolve_network` turns them into values."""
-    return _stack(
+    return stacked(
         option(
             "--precision",
             type=click.Choice(PRECISIONS, case_sensitive=False),
@@ -190,7 +179,7 @@ def memory_option() -> Callable[[Command], Command]:
 
 def output_options(*formats: str) -> Callable[[Command], Command]:
     """--format, -o."""
-    return _stack(
+    return stacked(
         option("--format", "output_format", type=click.Choice(formats), help="Form of the output.  [default: text]"),
         option(
             "-o",
@@ -271,90 +260,3 @@ def _agreed(option: str, ours: Optional[str], spelled: Optional[str]) -> Optiona
     if ours and spelled and ours != spelled:
         raise UsageError(f"{ours} contradicts trtexec's options, which mean {spelled}", where=option)
     return ours or spelled
-
-
-def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Optional[Tuple[float, ...]]:
-    """`123.7,116.3,103.5`, or one number for all three channels."""
-    if value is None:
-        return None
-    try:
-        numbers = tuple(float(part) for part in value.split(","))
-    except ValueError:
-        numbers = ()
-    if len(numbers) not in (1, 3):
-        raise UsageError(
-            f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in pixel values 0 to 255"
-        )
-    return numbers * 3 if len(numbers) == 1 else numbers
-
-
-def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
-    """--mean, --std, --fit, --colour, and with `file` --preprocess FILE."""
-    options = [
-        option(
-            "--mean",
-            callback=_three,
-            metavar="A,B,C",
-            help="Subtracted, in pixel values 0 to 255, in the order of --colour.  [default: 0]",
-        ),
-        option(
-            "--std",
-            callback=_three,
-            metavar="A,B,C",
-            help="Divided by, in the order of --colour; 255 makes 0..1.  [default: 255]",
-        ),
-        option(
-            "--fit",
-            type=click.Choice(["letterbox", "stretch", "crop"]),
-            help="How a picture of other sides gets the input's: with borders, distorted, or cut.  [default: letterbox]",
-        ),
-        option(
-            "--colour",
-            "--color",
-            "colour",
-            type=click.Choice(["rgb", "bgr"]),
-            help="Order of the input's channels.  [default: rgb]",
-        ),
-    ]
-    if file:
-        what = "How pictures become inputs: a pipeline file, of which `preprocess:` is read."
-        options.insert(0, option("--preprocess", metavar="FILE", help=what))
-
-    def add(command: Command) -> Command:
-        for add_option in reversed(options):
-            command = add_option(command)
-        return command
-
-    return add
-
-
-def _taken(given: Dict[str, Any]) -> Dict[str, Any]:
-    """The options that were given, by field; they leave `given`."""
-    values = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def preprocess_settings(given: Dict[str, Any]) -> Any:
-    """PreprocessSettings of the options and the file, which must agree; None where nothing was said.
-
-    Raises:
-        DocumentError: the file is no pipeline file. UsageError: file and options contradict each other.
-    """
-    from edgedla.preprocess.settings import PreprocessSettings
-
-    options, file = _taken(given), given.pop("preprocess")
-    if file is None:
-        return PreprocessSettings(**options) if options else None
-    from edgedla.runtime.pipeline.config import load_preprocess
-
-    read = load_preprocess(file)
-    if not read.asked and not options:
-        raise DocumentError(
-            "the file says nothing of preprocessing", where=file, allowed="preprocess: {fit, colour, mean, std}"
-        )
-    for name, value in options.items():
-        if name in read.asked and tuple(read.asked[name]) != tuple(value):
-            raise UsageError(
-                f"--{name} contradicts the file, which says {read.asked[name]}", where=f"--preprocess {file}"
-            )
-    return PreprocessSettings(**{**read.asked, **options})

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 import click
 
 from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import memory_option, preprocess_options
+from edgedla.cli.options import memory_option
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.cli.source_option import source_options, sources_of
 from edgedla.errors import DocumentError, UsageError

@@ -11,7 +11,8 @@ import click
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
-from edgedla.cli.options import ShapesType, memory_option, preprocess_options, preprocess_settings
+from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
+from edgedla.cli.options import ShapesType, memory_option
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 

@@ -10,7 +10,8 @@ import click
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.arguments.option import option
-from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
+from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
+from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS

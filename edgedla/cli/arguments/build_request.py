@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
-from edgedla.cli.options import preprocess_settings
+from edgedla.cli.arguments.preprocess import preprocess_settings
 from edgedla.errors import UsageError
 
 if TYPE_CHECKING:

@@ -69,3 +69,14 @@ def typed_name(where: Optional[str], context: click.Context) -> Optional[str]:
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     """click.option of an `Option`."""
     return click.option(*names, cls=Option, **settings)
+
+
+def stacked(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in this order."""
+
+    def add(command: Command) -> Command:
+        for add_option in reversed(options):
+            command = add_option(command)
+        return command
+
+    return add

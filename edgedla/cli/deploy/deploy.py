@@ -12,8 +12,9 @@ import click
 from edgedla.cli.accuracy.metric_options import NAMES
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.deploy.sizes import SizesType
-from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings
+from edgedla.cli.options import memory_option, platform_options
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
