@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pr
 import numpy as np
 
 from edgedla.placement.solvers.several.companion import Companion
-from edgedla.placement.solvers.streams.state_graph import least_by
+from edgedla.placement.solvers.streams.state_graph import least_by, least_in_order
 
 
 class Choices(Protocol):
@@ -196,7 +196,7 @@ class Graph:
         ahead = np.zeros((int(self.ways[-1].target.max()) + 1, len(weights)))
         by_position = [ahead]
         for ways in reversed(self.ways):
-            ahead = least_by(_sources(ways), ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
+            ahead = least_in_order(ways.first, ahead[ways.target] + ways.load @ weights.T)
             by_position.append(ahead)
         return by_position[::-1]
 

@@ -24,6 +24,9 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 #: Loadables of one model, and states before one item, to look for placements alone.
 FEW_LOADABLES, FEW_STATES = 2, 400
 
+#: States before one item of a graph of segments, to prove what is known.
+ROW_STATES = 40_000
+
 #: Share of the value that a gap has to be for that.
 WIDE = 3.5e-2
 
@@ -96,18 +99,20 @@ class PairSearch:
             return True
         if self.pair.limit - self.bound > WIDE * self.pair.best.value:
             self._glance(any_order)
-        self._look_at_rows(any_order, most_states)
+        self._look_at_rows(any_order)
+        if self.bound < asked and not self.pair.is_late:
+            self._glance(any_order)
         if self.pair.best.value < before:
             self._take_turns()
         return self.bound >= asked or self.pair.best.value < before
 
-    def _look_at_rows(self, any_order: AnyOrder, most_states: int) -> None:
+    def _look_at_rows(self, any_order: AnyOrder) -> None:
         most, low = any_order.most_loadables()
         # More loadables than are looked into say no more than `low`.
         limit = low if low > self.bound else any_order.limit
         rows = []
         for m in (0, 1):
-            left_out, rows_of_model = segment_rows(self.pair, any_order, m, most[m], most_states, limit, self.bound)
+            left_out, rows_of_model = segment_rows(self.pair, any_order, m, most[m], ROW_STATES, limit, self.bound)
             low = min(low, left_out)
             rows.append(rows_of_model)
         if self.pair.is_late:

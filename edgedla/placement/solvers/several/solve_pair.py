@@ -73,15 +73,19 @@ def solve_pair(
 
 def _looks(search: PairSearch, states: int, deadline: float) -> int:
     """Looks of one size, as long as they raise the bound or find something shorter; how many."""
-    rounds, share = 0, 0.5
+    rounds, share, too_wide = 0, 0.5, False
     while search.bound < search.pair.limit and time.monotonic() < deadline:
         value = search.pair.best.value
-        if search.pair.limit - search.bound <= HALVED * value:
+        if search.pair.limit - search.bound <= HALVED * value and not too_wide:
             share = 1.0
         rounds += 1
-        if not search.look(states, share) or (search.knows and states < STATES[-1]):
+        goes_on = search.look(states, share)
+        if states < STATES[-1] and (search.knows or not goes_on):
             break
-        share = 0.5 if search.pair.best.value < value else 1.0
+        if not goes_on and share < 1.0:
+            break
+        too_wide = not goes_on
+        share = 0.5 if search.pair.best.value < value or too_wide else 1.0
     return rounds
 
 

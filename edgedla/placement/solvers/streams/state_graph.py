@@ -12,6 +12,9 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
+#: Rows that `reduceat` is soonest for.
+FEW_ROWS = 256
+
 #: Rows of a group that `least_by` takes one after the other.
 SMALL_GROUP = 16
 
@@ -114,26 +117,35 @@ class StateGraph:
             value = ahead[edges.target]
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             value += edges.load @ self.weights.T
-            of = np.repeat(np.arange(len(edges.first) - 1), np.diff(edges.first))
-            ahead = least_by(of, value, len(edges.first) - 1)
+            ahead = least_in_order(edges.first, value)
             self.ahead.append(ahead)
         self.ahead.reverse()
 
 
 def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
     """By group, the least of its rows in each column; infinite for a group without rows."""
-    least = np.full((count, value.shape[1]), np.inf)
-    order = np.argsort(group, kind="stable")
     counts = np.bincount(group, minlength=count)
-    first, of, k = np.cumsum(counts) - counts, np.flatnonzero(counts), 0
+    return least_in_order(np.r_[0, np.cumsum(counts)], value[np.argsort(group, kind="stable")])
+
+
+def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The same for rows that are ordered by group: those of group g are `first[g]` to `first[g + 1]`."""
+    counts, k = np.diff(first), 1
+    if len(value) <= FEW_ROWS and counts.all():
+        few: np.ndarray = np.minimum.reduceat(value, first[:-1], axis=0)
+        return few
+    least = np.full((len(first) - 1, value.shape[1]), np.inf)
+    of = np.flatnonzero(counts)
+    least[of] = value[first[of]]
+    of = of[counts[of] > k]
     # A pass for each place in small groups is several times sooner than `reduceat`.
     while len(of) and k < SMALL_GROUP:
-        least[of] = np.minimum(least[of], value[order[first[of] + k]])
+        least[of] = np.minimum(least[of], value[first[of] + k])
         k += 1
         of = of[counts[of] > k]
     if len(of):
         left = counts[of] - k
-        rows = value[order[ranges(first[of] + k, left)]]
+        rows = value[ranges(first[of] + k, left)]
         least[of] = np.minimum(least[of], np.minimum.reduceat(rows, np.cumsum(left) - left, axis=0))
     return least
 
