@@ -27,8 +27,8 @@ PAIRS = 250_000
 class Pair:
     """With two cores each model has one of its own.
 
-    That leaves nothing out: the cores are alike, and a model that uses both is no slower with all its loadables on one,
-    where no other model's are.
+    The cores are alike, and a model that uses both is no slower with all its loadables on one, where no other model's are;
+    but for one case, which is left out: a loadable in two parts, one on each core, lets the GPU run something between them.
 
     Attributes:
         cores: of the engines.

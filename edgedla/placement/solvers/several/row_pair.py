@@ -11,6 +11,7 @@ from edgedla.placement.solvers.several.front import front
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.orders import Node, orders, paths
 from edgedla.placement.solvers.several.pair import Pair, blocks
+from edgedla.placement.solvers.several.segment_arrays import EMPTY_US
 from edgedla.placement.solvers.several.segment_rows import Row
 
 #: Orders beyond which what the weights say of all of them stands.
@@ -183,8 +184,9 @@ class RowPair:
                 reach, misses = reach / 2, misses + 1
                 if misses == MISSES:
                     break
+            longest = max(float(lengths.max()), EMPTY_US)
             rows = np.array([
-                at * np.exp(np.clip(reach * stride / best * (way - at @ way), -30, 30))
+                at * np.exp(np.clip(reach * stride / longest * (way - at @ way), -30, 30))
                 for way in (lengths, mean) for stride in STRIDES
             ])  # fmt: skip
             rows /= rows.sum(axis=1, keepdims=True)
