@@ -17,6 +17,7 @@ from edgedla.placement.solvers.lower_bounds import alike
 from edgedla.placement.solvers.many.parts import part_of
 from edgedla.placement.solvers.several.around import Taken, around, taken
 from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.moved_ends import with_moved_ends
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
@@ -37,9 +38,6 @@ SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
 
 #: Placements that are gone on from, those of a turn whose schedules are searched for, and those whose ends are moved.
 GONE_ON_FROM, TRIED, MOVED_FROM = 4, 4, 16
-
-#: Layers that are moved where a model changes devices, and the placements with such moves that are tried.
-MOVED, MOST_MOVED = (1, 2, 3, 5, 8), 48
 
 #: Segments beyond which a schedule takes too long to be gone on from.
 SEGMENTS = 90
@@ -99,7 +97,7 @@ class Rounds:
             if move is None:
                 return
             self._moved.add(move)
-            moved = self._with_moved_ends(move[1], move[0])
+            moved = with_moved_ends(self.problem, move[1], move[0])
             for m in self._models:
                 if m != move[0] and time.monotonic() < until:
                     self._place(m, moved, (0.0, 1.0))
@@ -226,26 +224,6 @@ class Rounds:
         for i, device in zip(self.order[m], devices):
             whole[i] = device
         return whole
-
-    def _with_moved_ends(self, assignment: Assignment, m: int) -> List[Assignment]:
-        """The placement with some layers where model m changes devices moved to the device before or behind.
-
-        What a turn cannot do: a model gives up some time of a device, and only another one, which takes it, gains.
-        """
-        items = self.problem.items_of(m)
-        on = [assignment[i] for i in items]
-        moved: Dict[Assignment, None] = {}
-        for shift in MOVED:
-            for p in [p for p in range(1, len(on)) if on[p] != on[p - 1]]:
-                for part, device in ((range(p, p + shift), on[p - 1]), (range(p - shift, p), on[p])):
-                    changed = list(assignment)
-                    for k in part:
-                        if 0 <= k < len(on) and device in self.problem.items[items[k]].allowed:
-                            changed[items[k]] = device
-                    if len(moved) < MOST_MOVED:
-                        moved[tuple(changed)] = None
-        moved.pop(assignment, None)
-        return list(moved)
 
 
 def shifted(bars: Sequence[Bar], horizon_us: float, shares: Sequence[float]) -> List[List[Bar]]:

@@ -12,8 +12,7 @@ from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import CountedArrays
 from edgedla.placement.solvers.several.front import Front, front
 from edgedla.placement.solvers.several.graph import Graph, OneByOne, Steps
-from edgedla.placement.solvers.several.lengths import simple_bounds
-from edgedla.placement.solvers.several.pair import Pair, blocks
+from edgedla.placement.solvers.several.pair import Pair, blocks, simple_bounds
 from edgedla.placement.solvers.several.pair_weights import of_model
 from edgedla.placement.solvers.streams.load_weights import Prices
 

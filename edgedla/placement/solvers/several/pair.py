@@ -84,3 +84,14 @@ def blocks(fronts: Tuple[Front, Front]) -> Iterator[Tuple[np.ndarray, np.ndarray
     for start in range(0, len(fronts[0].loads) if count else 0, size):
         block = np.arange(start, min(start + size, len(fronts[0].loads)))
         yield np.repeat(block, count), np.tile(np.arange(count), len(block))
+
+
+def simple_bounds(devices: Tuple[Sequence[str], Sequence[str]], times: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """By pair the largest of both models' own times and the loads of the devices; `times` are (pairs, segments)."""
+    first, second = times
+    bound = np.maximum(first.sum(axis=1), second.sum(axis=1))
+    for d in set(devices[0]) | set(devices[1]):
+        a = first[:, [k for k, x in enumerate(devices[0]) if x == d]].sum(axis=1)
+        b = second[:, [k for k, x in enumerate(devices[1]) if x == d]].sum(axis=1)
+        bound = np.maximum(bound, a + b)
+    return bound

@@ -13,6 +13,7 @@ from edgedla.placement.problem.schedule import Schedule, shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.several.around import Taken, around, taken
 from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.moved_ends import with_moved_ends
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
@@ -31,8 +32,8 @@ SEGMENTS = 60
 #: Starts of the segments between their earliest and their latest, drawn at random.
 DRAWN = 3
 
-#: Layers that are moved where a model changes devices, the pairs with such moves that are tried, and plans of each.
-MOVED, MOST_MOVED, AS_SCHEDULED = (1, 2, 3, 5, 8), 48, 4
+#: Plans of each pair with moved ends that are tried.
+AS_SCHEDULED = 4
 
 Plan = List[Tuple[str, float, float]]
 
@@ -93,7 +94,7 @@ class Turns:
                 self._turn(turns)
             elif best and best[0] not in self._moved:
                 self._moved.add(best[0])
-                self._turn([(m, a) for m in (0, 1) for a in self._with_moved_ends(best[0], m)], AS_SCHEDULED)
+                self._turn([(m, a) for m in (0, 1) for a in with_moved_ends(self.problem, best[0], m)], AS_SCHEDULED)
             else:
                 return
             first = []
@@ -120,26 +121,6 @@ class Turns:
                     given.append(evaluation.assignment)
         if plans and time.monotonic() < self._until:
             self._place(1 - m, plans, given)
-
-    def _with_moved_ends(self, assignment: Tuple[str, ...], m: int) -> List[Tuple[str, ...]]:
-        """The pair with some layers where model m changes devices moved to the device before or behind.
-
-        What a turn cannot do: a model gives up some time of the GPU, and only the other one, which takes it, gains.
-        """
-        items = self.problem.items_of(m)
-        on = [assignment[i] for i in items]
-        moved: Dict[Tuple[str, ...], None] = {}
-        for shift in MOVED:
-            for p in [p for p in range(1, len(on)) if on[p] != on[p - 1]]:
-                for part, device in ((range(p, p + shift), on[p - 1]), (range(p - shift, p), on[p])):
-                    changed = list(assignment)
-                    for k in part:
-                        if 0 <= k < len(on) and device in self.problem.items[items[k]].allowed:
-                            changed[items[k]] = device
-                    if len(moved) < MOST_MOVED:
-                        moved[tuple(changed)] = None
-        moved.pop(assignment, None)
-        return list(moved)
 
     def _place(self, m: int, plans: Sequence[Plan], given: Sequence[Sequence[str]]) -> None:
         """Places model m around each plan of the other one; `given` are the assignments that hold the other's."""
