@@ -8,6 +8,7 @@ from typing import Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.several.one_model import problem_of_models
 
 
 def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int, ...]]:
@@ -17,34 +18,13 @@ def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int
     """
     members = tuple(i for m in models for i in problem.items_of(m))
     at = {i: k for k, i in enumerate(members)}
-    model_at = {m: k for k, m in enumerate(models)}
 
     def group(part: Problem, core: str, own: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
         formed = problem.grouping(problem, core, tuple(members[k] for k in own))
         return tuple(tuple(at[i] for i in g) for g in formed)
 
-    part = replace(
-        problem,
-        grouping=group,
-        defaults=None,
-        items=tuple(replace(problem.items[i], model=model_at[problem.items[i].model]) for i in members),
-        flows=tuple(
-            replace(
-                f,
-                model=model_at[f.model],
-                producer=None if f.producer is None else at[f.producer],
-                consumers=tuple(at[c] for c in f.consumers),
-            )
-            for f in problem.flows
-            if f.model in model_at
-        ),
-        links=tuple(
-            replace(k, producer=at[k.producer], consumer=at[k.consumer]) for k in problem.links if k.consumer in at
-        ),
-        models=tuple(problem.models[m] for m in models),
-        rates=(1.0,) * len(models),
-        slowdown=_least_slowdown(problem),
-    )
+    cut = problem_of_models(problem, models)
+    part = replace(cut, grouping=group, defaults=None, slowdown=_least_slowdown(problem))
     return part, members
 
 
