@@ -164,16 +164,17 @@ class Graph:
             before, behind = behind, least_by(ways.target[kept], way_there[kept], len(ahead))
             stay = np.isfinite(behind[:, 0])
             self.ways[i] = _kept(ways, kept, np.isfinite(before[:, 0]), stay)
-            self.states[i + 1] = self._model.taken(self.states[i + 1], stay)
+            if self.states:
+                self.states[i + 1] = self._model.taken(self.states[i + 1], stay)
         self.empty = not len(self.ways[-1].target)
         if not self.empty:
             self.ahead = self.ahead_of(self.weights)
 
     def narrowed(self, weights: np.ndarray, beside: np.ndarray, limit: float) -> Graph:
-        """A graph of what is left of this one by other weights of the columns."""
+        """A graph of what is left of this one by other weights of the columns, without `states`."""
         other = copy(self)
         other.weights, other.ahead = weights, self.ahead_of(weights)
-        other.ways, other.states = list(self.ways), list(self.states)
+        other.ways, other.states = list(self.ways), []
         other.narrow(limit, beside, None)
         return other
 

@@ -34,8 +34,10 @@ def segment_rows(
     telling, gpu_row = look.telling()
     frontier, weights, beside = pair.frontiers[m], look.weights[m][telling], look.least[1 - m][telling]
     known = look.graph(m)
-    flat: Rest = Prices(frontier, weights, np.zeros(len(weights), bool))
-    if known is not None:
+    flat: Rest
+    if known is None:
+        flat = Prices(frontier, weights, np.zeros(len(weights), bool))
+    else:
         flat = KnownRest(frontier, known, weights)
     low = limit
     rows: List[Row] = []
