@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
-from provenance import loop_seconds, provenance
+from provenance import loop_seconds, provenance, write_lines
 
 from edgedla.errors import EdgedlaError
 from edgedla.importers import load_onnx
@@ -172,9 +172,7 @@ def main() -> None:
     for line in summary:
         print(json.dumps(line))
     if a.output:
-        text = json.dumps({**head, "summary": summary}, indent=1)[:-2]
-        text += ',\n "rows": [\n' + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]\n}\n"
-        a.output.write_text(text)
+        write_lines(a.output, {**head, "summary": summary}, rows)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from bench_place_proofs import CHIPS, PROVEN, count_processor_time
-from provenance import loop_seconds, provenance
+from provenance import loop_seconds, provenance, write_lines
 
 from edgedla.errors import EdgedlaError
 from edgedla.placement.api import place_request
@@ -136,9 +136,7 @@ def main() -> None:
         "loop_s": loop_seconds(),
     }
     if a.output:
-        text = json.dumps({**head, "summary": lines}, indent=1)[:-2]
-        text += ',\n "rows": [\n' + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]\n}\n"
-        a.output.write_text(text)
+        write_lines(a.output, {**head, "summary": lines}, rows)
 
 
 if __name__ == "__main__":

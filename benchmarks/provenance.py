@@ -67,3 +67,18 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], basis: str = "simu
     head = json.dumps({"basis": basis, **provenance(), **more})[1:-1]
     body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.write_text(f'{{{head},\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")
+
+
+def write_lines(path: Path, head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """A result file of what `head` says, indented, and one line per row."""
+    text = json.dumps(head, indent=1)[:-2]
+    text += ',\n "rows": [\n' + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]\n}\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def tell(document: Mapping[str, Any], path: str) -> None:
+    """Prints a result, and writes it where a path is given."""
+    text = json.dumps(document, indent=1) + "\n"
+    sys.stdout.write(text)
+    if path:
+        Path(path).write_text(text, encoding="utf-8")

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
-from provenance import provenance
+from provenance import provenance, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 10.0, 10.0
@@ -306,12 +306,7 @@ def main() -> int:
     if a.run:
         return run(a.run)
     origin = provenance(("numpy", "opencv-python", "opencv-python-headless", "paho-mqtt"))
-    text = json.dumps(
-        {"basis": "measured, with a fake runner of a stated time", **origin, **soak(a.minutes, a.seed)}, indent=1
-    )
-    sys.stdout.write(text + "\n")
-    if a.json:
-        Path(a.json).write_text(text + "\n", encoding="utf-8")
+    tell({"basis": "measured, with a fake runner of a stated time", **origin, **soak(a.minutes, a.seed)}, a.json)
     return 0
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Dict, List
 
-from provenance import provenance
+from provenance import provenance, tell
 from soak_field import MOSQUITTO, ROOT, SAMPLE_S, figures, free_port, held_by
 
 DETECTOR = ROOT / "examples" / "00_shapes_detector"
@@ -120,10 +119,7 @@ def main() -> int:
     parser.add_argument("--json", default="")
     a = parser.parse_args()
     origin = provenance(("numpy", "onnxruntime", "opencv-python", "opencv-python-headless", "paho-mqtt"))
-    text = json.dumps({"basis": "measured, simulated runner", **origin, **soak(a.minutes, a.rate)}, indent=1)
-    sys.stdout.write(text + "\n")
-    if a.json:
-        Path(a.json).write_text(text + "\n", encoding="utf-8")
+    tell({"basis": "measured, simulated runner", **origin, **soak(a.minutes, a.rate)}, a.json)
     return 0
 
 
