@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
@@ -123,6 +124,8 @@ def test_of_sizes_that_depend_on_the_data_it_cuts_the_decoder_off(tmp_path: Path
     model = save(SUPPRESSED, tmp_path / "m.onnx")
     command = shlex.split(str(next_command(report, str(model))))
     assert command[1] == "fix"
+    if sys.version_info < (3, 10):
+        pytest.skip("rewriting needs Python 3.10")
     assert exit_code_of([*command[1:-1], str(tmp_path / "cut.onnx")]) == 0
     cut = edgedla.check(tmp_path / "cut.onnx", target="orin")
     assert (cut.totals.layers_gpu, cut.notes) == (0, ())
