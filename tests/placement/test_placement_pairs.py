@@ -70,6 +70,7 @@ def held_against_brute_force(problem: Problem, **options: float) -> Tuple[Soluti
     length = schedule_length()
     least, _ = brute_force(problem, MAKESPAN, lambda p, e: INFINITY if on_two_cores(p, e) else length(p, e)[0])
     solution = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length, **options)
+    assert solution.one_core_per_model == (len(problem.cores) > 1)
     assert solution.bound <= least * (1 + 1e-9)
     assert solution.value >= least * (1 - 1e-9)
     return solution, least

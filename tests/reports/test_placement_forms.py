@@ -93,6 +93,14 @@ def test_what_is_not_proven_says_so() -> None:
     assert "proven optimum under the cost model" in render_placement(placement(), "text")
 
 
+@pytest.mark.parametrize("form", ["text", "html"])
+def test_a_proof_among_some_placements_says_among_which(form: str) -> None:
+    proven = replace(placement(), proof=Proof("pairs", 100.0, 100.0, 0.0, True, False, one_core_per_model=True))
+    assert "proven optimum with one core per model" in " ".join(render_placement(proven, form).split())
+    stopped = replace(placement(), proof=Proof("pairs", 100.0, 90.0, 0.1, False, True, one_core_per_model=True))
+    assert "the optimum with one core per model is at most" in " ".join(render_placement(stopped, form).split())
+
+
 def test_numbers_carry_their_spread_and_basis() -> None:
     text = render_placement(placement(), "text")
     assert "100 ±10%" in text

@@ -62,12 +62,13 @@ class Solution:
     Attributes:
         best: None where no assignment keeps the limits, or none was found in time.
         value: of the objective; infinity without one.
-        bound: no legal assignment is below it.
+        bound: no legal assignment is below it, `one_core_per_model` aside.
         solver: who found it.
         rounds: how often the relaxation was solved.
         solve_time_s: wall time.
         timed_out: the search was stopped by the time limit.
         too_large: for a search; `best` is the best of what it would have begun with.
+        one_core_per_model: `bound` is of the assignments in which no model uses both cores.
     """
 
     best: Optional[Evaluation]
@@ -78,6 +79,7 @@ class Solution:
     solve_time_s: float
     timed_out: bool
     too_large: bool = False
+    one_core_per_model: bool = False
 
     @property
     def gap(self) -> float:

@@ -83,6 +83,7 @@ def assemble(
             solution.gap,
             solution.optimal,
             solution.timed_out,
+            solution.one_core_per_model,
         ),
         frames_per_second=goal.frames_per_second,
         in_flight="many" if one_in_flight is None else "one",

@@ -145,6 +145,8 @@ def _placement(r: _Reader) -> p.Placement:
         proof=p.Proof(
             proof.get("solver", str), proof.get("value", float), proof.get("bound", float), proof.get("gap", float),
             proof.get("optimal", bool), proof.get("timed_out", bool),
+            # Documents of 0.1 do not have this.
+            proof.get("one_core_per_model", bool) if "one_core_per_model" in proof.data else False,
         ),
         notes=r.list_of("notes", str),
         # Documents of 0.1 do not have these.

@@ -150,7 +150,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the solver shows: no legal placement is below `bound`; gap = (value - bound) / value."""
+    """What the solver shows: no legal placement is below `bound`; gap = (value - bound) / value.
+
+    Attributes:
+        one_core_per_model: that is so of the placements in which no model uses both cores.
+    """
 
     solver: str
     value: float
@@ -158,6 +162,7 @@ class Proof:
     gap: float
     optimal: bool
     timed_out: bool
+    one_core_per_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -252,6 +257,7 @@ def _document_of(placement: Placement) -> Dict[str, Any]:
             "gap": _digits(placement.proof.gap),
             "optimal": placement.proof.optimal,
             "timed_out": placement.proof.timed_out,
+            "one_core_per_model": placement.proof.one_core_per_model,
         },
         "notes": list(placement.notes),
     }  # fmt: skip

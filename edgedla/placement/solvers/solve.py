@@ -93,6 +93,7 @@ def solve(
         solution = replace(
             solution,
             bound=min(max(solution.bound, swept.bound), solution.value),
+            one_core_per_model=swept.one_core_per_model and swept.bound > solution.bound,
             rounds=solution.rounds + swept.rounds,
             solve_time_s=solution.solve_time_s + swept.solve_time_s,
         )

@@ -59,14 +59,15 @@ def value_text(placement: Placement) -> str:
 def proof_text(placement: Placement) -> str:
     """How far the value is proven."""
     proof = placement.proof
+    among = " with one core per model" if proof.one_core_per_model else ""
     if proof.optimal:
-        return "proven optimum under the cost model"
+        return f"proven optimum{among} under the cost model"
     why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
     if proof.solver == "none":
         why = "too many layers for a search"
     if proof.bound <= 0:
         return f"best found, no bound proven ({why})"
-    return f"best found, the optimum is at most {proof.gap:.2%} lower ({why})"
+    return f"best found, the optimum{among} is at most {proof.gap:.2%} lower ({why})"
 
 
 def headline(placement: Placement) -> Tuple[str, str]:

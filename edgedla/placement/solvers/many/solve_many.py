@@ -78,7 +78,7 @@ def solve_many(
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(starts, deadline)
     bound, rounds = weighed_bound(problem, goal, best.value, began + LOADS * time_limit_s), 0
-    seeds = [] if best.evaluation is None else [best.evaluation]
+    seeds, by_pairs = [] if best.evaluation is None else [best.evaluation], False
     if bound < best.value * (1 - gap) and time.monotonic() < deadline:
         equal = replace(problem, rates=(1.0,) * len(problem.models))
         stream = solve_stream(equal, Goal("throughput"), starts, LOADS * time_limit_s, gap)
@@ -99,10 +99,12 @@ def solve_many(
             bound = pairs.look(bound, deadline)
             search.run(seeds, deadline, bound / (1 - gap))
         rounds += pairs.rounds
+        by_pairs = pairs.rounds > 0
     timed_out = timed_out or bound < best.value * (1 - gap)
     return Solution(
-        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, time.monotonic() - began, timed_out
-    )
+        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, time.monotonic() - began, timed_out,
+        one_core_per_model=by_pairs and len(problem.cores) > 1,
+    )  # fmt: skip
 
 
 class _Pairs:

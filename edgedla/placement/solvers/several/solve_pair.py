@@ -68,7 +68,10 @@ def solve_pair(
             bounds[search.pair.engines] = search.bound
     timed_out = timed_out or time.monotonic() > deadline
     bound = min(min(bounds.values(), default=INFINITY), best.value)
-    return Solution(best.evaluation, best.value, bound, "pairs", rounds, time.monotonic() - began, timed_out)
+    return Solution(
+        best.evaluation, best.value, bound, "pairs", rounds, time.monotonic() - began, timed_out,
+        one_core_per_model=len(problem.cores) > 1,
+    )  # fmt: skip
 
 
 def _looks(search: PairSearch, states: int, deadline: float) -> int:
