@@ -1,4 +1,4 @@
-"""The command line: one verb a file, each parses its options, makes one library call, and renders the result."""
+"""The command line: one file per verb, which parses its options, makes one library call, and renders the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 def run() -> None:
     """Runs the command line and ends the process with the documented exit code."""
-    # Until there is somebody to say "interrupted", Ctrl-C ends the process as it ends any: without a traceback.
+    # Until the handler that prints "interrupted" is set up, Ctrl-C ends the process as by default, without a traceback.
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -14,7 +14,7 @@ from edgedla.cli.output import deliver, destinations, echo, require_apart
 from edgedla.errors import UsageError
 
 FORMATS = ("text", "json")
-#: trtexec's options for what a measurement here does anyhow, or does in one way only.
+#: Options of trtexec for what `bench` always does, or does in one way only.
 WITHOUT_EFFECT = ("--avgRuns", "--idleTime", "--sleepTime")
 FLAGS_WITHOUT_EFFECT = (
     "--verbose", "--threads", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--separateProfileRun",
@@ -41,12 +41,18 @@ def _trtexec_options(command: Callable) -> Callable:
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="GPU, DLA0 or DLA1, or DEVICE=ARTIFACT; may be given several times.",
+    help="GPU, DLA0 or DLA1; DEVICE=ARTIFACT measures another artifact there. May be given several times.",
 )
-@option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
-@option("--duration", type=float, default=3.0, show_default=True, help="Shortest measurement in seconds.")
+@option(
+    "--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in milliseconds."
+)
+@option(
+    "--duration", type=float, default=3.0, show_default=True, help="Minimum duration of the measurement in seconds."
+)
 @option("--iterations", type=int, default=10, show_default=True, help="Fewest inferences.")
-@option("--percentile", joins=True, default="50,90,95,99", show_default=True, help="Percentiles to report.")
+@option(
+    "--percentile", joins=True, default="50,90,95,99", show_default=True, help="Percentiles of the latency to report."
+)
 @option(
     "--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once."
 )
@@ -56,24 +62,24 @@ def _trtexec_options(command: Callable) -> Callable:
     "--export-profile",
     "export_profile",
     metavar="FILE",
-    help="Then run again with TensorRT's profiler and write every layer's time to FILE (JSON).",
+    help="After the measurement, run again with TensorRT's profiler and write every layer's time to FILE (JSON).",
 )
 @option(
     "--exportLayerInfo",
     "--export-layer-info",
     "export_layer_info",
     metavar="FILE",
-    help="Write the engine inspector's layers of the artifact to FILE (JSON).",
+    help="Write the artifact's layers to FILE (JSON), as TensorRT's engine inspector lists them.",
 )
 @option(
     "--onnx",
     metavar="MODEL",
-    help="The model that was built: the profile is written by signature of its layers, for --profile of `edgedla place` "
-    "with this and with other models.",
+    help="The model that the artifact was built from. --export-profile then writes times by layer signature, which --profile "
+    "of `edgedla place` takes for this and other models.",
 )
 @shape_options()
 @option(
-    "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, where the board does not say it."
+    "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, if edgedla cannot read it there."
 )
 @memory_option()
 @_trtexec_options
@@ -101,15 +107,15 @@ def bench(
     output_format: Optional[str],
     output: Tuple[str, ...],
 ) -> int:
-    """Measure latency and throughput of an artifact; of a chain also with a frame in each stage, and each stage's time.
+    """Measure latency and throughput of an artifact.
 
     ARTIFACT is a folder that `edgedla build` made or, on the Jetson that built it, the file of a TensorRT engine, also with
-    Ultralytics' metadata.
+    Ultralytics' metadata. A chain is measured frame by frame, stage by stage, and with a frame in every stage.
 
-    A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
+    A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing about a Jetson.
 
-    --export-profile writes the times of layers, in trtexec's form or, with --onnx, as a profile by signature that
-    `edgedla place` and `check` take for --profile. It needs an artifact built with TensorRT in hybrid mode, or a chain of such.
+    --export-profile writes each layer's time in trtexec's form or, with --onnx, by layer signature, which --profile of
+    `edgedla place` and `check` takes. It needs an artifact built with TensorRT in hybrid mode, or a chain of them.
     """
     targets = destinations(output_format, output, FORMATS)
     exports = {"--exportTimes": export_times, "--exportProfile": export_profile, "--exportLayerInfo": export_layer_info}
@@ -117,7 +123,7 @@ def bench(
         require_apart(name, *([file] if file else []))
     folder = artifact or trtexec_engine
     if not folder or (artifact and trtexec_engine):
-        raise UsageError("one artifact or engine is needed", allowed="ARTIFACT, or trtexec's --loadEngine=FILE")
+        raise UsageError("no artifact given", allowed="ARTIFACT, or trtexec's --loadEngine=FILE")
     if trtexec_core is not None:
         devices = (*devices, f"DLA{trtexec_core}")
     from edgedla.builder.artifact.artifact import BARE_ENGINE
@@ -172,7 +178,7 @@ def _text(document: Dict[str, Any]) -> str:
     if d["profile"]:
         lines.append(_profile(d["profile"]))
     if d.get("interrupted"):
-        lines.append("Ctrl-C: this is what was measured until then")
+        lines.append("interrupted by Ctrl-C: these are the measurements until then")
     return "\n".join(lines) + "\n"
 
 

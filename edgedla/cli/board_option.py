@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from edgedla.remote.job import Request
     from edgedla.remote.transfer import Sent
 
-#: verb -> parameter -> what its value is. Every option that names a file stands here; a test says so.
-#: in: a file or folder of ours. maybe: one where it is there, else something else. device: DEVICE=ARTIFACT. out: a result.
+#: verb -> parameter -> the kind of its value. Every option that names a file has its entry; a test checks that.
+#: in: a local file or folder. maybe: the same if it exists, else another kind of value. device: DEVICE=ARTIFACT. out: a result.
 #: list: texts, or a file. pipeline: a YAML file with the files that it names beside it, or a folder.
 FILES: Mapping[str, Mapping[str, str]] = {
     "build": {
@@ -37,16 +37,16 @@ FILES: Mapping[str, Mapping[str, str]] = {
     "doctor": {"output": "out"},
     "monitor": {},
 }  # fmt: skip
-#: Verbs that look only; they need not wait for whoever has the board.
+#: Verbs that only read: they need not wait for another user of the board.
 SHARED = ("doctor", "monitor", "inspect")
-#: Options of theirs that build and measure.
+#: Options of these verbs that build and measure, and so have to wait.
 LOADING = ("deep",)
 #: A path of the board, not of this machine.
 ON_BOARD = "board:"
 
 
 class BoardCommand(click.Command):
-    """A verb that can run on a board: has --board and --wait beside its own options."""
+    """A verb that can run on a board: adds --board and --wait to its options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,7 +54,7 @@ class BoardCommand(click.Command):
             Option(
                 ["--board"],
                 metavar="NAME|[USER@]HOST[:PORT]",
-                help="Run on this board over SSH. Files go over and results come back; board:PATH names a file of the board.",
+                help="Run on this board over SSH. Local files are sent, results are fetched; board:PATH is a file on the board.",
             )
         )
         self.params.append(
@@ -76,7 +76,7 @@ class BoardCommand(click.Command):
         board, wait_s = ctx.params.pop("board"), ctx.params.pop("wait")
         if board is None:
             if wait_s is not None:
-                raise UsageError("nothing to wait for without a board", where="--wait", allowed="with --board")
+                raise UsageError("without --board there is nothing to wait for", where="--wait", allowed="with --board")
             return super().invoke(ctx)
         from edgedla.remote.inventory import board_named
         from edgedla.remote.job import run_on
@@ -115,13 +115,13 @@ def terminal() -> Any:
 
 
 def request_of(command: click.Command, given: Mapping[str, Any], wait_s: float = 0.0) -> Request:
-    """A verb's words with its files named as they will stand on the board.
+    """A verb's arguments, with each file under the name that it gets on the board.
 
     Args:
         given: parameter -> text or texts, as click's parser reads them.
 
     Raises:
-        DataError: a file that is not there.
+        DataError: a file does not exist.
     """
     from edgedla.remote.job import Request
 
@@ -131,7 +131,7 @@ def request_of(command: click.Command, given: Mapping[str, Any], wait_s: float =
     arguments: List[str] = []
     for param in command.params:
         value = given.get(str(param.name))
-        # What was not given is None, or a mark of click's own.
+        # A parameter that is not given is None, or a marker of click's.
         if not isinstance(value, (str, bool, list, tuple)) or param.name in ("board", "wait"):
             continue
         kind = FILES[verb].get(str(param.name), "")
@@ -158,7 +158,7 @@ def request_of(command: click.Command, given: Mapping[str, Any], wait_s: float =
 
 
 class Bundle:
-    """Files of one command: what goes over and under which name, what comes back and to where."""
+    """Files of one command: which are sent and under which names, which are fetched and to where."""
 
     def __init__(self) -> None:
         self.files: List[Sent] = []
@@ -168,7 +168,7 @@ class Bundle:
         self.model: Optional[Path] = None
 
     def take(self, kind: str, text: str) -> str:
-        """The word that stands for `text` on the board."""
+        """The argument that stands for `text` on the board."""
         if text.startswith(ON_BOARD) and kind not in ("", "out"):
             return text[len(ON_BOARD) :]
         if kind == "out":
@@ -193,14 +193,14 @@ class Bundle:
             if source.suffix.lower() == ".onnx":
                 self.model = source
         else:
-            raise DataError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
+            raise DataError("no such file", where=text, hint=f"for a file on the board write {ON_BOARD}{text}")
         return self._called(f"in/{name}", text)
 
     def _pipeline(self, source: Path, text: str) -> str:
         from edgedla.remote.transfer import file_to_send, folder_files
 
         if not source.is_file():
-            raise DataError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
+            raise DataError("no such file", where=text, hint=f"for a file on the board write {ON_BOARD}{text}")
         name = self._name(source)
         self.files.append(file_to_send(source, name))
         base = name.rpartition("/")[0]
@@ -225,15 +225,15 @@ class Bundle:
 
 
 def named_files(pipeline: Path) -> Tuple[Path, ...]:
-    """Files and folders below a pipeline file's folder that its values name; what is elsewhere belongs to the board."""
+    """The files and folders that a pipeline file names below its own folder; all others are taken to be on the board."""
     from edgedla.runtime.sources.uri import path_in
     from edgedla.strict_documents import read_yaml
 
     try:
-        # Of aliases a page of text makes a document without end.
+        # YAML aliases can make a page of text an endless document.
         document = read_yaml(pipeline)
     except DocumentError:
-        return ()  # the board's verb says what is wrong with it
+        return ()  # the verb on the board reports what is wrong with it
     named: Dict[Path, None] = {}
 
     def look(value: Any) -> None:
@@ -255,6 +255,6 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
 
 
 def _plain(name: str) -> str:
-    """A name that any file system and any option takes; the ending stays, for it says what the file is."""
+    """A file name that any file system and any option accepts; keeps the ending, which tells the file's format."""
     kept = "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("-.")
     return kept[-100:] or "file"

@@ -33,7 +33,11 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.command(cls=BoardCommand, epilog=EPILOG)
 @click.argument("models", nargs=-1, metavar="MODEL")
 @option(
-    "-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: of the scripts, or NAME.sh)."
+    "-o",
+    "--output",
+    "out",
+    metavar="FOLDER",
+    help="Folder of the artifact. With --backend trtexec: folder of the scripts, or NAME.sh.",
 )
 @platform_flags()
 @shape_options()
@@ -45,17 +49,21 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @option(
     "--mode",
     type=click.Choice(["hybrid", "standalone"]),
-    help="hybrid: a TensorRT engine, the rest on the GPU; standalone: one DLA loadable.  [default: hybrid]",
+    help="hybrid: a TensorRT engine that runs on the GPU what the DLA refuses; standalone: one DLA loadable.  [default: hybrid]",
 )
 @option(
     "--backend",
     type=click.Choice(["auto", "tensorrt", "host", "trtexec"]),
     default="auto",
     show_default=True,
-    help="tensorrt: build here, on a Jetson; host: ONNX Runtime with the DLA's precision simulated; trtexec: write a "
-    "script for it; auto: tensorrt on a Jetson, host elsewhere.",
+    help="tensorrt: build here, on a Jetson; host: simulate the DLA's precision with ONNX Runtime; trtexec: write a script "
+    "that builds with trtexec; auto: tensorrt on a Jetson, host elsewhere.",
 )
-@option("--placement", metavar="FILE", help="Devices from `edgedla place -o FILE`, in place of the prediction.")
+@option(
+    "--placement",
+    metavar="FILE",
+    help="Take each layer's device from this file of `edgedla place -o FILE`, not from the rules' verdicts.",
+)
 @option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
 @option(
     "--calib", metavar="FILE", help="INT8 scales: a TensorRT calibration cache, or the folder of `edgedla quantize`."
@@ -63,9 +71,9 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @option(
     "--calib-data",
     metavar="PATH",
-    help="INT8 scales from samples: a folder of pictures or a video, preprocessed as `run` does; or a .npz or .npy, or a "
-    "folder of them, preprocessed already. With --calib the scales are the "
-    "cache's, and the samples show the host backend's error.",
+    help="Measure INT8 scales on these samples: a folder of pictures or a video, preprocessed as in `run`; or a .npz or .npy, "
+    "or a folder of them, already preprocessed. With --calib the scales are the cache's, and the host backend measures "
+    "its error on the samples.",
 )
 @option(
     "--calib-method",
@@ -76,11 +84,13 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 )
 @option(
     "--calib-search", is_flag=True,
-    help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's own histogram. Takes "
-    "about ten times as long as measuring them.",
+    help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's histogram. Takes about "
+    "ten times as long.",
 )  # fmt: skip
 @preprocess_options()
-@option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
+@option(
+    "--set-ranges", is_flag=True, help="Set each tensor's dynamic range through TensorRT's API, without a calibrator."
+)
 @option(
     "--input-formats",
     "--inputIOFormats",
@@ -92,11 +102,13 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @option(
     "--output-formats", "--outputIOFormats", "output_formats", joins=True, metavar="LIST", help="As fp16:dla_linear."
 )
-@option("--reformat-free", is_flag=True, help="Choose border formats that need no reformat, in hybrid mode too.")
+@option(
+    "--reformat-free", is_flag=True, help="Choose input and output formats that need no reformat, in hybrid mode too."
+)
 @option(
     "--pools", "--memPoolSize", "pools", joins=True, metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB)."
 )
-@option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
+@option("--engines", type=click.IntRange(min=1), default=1, help="How many engines share the DLA's SRAM.  [default: 1]")
 @option(
     "--layer-devices",
     "--layerDeviceTypes",
@@ -110,28 +122,41 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     "--layer-precisions", "--layerPrecisions", "layer_precisions", field="precisions", joins=True, metavar="LIST",
     help="As name:fp16.",
 )  # fmt: skip
-@option("--obey-precision", is_flag=True, help="Layer precisions must be obeyed, not preferred.")
-@option("--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity.")
-@option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")
-@option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
-@option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
+@option(
+    "--obey-precision",
+    is_flag=True,
+    help="Treat --layer-precisions as constraints that must be obeyed, not as preferences.",
+)
+@option(
+    "--sparsity",
+    type=click.Choice(["enable", "disable"]),
+    default="disable",
+    help="Let the DLA use 2:4 structured sparsity.",
+)
+@option("--no-timing-cache", is_flag=True, help="Time every kernel anew: use no timing cache.")
+@option("--allow-unknown", is_flag=True, help="Let TensorRT decide the device of layers with an unknown verdict.")
+@option(
+    "--allow-drift",
+    is_flag=True,
+    help="Move layers that TensorRT refuses, against the verdict, to the GPU, and report them.",
+)
 @option(
     "--numerics",
     joins=True,
     metavar="NAME=VARIANT,...",
-    help="Host backend: how it computes where nobody knows the silicon's way, as int8-rounding=half-even; "
-    "rules/numerics.yaml lists all.",
+    help="Host backend: choose its arithmetic where the DLA's is not known, as int8-rounding=half-even; rules/numerics.yaml "
+    "lists the choices.",
 )
 @option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
 @memory_option()
-@option("--force", is_flag=True, help="Build again although the folder holds this very build.")
+@option("--force", is_flag=True, help="Build again even if the folder holds this same build.")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
     "--fail-on",
     type=click.Choice(["accuracy", "never"]),
     default="never",
     show_default=True,
-    help="Exit with 1 where the simulated result is outside the stated tolerance.",
+    help="Exit with 1 if the simulated result is outside its tolerance (accuracy), or never.",
 )
 @option("--onnx", "trtexec_onnx", hidden=True)
 @option("--useDLACore", "trtexec_core", hidden=True, type=int)
@@ -144,7 +169,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 def build(models: Tuple[str, ...], **given: Any) -> int:
     """Build a model for the DLA: a TensorRT engine or DLA loadable on a Jetson, a simulated artifact elsewhere.
 
-    The artifact is a folder with a manifest; it is written whole or not at all. Exit code 5: the builder refused or
+    The artifact is a folder with a manifest; it is written completely or not at all. Exit code 5: the builder refused or
     failed; 3: the model is broken; 4: TensorRT or a DLA core is missing.
     """
     trtexec = split_trtexec(given)
@@ -153,7 +178,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         raise UsageError(f"{len(candidates)} models given", allowed="one")
     take_over(given, trtexec)
     if given["out"] is None and trtexec["trtexec_onnx"] and not given["plan_only"]:
-        # A pasted trtexec line measures and keeps nothing; a build has a folder.
+        # A pasted trtexec line may save nothing; a build always writes a folder.
         given["out"] = Path(candidates[0]).stem
         echo(f"edgedla: without --saveEngine the artifact is {given['out']}", err=True)
     fill_platform(given)

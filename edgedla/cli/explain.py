@@ -16,9 +16,9 @@ from edgedla.cli.output import deliver, destinations
 from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
-#: What no text holds; colours of a terminal begin with ESC.
-#: One word that names a file, where no file is.
+#: One word that looks like a log file's name.
 _LOG_NAME = re.compile(r"^\S+\.(?:log|txt|out|gz)$", re.IGNORECASE)
+#: Control characters that no text holds. ESC is left out: terminal colours begin with it.
 _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
@@ -29,10 +29,9 @@ _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
-    LINE is the text itself or a part of it, a log file, or - for a log on standard input. It can also be an id that a
-    report names: of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). Exit
-    code 1: nobody knows the text, and the nearest known ids are named; or no line of the log is known. 3: a file that is no
-    text.
+    LINE is a log line or a part of it, a log file, or - for a log on standard input. It can also be an id from a report:
+    of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). Exit code 1: edgedla does
+    not know the line, and names the nearest known ids, or knows no line of the log; 3: the file is not text.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
@@ -65,7 +64,7 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
         lines = _lines(line)
         explained, unknown = explain_log(lines)
         if not explained and not unknown and _is_log(line) and any(_BINARY.search(text) for text in lines):
-            raise DocumentError("this is no text file, and explain reads logs", where="standard input" if line == "-" else line,
+            raise DocumentError("explain reads logs, and this is not a text file", where="standard input" if line == "-" else line,
                                 hint="`edgedla inspect` says what a file is")  # fmt: skip
         if not explained and not _is_log(line):
             if _LOG_NAME.search(line):
@@ -80,7 +79,7 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
 
 
 def _near(line: str) -> Tuple[Tuple[str, str], ...]:
-    """(id, what it is) of what the line may have meant: of any kind where it looks like an id, of messages by words."""
+    """(id, description) of entries that the line may mean: of any kind if it looks like an id, else messages by words."""
     from edgedla.rules import all_rules
     from edgedla.rules.messages import messages
     from edgedla.rules.nearest import nearest_ids, nearest_messages
@@ -105,7 +104,7 @@ def _lines(line: str) -> List[str]:
 
     texts: List[str] = []
     source: Source = sys.stdin.buffer.read() if line == "-" else line
-    with suppress(*BROKEN_STREAM):  # what a damaged gzip file holds up to the damage
+    with suppress(*BROKEN_STREAM):  # a damaged gzip file: read up to the damage
         for text in text_lines(source):
             texts.append(split_prefix(text)[1])
     return texts

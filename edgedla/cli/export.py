@@ -1,4 +1,4 @@
-"""`edgedla export`: what another runtime reads of an artifact or a placement."""
+"""`edgedla export`: writes an artifact or a placement in the form that another runtime reads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from edgedla.cli.output import echo
 @click.argument("runtime", metavar="deepstream|triton|onnxruntime|savant")
 @click.argument("source", metavar="ARTIFACT|PLACEMENT")
 @option("-o", "--output", "folder", required=True, metavar="DIR", help="Write the files to DIR.")
-@option("--onnx", type=click.Path(path_type=Path), metavar="MODEL", help="The model, to copy beside them.")
+@option("--onnx", type=click.Path(path_type=Path), metavar="MODEL", help="Copy this model beside the files.")
 @option("--core", type=click.IntRange(0, 1), help="DLA core.  [default: the placement's, or 0]")
-@option("--decode", metavar="NAME", default="none", help="What the outputs are, as `run` names it.  [default: none]")
+@option("--decode", metavar="NAME", default="none", help="Decoder of the outputs, named as in `run`.  [default: none]")
 @option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
-@option("--score", type=click.FloatRange(0, 1), default=0.25, help="Detections below it are dropped.  [default: 0.25]")
-@option("--parser", default="", metavar="FUNCTION", help="DeepStream's function that parses a detector's boxes.")
-@option("--parser-library", default="", metavar="FILE", help="The library on the board that has it.")
+@option("--score", type=click.FloatRange(0, 1), default=0.25, help="Drop detections below this score.  [default: 0.25]")
+@option("--parser", default="", metavar="FUNCTION", help="For DeepStream: the function that parses a detector's boxes.")
+@option(
+    "--parser-library",
+    default="",
+    metavar="FILE",
+    help="For DeepStream: the library on the board that holds this function.",
+)
 @preprocess_options(file=False)
 def export(
     runtime: str,
@@ -37,9 +42,9 @@ def export(
     parser_library: str,
     **preprocess: Any,
 ) -> None:
-    """Write what another runtime reads of a build or a placement: configuration, labels, caches, and a README.
+    """Write a build or a placement for another runtime: configuration, labels, caches, and a README.
 
-    What the runtime's configuration cannot express is listed, in the README too; what would run differently is refused.
+    Lists, also in the README, what the runtime's configuration cannot express. Refuses what would run differently there.
     """
     from edgedla.export import ExportRequest
     from edgedla.export import export as hand_over

@@ -26,8 +26,8 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 
 @click.command(epilog=TRTEXEC_NOTE)
 @click.argument("models", nargs=-1, metavar="MODEL")
-@option("-o", "--output", metavar="OUT", help="Write the rewritten model here; external weights beside it.")
-@option("--dry-run", is_flag=True, help="Only report; write no model.")
+@option("-o", "--output", metavar="OUT", help="Write the rewritten model to OUT, with external weights beside it.")
+@option("--dry-run", is_flag=True, help="Report, but write no model.")
 @platform_options()
 @network_options()
 @shape_options()
@@ -43,40 +43,48 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     type=click.Choice(["latency", "throughput", "energy", "loadables"]),
     default="latency",
     show_default=True,
-    help="What a rewrite must lower, as predicted: latency, the busiest device's time per frame, energy, or the "
-    "number of DLA loadables.",
+    help="What a rewrite must lower, as predicted: latency per frame; throughput: the busiest device's time per frame; energy "
+    "per frame; loadables: their number.",
 )
 @option(
     "--change-outputs/--keep-interface",
     "change_outputs",
     default=None,
-    help="Whether an output may become 4-D or move in front of a decoder.  [default: only for strict and standalone]",
+    help="Whether a rewrite may make an output 4-D, or move it in front of a decoder.  [default: only for strict and standalone]",
 )
 @option(
     "--approximate",
     type=float,
     default=0.0,
     metavar="MAX_ERROR",
-    help="Allow approximations up to this relative L2 error.",
+    help="Allow approximate rewrites up to this relative L2 error.",
 )
-@option("--only", multiple=True, metavar="IDS", help="Only these rewrites or remedies (`edgedla fix --list`).")
-@option("--skip", multiple=True, metavar="IDS", help="Not these rewrites or remedies.")
-@option("--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder. Default: seeded random ones.")
+@option(
+    "--only",
+    multiple=True,
+    metavar="IDS",
+    help="Apply only these rewrites or remedies (`edgedla fix --list` lists them).",
+)
+@option("--skip", multiple=True, metavar="IDS", help="Do not apply these rewrites or remedies.")
+@option(
+    "--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder.  [default: seeded random inputs]"
+)
 @memory_option()
-@option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
-@option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
+@option("--no-prove", is_flag=True, help="Run no proofs; the report marks every rewrite as unproved.")
+@option("--seeded-weights", is_flag=True, help="If the model's weights are missing, prove with seeded random ones.")
 @option(
     "--opset",
     type=click.IntRange(11, 25),
-    show_default="the model's; 13 for one before 11",
-    help="Convert to this operator set first, where the parser needs an older one.",
+    show_default="the model's; 13 where the model's is before 11",
+    help="Convert the model to this operator set first, where the parser needs an older one.",
 )
 @option(
     "--embed-preprocess",
     "embedded",
     metavar="SPEC",
-    help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (the "
-    "order it was trained with, the order it takes then, 8-bit input; int8: pixel value - 128, a scale of 1).",
+    help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8. colour: "
+    "channel order that it was trained with; takes: order of the new input; uint8: 8-bit input; int8: input of pixel "
+    "value - 128 with scale 1.",
 )
 @option(
     "--power-mode",
@@ -85,10 +93,13 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 )
 @option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
 @option(
-    "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE; its ending decides the form."
+    "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE. Its ending decides the form."
 )
 @option(
-    "--list", "listed", is_flag=True, help="List the rewrites and stop (--format markdown: with helps and sources)."
+    "--list",
+    "listed",
+    is_flag=True,
+    help="List the rewrites and stop. With --format markdown: also what each helps with, and its sources.",
 )
 def fix(
     models: Tuple[str, ...],
@@ -118,15 +129,15 @@ def fix(
     listed: bool,
     **options: Any,
 ) -> int:
-    """Rewrite an ONNX model so that more of it runs on the DLA: each change proven equal, and kept only where it pays.
+    """Rewrite an ONNX model so that more of it runs on the DLA. Every change is proven equal and kept only if it pays.
 
     Needs no Jetson; needs Python 3.10, onnx-ir and ONNX Runtime (`pip install 'edgedla[fix]'`). Exit code 0: done; 1: a
     strict or standalone build would still fail; 2: wrong use; 3: a broken model; 4: a library is missing; 6: the
-    rewritten network differs by more than its own noise, and no model is written.
+    rewritten network differs by more than the noise of its arithmetic, and no model is written.
     """
     if listed:
         if output_format not in (None, "text", "markdown"):
-            raise UsageError(f"{output_format} of --list", where="--format", allowed="text, markdown")
+            raise UsageError(f"--list has no output form {output_format}", where="--format", allowed="text, markdown")
         from edgedla.reports.rules import render_rewrites
 
         deliver(destinations(output_format, reports, ("text", "markdown"), "--report"), render_rewrites)
@@ -141,7 +152,7 @@ def fix(
         raise UsageError(f"{purpose} contradicts --mode {mode}", where="--for")
     if (output is None) == (not dry_run):
         raise UsageError(
-            "no file is named for the result" if output is None else "a dry run writes no model",
+            "no output file given" if output is None else "a dry run writes no model",
             where="-o",
             allowed="-o OUT, or --dry-run",
         )
@@ -184,14 +195,16 @@ def fix(
 
 
 def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -> None:
-    """Raises:
-    RunError: the rewritten network differs. ModelError: TensorRT's parser still refuses it.
+    """Refuses a result that was not worth writing.
+
+    Raises:
+        RunError: the rewritten network differs. ModelError: TensorRT's parser still refuses it.
     """
     if result.network.within is False:
         raise RunError(
             f"the rewritten network {result.network.detail}",
             where=where,
-            hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
+            hint="No model was written. Prove it on real inputs with --data, or leave out rewrites with --skip.",
         )
     if result.after.refused:
         from edgedla.graph.open_sizes import GivenSizes
@@ -200,8 +213,8 @@ def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -
         raise ModelError(
             result.after.refused,
             where=where,
-            hint="No model was written: no rewrite that `fix` chooses by itself makes it one that the parser takes. "
-            f"`{again}` says where it stops, and why.",
+            hint="No model was written: no rewrite that `fix` chooses by itself makes the parser take it. "
+            f"`{again}` says where the parser stops, and why.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`edgedla help TOPIC`, and the pages that `--help` of a command names."""
+"""`edgedla help TOPIC`, and the documentation pages that a command's `--help` names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_topics(ctx: click.Context) -> None:
 
 
 def show_topic(name: str) -> bool:
-    """Prints the page of a topic; False where there is none of this name."""
+    """Prints the page of a topic; returns False if no topic has this name."""
     from edgedla.topics import topics
 
     topic = topics().get(name)
@@ -36,7 +36,7 @@ def show_topic(name: str) -> bool:
 
 
 def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
-    """The command or topic whose name is like `word`."""
+    """The command or topic whose name is most like `word`; None if none is."""
     from edgedla.topics import topics
     from edgedla.vocabulary import nearest as nearest_word
 
@@ -44,7 +44,7 @@ def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
 
 
 def with_topics(verb: str, command: click.Command) -> click.Command:
-    """The command, with a `--help` that ends with its page and the topics that speak of it."""
+    """The command; its `--help` ends with its documentation page and related topics."""
     from edgedla.errors import RuleError
     from edgedla.pages import page_path, page_url
     from edgedla.topics import topics_of
@@ -61,7 +61,7 @@ def with_topics(verb: str, command: click.Command) -> click.Command:
 
 
 def _rendered(markdown: str) -> str:
-    """Markdown as a terminal shows it; as it is where rich is missing."""
+    """Markdown rendered for a terminal; unchanged if rich is missing."""
     try:
         import io
 

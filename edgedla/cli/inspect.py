@@ -1,4 +1,4 @@
-"""`edgedla inspect FILE [FILE2]`: what a file holds; with two files, what they differ in."""
+"""`edgedla inspect FILE [FILE2]`: what a file holds; with two files, how they differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = ("text", "json")
 @option(
     "--against",
     metavar="MODEL.onnx|check.json",
-    help="Compare the real placement with a prediction: of a model (for --target and --precision), or one saved by "
+    help="Compare FILE's real placement with a prediction: of this model, for --target and --precision, or saved by "
     "`edgedla check --format json`.",
 )
 @platform_options(tolerant=True)
@@ -43,10 +43,10 @@ def inspect(
 ) -> int:
     """Print what a file holds: a build log, an engine's layers, a DLA loadable, an artifact, an ONNX model.
 
-    Build logs of TensorRT 5 to 10 (trtexec or Python), JSON of trtexec --exportLayerInfo or of the engine inspector,
-    loadables of the open NVDLA family, folders that `edgedla build` wrote, INT8 calibration caches, bundles, whose files
-    are verified (exit code 3 for a damaged one), and edgedla's own documents. Of a TensorRT engine only the header is read,
-    because opening one runs code. With FILE2: what the two differ in, row by row.
+    Reads build logs of TensorRT 5 to 10 (trtexec or Python), JSON of trtexec --exportLayerInfo or of the engine inspector,
+    loadables of the open NVDLA family, folders that `edgedla build` wrote, INT8 calibration caches, bundles, and edgedla's
+    own documents. Verifies the files of a bundle (exit code 3 if one is damaged). Reads only the header of a TensorRT
+    engine, because opening an engine runs code. With FILE2 it lists the differences row by row.
     """
     targets = destinations(output_format, output, FORMATS)
     if other is not None and against is not None:

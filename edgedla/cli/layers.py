@@ -27,9 +27,9 @@ def layers(
     output_format: Optional[str],
     output: Tuple[str, ...],
 ) -> None:
-    """Show the TensorRT layers that an ONNX model becomes: live layers, without those that are build-time constants.
+    """Show the TensorRT layers that an ONNX model becomes, without layers whose outputs are constant at build time.
 
-    A model that TensorRT's parser refuses ends with the parser's reason and exit code 3.
+    If TensorRT's parser refuses the model, the command shows the parser's reason and ends with exit code 3.
     """
     targets = destinations(output_format, output, FORMATS)
     from edgedla.importers import load_onnx

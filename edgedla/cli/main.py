@@ -19,7 +19,7 @@ from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
 from edgedla.version import __version__
 
-#: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
+#: verb -> (module:command, one line for `edgedla --help`). The table keeps the help line so that
 #: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
 VERBS: Dict[str, Tuple[str, str]] = {
     "check": (
@@ -37,21 +37,24 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "build": ("edgedla.cli.build:build", "Build for the DLA: on a Jetson with TensorRT, elsewhere simulated."),
     "quantize": (
         "edgedla.cli.accuracy.quantize:quantize",
-        "INT8 scales for the DLA: measured, explained, repaired (simulated).",
+        "Measure INT8 scales for the DLA, explain their error, and repair it (simulated).",
     ),
     "evaluate": (
         "edgedla.cli.accuracy.evaluate:evaluate",
-        "Accuracy of a model or artifact on samples, with its interval.",
+        "Measure the accuracy of a model or artifact on samples, with its interval.",
     ),
     "convert": (
         "edgedla.cli.deploy.convert:convert",
-        "A PyTorch, TensorFlow, TFLite or Paddle model as ONNX, compared.",
+        "Convert a PyTorch, TensorFlow, TFLite or Paddle model to ONNX, and compare both.",
     ),
     "deploy": (
         "edgedla.cli.deploy.deploy:deploy",
-        "From a model and samples to an accepted artifact, in one call.",
+        "Turn a model and samples into an accepted artifact, in one call.",
     ),
-    "bundle": ("edgedla.cli.deploy.bundle:bundle", "A pipeline with its artifacts and modules, to run without pip."),
+    "bundle": (
+        "edgedla.cli.deploy.bundle:bundle",
+        "Pack a pipeline with its artifacts and edgedla's modules, to run without pip.",
+    ),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
     "export": ("edgedla.cli.export:export", "Hand a build or placement to DeepStream, Triton, ONNX Runtime or Savant."),
@@ -63,23 +66,26 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "doctor": ("edgedla.cli.boards.doctor:doctor", "Check what this machine has and what is missing."),
     "acceptance": (
         "edgedla.cli.boards.acceptance:acceptance",
-        "Truth reports of boards: show one, take one in as evidence.",
+        "Show a truth report of a board, or store it as evidence.",
     ),
-    "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform; a table and a heat map."),
+    "sweep": (
+        "edgedla.cli.fleet.sweep:sweep",
+        "Check thousands of models on every platform, into a table and a heat map.",
+    ),
     "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
-    "board": ("edgedla.cli.fleet.board:board", "Boards over SSH: list, set up, lock, jobs, report."),
+    "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 
 EPILOG = """\
-Exit codes: 0 fine; 1 the answer is no (--fail-on); 2 wrong use; 3 bad model or data; 4 something is missing here
+Exit codes: 0 success; 1 the answer is no (--fail-on); 2 wrong use; 3 bad model or data; 4 something is missing here
 (library, device, permission); 5 the build failed; 6 the run failed; 70 a bug in edgedla; 130 interrupted;
-141 the reader of the output left.
+141 the reader of the output closed it.
 """
 
 
 class PipeClosed(Exception):
-    """Whoever reads our output has closed it, as `head` does."""
+    """The reader of the output has closed it, as `head` does."""
 
 
 class LazyGroup(click.Group):
@@ -106,7 +112,7 @@ class LazyGroup(click.Group):
             near = nearest_word(args[0], VERBS)
             hint = f"Did you mean {near!r}?" if near else f"The commands are: {', '.join(VERBS)}."
             if os.path.basename(args[0]) == "trtexec":
-                hint = "A line of trtexec goes behind check, place, fix, build or bench, as in `edgedla check trtexec ...`."
+                hint = "Put a trtexec line after check, place, fix, build or bench, as in `edgedla check trtexec ...`."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and {"-h", "--help"} & set(rest):
@@ -116,7 +122,7 @@ class LazyGroup(click.Group):
         return name, command, rest if command is None else _in_our_words(str(name), command, rest)
 
     def _help(self, ctx: click.Context, words: List[str]) -> List[str]:
-        """`edgedla help`, `help check` and `help TOPIC`, which people type first: the words of the same without `help`."""
+        """The arguments that do the same as `edgedla help`, `help check` or `help TOPIC`, without `help`."""
         from edgedla.cli.help import nearest, show_topic, show_topics
 
         if not words:
@@ -148,7 +154,7 @@ class LazyGroup(click.Group):
 
 
 def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[str]:
-    """The words behind a command: trtexec's options translated, and --json as --format json."""
+    """A command's arguments with trtexec's options translated, and --json as --format json."""
     options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     if "--json" in args and "--json" not in options and "--format" in options:
         args = [word for part in args for word in (("--format", "json") if part == "--json" else (part,))]
@@ -177,7 +183,7 @@ def main() -> None:
 
 
 def _described(command: click.Command) -> click.Command:
-    """With its description, which `python -OO` drops."""
+    """The command with its description, which `python -OO` drops."""
     if sys.flags.optimize < 2:
         return command
     from edgedla.cli.terminal.docstrings import with_description
@@ -190,20 +196,23 @@ _described(main)
 
 def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
-    # What Python and the imports took so far is a part of the command.
+    # Time limits include what Python and the imports took so far.
     began = time.monotonic() - time.process_time()
     _fill_standard_descriptors()
     guard_command(sys.argv[1:] if args is None else args, _complain)
-    # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
+    # A model is many small values that live until the end. Collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
     code = exit_code_of(args, began)
-    # The process ends: looking for garbage among all of a large model's values once more would be for nothing.
+    # The process ends: one more garbage collection over a large model's values would be a waste.
     gc.freeze()
     sys.exit(code)
 
 
 def _fill_standard_descriptors() -> None:
-    """Closed ones lead nowhere: else the next file gets their number, and what a library prints goes into it."""
+    """Opens closed standard descriptors on os.devnull.
+
+    Else the next file gets such a number, and what a library prints goes into that file.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -212,16 +221,16 @@ def _fill_standard_descriptors() -> None:
 
 
 def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None) -> int:
-    """Runs the command line and returns its exit code; what went wrong stands on stderr, in words.
+    """Runs the command line and returns its exit code; prints errors on stderr.
 
     Args:
-        began: on time.monotonic's clock; time limits count from there.
+        began: start of the command on time.monotonic's clock, in seconds; time limits count from it.
     """
     if sys.stderr is None:
-        # Started with stderr closed. Libraries ask it whether it is a terminal.
+        # The process was started with stderr closed, and libraries call stderr.isatty().
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
     for stream in (sys.stdout, sys.stderr):
-        # A layer's name may hold what the terminal's encoding cannot show.
+        # A layer's name may hold characters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -251,13 +260,13 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
 
 
 def _complain(text: str) -> None:
-    """Words on stderr. Where it cannot be written (closed, a full disk), the exit code still tells."""
+    """Prints on stderr. If stderr cannot be written (closed, a full disk), only the exit code tells."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(printable_text(without_credentials(text)), err=True)
 
 
 def _usage(error: click.ClickException) -> str:
-    """As click shows it: usage, hint, message."""
+    """The error as click shows it: usage, hint, message."""
     ctx = getattr(error, "ctx", None)
     lines = [ctx.get_usage()] if ctx is not None else []
     if ctx is not None and ctx.command.get_help_option(ctx) is not None:

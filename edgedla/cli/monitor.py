@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 @option("--interval", type=click.FloatRange(min=0.05), default=1.0, show_default=True, help="Seconds between samples.")
 @option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many samples.  [default: at Ctrl-C]")
 @option(
-    "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="json: one object per line."
+    "--format",
+    "output_format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    help="text, or json with one object per line.",
 )
 def monitor(interval: float, count: int, output_format: str) -> None:
     """Watch this Jetson: busy share of the DLA cores, clocks, temperatures, power, and warnings.
 
-    The busy share is the time a core was powered on, an upper bound of its load. Reads the kernel's files, and tegrastats for
-    what they show to root alone (DLA clocks); no root daemon is needed.
+    The busy share is the share of time that a core was powered on: an upper bound of its load. Reads the kernel's files, and
+    tegrastats for DLA clocks, which those files show only to root. Needs no root daemon.
     """
     from edgedla.runtime.board.monitor import samples
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share, in our spelling and in trtexec's."""
+"""Options that several verbs share, in edgedla's spelling and in trtexec's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parse_shapes(text: str) -> Dict[str, List[int]]:
             what = (
                 f"the input {name!r} is named twice"
                 if name
-                else "two shapes without a name, which is for the only input"
+                else "two shapes without a name; a shape without a name is for a model's only input"
             )
             raise UsageError(what, where="--shapes", allowed="name:1x3x640x640, several separated by commas")
         shapes[name] = dims
@@ -67,7 +67,7 @@ class ShapesType(click.ParamType):
 
 
 def platform_flags() -> Callable[[Command], Command]:
-    """--target, --jetpack, --trt as they were given; None where they were not."""
+    """--target, --jetpack, --trt as the user gave them; None for one that is not given."""
     return stacked(
         option(
             "--target",
@@ -166,14 +166,14 @@ def _limit_memory(context: click.Context, parameter: click.Parameter, value: Opt
 
 
 def memory_option() -> Callable[[Command], Command]:
-    """--max-memory, of every verb that runs a model on the host; it holds while the command runs."""
+    """--max-memory, for every verb that runs a model on the host. The limit holds while the command runs."""
     return option(
         "--max-memory",
         callback=_limit_memory,
         expose_value=False,
         metavar="SIZE",
-        help="Refuse, before it begins, what would take more memory than this here, as 4G, and end what takes it all the "
-        "same.  [default: what is free; 1G for a model file below 10 MB]",
+        help="Memory that running a model on this machine may take, as 4G. What would take more is refused before it starts, or "
+        "ended.  [default: what is free; 1G for a model file below 10 MB]",
     )
 
 
@@ -187,7 +187,7 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
             "output",
             multiple=True,
             metavar="FILE",
-            help="Write to FILE; without --format its ending decides. May be given several times.",
+            help="Write to FILE. Without --format its ending decides the form. May be given several times.",
         ),
     )
 
@@ -198,7 +198,7 @@ def split_trtexec(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple[str, ...]:
-    """The models, given as arguments or by `--onnx=`; of those of other frameworks the converted files.
+    """The models, given as arguments or by `--onnx=`. A model of another framework is converted first.
 
     Raises:
         UsageError: none, or both.
@@ -230,7 +230,7 @@ def _as_onnx(model: str) -> str:
 def resolve_network(
     precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]
 ) -> Tuple[str, str, Optional[int]]:
-    """(precision, mode, DLA core or None) from our options and trtexec's.
+    """(precision, mode, DLA core or None) of edgedla's options and trtexec's.
 
     Raises:
         UsageError: they contradict each other.

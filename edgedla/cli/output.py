@@ -1,4 +1,4 @@
-"""Where a verb's result goes: to stdout in one format, or into files, each in the format that its ending names."""
+"""Writes a verb's result: to stdout in one format, or into files, each in the format of its ending."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FORMAT_OF_ENDING: Mapping[str, str] = {
 def destinations(
     output_format: Optional[str], outputs: Sequence[str], formats: Sequence[str], option: str = "-o"
 ) -> Tuple[Tuple[str, str], ...]:
-    """(format, file or "-" for stdout) of everything that is to be written; checked before any work is done.
+    """(format, file or "-" for stdout) of each output, checked before any work is done.
 
     Args:
-        option: that named the files.
+        option: the option that named the files.
 
     Raises:
-        UsageError: a file's ending names no format of this command, and --format is not given; or the command reads the file.
+        UsageError: without --format, a file whose ending names no format of this command; or a file that the command reads.
     """
     if not outputs:
         return ((output_format or "text", "-"),)
@@ -42,8 +42,8 @@ def destinations(
     pairs = []
     for path in outputs:
         if path.lower().endswith(".onnx"):
-            # With --format it would be written, over a model of a folder or pattern perhaps.
-            raise UsageError("a model's ending, and this is a report", where=path, allowed=", ".join(_endings(formats)))
+            # With --format it would perhaps overwrite a model that a folder or pattern stands for.
+            raise UsageError("a report cannot have a model's ending", where=path, allowed=", ".join(_endings(formats)))
         if output_format or path == "-":
             pairs.append((output_format or "text", path))
             continue
@@ -51,10 +51,10 @@ def destinations(
         wanted = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
         if wanted not in formats:
             raise UsageError(
-                "the ending of this file names no format of this command",
+                "the ending of this file names no output form of this command",
                 where=path,
                 allowed=", ".join(_endings(formats)),
-                hint=f"Or say which with --format {'|'.join(formats)}.",
+                hint=f"Or choose one with --format {'|'.join(formats)}.",
             )
         pairs.append((wanted, path))
     return tuple(pairs)
@@ -65,10 +65,10 @@ def _endings(formats: Sequence[str]) -> List[str]:
 
 
 def require_apart(option: str, *outputs: str) -> None:
-    """Lets files pass that a command is to write: a report in place of the model that it is of would be a loss.
+    """Refuses to write over a file that the running command reads, such as the model of a report.
 
     Args:
-        option: that named them.
+        option: the option that named the outputs.
 
     Raises:
         UsageError: another argument of the running command names such a file.
@@ -77,7 +77,7 @@ def require_apart(option: str, *outputs: str) -> None:
     for output in outputs:
         if context is not None and any(option not in p.opts for p in _named(context, output)):
             raise UsageError(
-                "this command reads the file that it is to write", where=output, hint=f"give {option} another file"
+                "this command reads this file and would overwrite it", where=output, hint=f"give {option} another file"
             )
 
 
@@ -93,17 +93,20 @@ def _named(context: click.Context, file: str) -> Iterator[click.Parameter]:
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool] = None) -> None:
-    """Prints text of which no name can move the cursor, clear the screen or set the title. Every verb prints by it."""
-    # Progress and warnings that nobody can read (stderr closed, or on a full disk) end no work.
+    """Prints text without control characters, by which a name could move the cursor or clear the screen.
+
+    Every verb prints by it.
+    """
+    # Work goes on if progress and warnings cannot be printed (stderr closed, or on a full disk).
     with contextlib.suppress(*((OSError, ValueError) if err else ())):
         click.echo(printable_text(text), err=err, nl=nl, color=color)
 
 
 def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], str]) -> None:
-    """Renders each format and writes it. `render(format, terminal)` gets True where a person looks at a terminal."""
+    """Renders and writes each output. `render(format, terminal)` gets terminal=True where stdout is a terminal."""
     for wanted, path in targets:
         if path == "-":
-            # Started with stdout closed there is no stream at all.
+            # The process was started with stdout closed.
             text = render(wanted, sys.stdout is not None and sys.stdout.isatty())
             # color=True: the renderer has already decided; click must not strip what it chose.
             echo(text, nl=not text.endswith("\n"), color=True)
@@ -113,10 +116,10 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
 
 
 def say_where(targets: Sequence[Tuple[str, str]], verdict: Callable[[], str], beside: Sequence[str] = ()) -> None:
-    """Where everything went into files: the answer in short, and one line with the files, so that nobody has to look.
+    """If every output went into a file, prints the short answer and a line with the files.
 
     Args:
-        beside: files that were written beside the report.
+        beside: other files that were written.
     """
     files = [path for _, path in targets if path != "-"]
     if not files or len(files) < len(targets):

@@ -41,20 +41,20 @@ FORMATS = ("text", "json", "html", "trtexec")
     type=click.Choice(OBJECTIVES, case_sensitive=False),
     default="latency",
     show_default=True,
-    help="latency per frame; throughput of a stream with frames in flight on all engines; energy per frame; makespan: one "
-    "frame of every model, side by side.",
+    help="latency: of one frame; throughput: of a stream that keeps all devices busy; energy: per frame; makespan: until one "
+    "frame of every model is done, all running side by side.",
 )
 @option(
     "--max-latency",
     field="latency_bound_us",
     metavar="US,...",
-    help="Longest latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
+    help="Maximum latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
 )
 @option(
     "--devices",
     joins=True,
     metavar="A,B",
-    help="Of GPU, DLA0, DLA1. Default: GPU,DLA0 for latency and energy, all of the module's otherwise.",
+    help="Devices to use: GPU, DLA0, DLA1.  [default: GPU,DLA0 for latency and energy; else all that the module has]",
 )
 @option(
     "--layer-device-types",
@@ -64,88 +64,95 @@ FORMATS = ("text", "json", "html", "trtexec")
     metavar="LAYER:DEVICE,...",
     help="Pin layers to GPU, DLA, DLA0 or DLA1; * in a name matches any text.",
 )
-@option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
+@option("--rates", metavar="A,B", help="For throughput of several models: frames of each model per period.")
 @option(
     "--fps",
     field="frames_per_second",
     metavar="A,B",
-    help="For energy: frames per second of each model. The power of these frames is minimised, and every device must get "
-    "them done.",
+    help="For energy: frames per second of each model. Minimises the power at these rates; no device may fall behind.",
 )
 @option(
     "--in-flight",
     type=click.Choice(IN_FLIGHT),
     default="many",
     show_default=True,
-    help="For throughput: many frames of each model, as in a pipeline, or one of each, which waits for the GPU at each of "
-    "its visits.",
+    help="For throughput: many frames of each model at a time, as in a pipeline, or one, which queues for the GPU each time "
+    "that it needs it.",
 )
-@option("--max-regions", type=click.IntRange(min=0), help="Most loadables in all.")
-@option("--min-region", type=click.IntRange(min=1), default=1, help="Fewest layers of a loadable.")
-@option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
+@option("--max-regions", type=click.IntRange(min=0), help="Maximum number of loadables, over all models and cores.")
+@option("--min-region", type=click.IntRange(min=1), default=1, help="Minimum number of layers in a loadable.")
+@option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap on a core, 16 from 8.5 on.")
 @option(
     "--power-mode",
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
 @option(
-    "--profile", metavar="FILE", help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile."
+    "--profile",
+    metavar="FILE",
+    help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
 )
 @option(
-    "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
+    "--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA."
 )
-@option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
+@option("--use-unknown", is_flag=True, help="Allow layers with an unknown verdict on the DLA.")
 @option(
     "--time-limit",
     field="time_limit_s",
     type=click.FloatRange(min=0.01),
     default=10.0,
     show_default=True,
-    help="Seconds for the whole command. Reading and writing 1,000 layers takes about 1.5 of them: with less, the best "
-    "placement to begin with is the answer.",
+    help="Seconds for the whole command. Reading and writing a model of 1,000 layers takes about 1.5 s. If no time is left to "
+    "solve, the answer is the best placement that the search starts from.",
 )
-@option("--solver", type=click.Choice(["auto", "highs", "python"]), default="auto", show_default=True)
-@option("--verify", "verified", metavar="FILE", help="Check a placement document against the models instead.")
+@option(
+    "--solver",
+    type=click.Choice(["auto", "highs", "python"]),
+    default="auto",
+    show_default=True,
+    help="highs: the HiGHS solver (highspy); python: edgedla's own, slower; auto: highs where it is installed.",
+)
+@option("--verify", "verified", metavar="FILE", help="Do not solve: check a placement document against the models.")
 @option(
     "--evaluate",
     "evaluated",
     field="devices",
     multiple=True,
     metavar="ASSIGNMENT",
-    help="Predict an assignment without solving: GPU, DLA0, DLA1, tensorrt (its default), a placement file, or pins as "
-    "--layerDeviceTypes; once for all models, or once per model in their order.",
+    help="Do not solve: predict this assignment. GPU, DLA0, DLA1, tensorrt (TensorRT's default), a placement file, or pins as "
+    "in --layerDeviceTypes. Give it once for all models, or once per model, in their order.",
 )
 @option(
     "--pareto",
     metavar="A,B",
-    help="The front of two objectives: latency,energy or latency,throughput; as text, JSON, or HTML with a picture.",
+    help="Find the Pareto front of two objectives: latency,energy or latency,throughput. As text, JSON, or HTML with a plot.",
 )
-@option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="dla=, gpu= or emc=, over the power mode's.")
+@option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="Clock of dla, gpu or emc, over the power mode's.")
 @option(
     "--borders",
     metavar="FORMAT",
-    help="With --evaluate: format of inputs and outputs: linear, dla, or one of TensorRT's.",
+    help="With --evaluate: format of inputs and outputs: linear, dla, or a TensorRT format.",
 )
 @option(
     "--concurrent/--in-turn",
     default=None,
-    help="With --evaluate: models side by side, or one after the other.  [default: side by side]",
+    help="With --evaluate: run the models side by side (--concurrent), or one after the other.  [default: side by side]",
 )
 @option(
     "--one-process",
     is_flag=True,
-    help="With --evaluate or --in-flight one: the models run side by side in one process, as `edgedla run` runs them, and "
-    "take turns on the GPU by kernels; else in processes of their own, as several trtexec, by frames.",
+    help="With --evaluate or --in-flight one: the models run in one process, as in `edgedla run`, and their kernels take turns "
+    "on the GPU. Without it each model has its own process, as with several trtexec, and whole frames take turns.",
 )
 @option(
     "--fail-on",
     type=click.Choice(["infeasible", "gpu-only"]),
     default="infeasible",
     show_default=True,
-    help="Exit with 1 if no placement keeps the limits, or also if nothing ends on the DLA.",
+    help="Exit with 1 if no placement keeps the limits (infeasible), or also if no layer is on the DLA (gpu-only).",
 )
 @output_options(*FORMATS)
-@option("--all", "everything", is_flag=True, help="Text with every layer and its reason.")
+@option("--all", "everything", is_flag=True, help="Show every layer and its reason in the text.")
 def place(
     models: Tuple[str, ...],
     target: Optional[str],
@@ -186,7 +193,7 @@ def place(
 ) -> int:
     """Place the layers of one or more ONNX models on the GPU and the DLA cores, at the optimum of the predicted cost.
 
-    Needs no Jetson and no NVIDIA software. Exit code 0: a placement; 1: none keeps the limits, or --verify found a
+    Needs no Jetson and no NVIDIA software. Exit code 0: a placement was found; 1: none keeps the limits, or --verify found a
     broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
     """
     require_meaning(click.get_current_context())
@@ -249,15 +256,15 @@ def _network(precision: Optional[str], mode: Optional[str], trtexec: Mapping[str
     """(precision, the DLA core or None)."""
     if mode == "strict":
         raise UsageError(
-            "a placement has on the GPU what the DLA refuses",
+            "a placement always runs on the GPU what the DLA refuses",
             where="--mode",
             allowed="fallback",
-            hint="--devices DLA0 leaves the GPU out, and names a layer that then has no device.",
+            hint="--devices DLA0 places without the GPU, and names a layer that the DLA refuses.",
         )
     precision, mode, core = resolve_network(precision, mode, trtexec)
     # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
     if mode == "standalone" or trtexec["trtexec_standalone"]:
-        raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
+        raise UsageError("a standalone loadable is one DLA region: there is nothing to place", where="--mode")
     return precision, core
 
 
@@ -324,7 +331,7 @@ def _verify(
             result = {"placement": path, "kept": not broken, "broken": [v.to_dict() for v in broken]}
             return json.dumps({**header("edgedla.verification"), **result}, indent=1, ensure_ascii=False) + "\n"
         if wanted != "text":
-            raise UsageError(f"a verification has no form {wanted!r}", where="--format", allowed="text, json")
+            raise UsageError(f"--verify has no output form {wanted!r}", where="--format", allowed="text, json")
         count = f"{len(broken)} broken constraint{'s' * (len(broken) > 1)}" if broken else "every constraint is kept"
         return "\n".join([*(f"{v.rule}: {v.message}" for v in broken), f"{path}: {count}"]) + "\n"
 

@@ -20,10 +20,10 @@ def rules() -> None:
 
 
 @rules.command("list")
-@option("--kind", metavar="TYPE", help="Only rules on this TensorRT layer type, for example CONVOLUTION.")
+@option("--kind", metavar="TYPE", help="Only rules for this TensorRT layer type, for example CONVOLUTION.")
 @output_options(*FORMATS)
 def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[str, ...]) -> None:
-    """List every rule: what must hold, for which layers, and how sure it is."""
+    """List every rule: what must hold, for which layers, and how sure that is."""
     where = destinations(output_format, output, FORMATS)
     from edgedla.graph.kinds import KINDS
     from edgedla.reports.rules import render_rules

@@ -1,4 +1,4 @@
-"""`edgedla run`: a camera pipeline from a file, or an artifact over a source."""
+"""`edgedla run`: runs a camera pipeline from a file, or an artifact on a source."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ FORMATS = ("text", "json")
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="GPU, DLA0 or DLA1; several share the frames. GPU=ARTIFACT takes another artifact for that device. A chain "
-    "brings its own.",
+    help="GPU, DLA0 or DLA1; several devices share the frames. GPU=ARTIFACT runs another artifact on that device. A chain has "
+    "its own devices.",
 )
 @option(
     "--placement", metavar="FILE", help="Run on the core, or the chain of cores, that `edgedla place -o FILE` chose."
 )
-@option("--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]")
+@option(
+    "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Device that preprocesses frames.  [default: auto]"
+)
 @preprocess_options(file=False)
 @option(
     "--decode",
@@ -51,16 +53,18 @@ FORMATS = ("text", "json")
     "NMS), none, or module:function of your own.",
 )
 @option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
-@option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
-@option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")
+@option("--score", type=click.FloatRange(0, 1), help="Drop detections below this score.")
+@option("--reg-max", type=click.IntRange(1, 256), help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]")
 @option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")
 @option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after this many seconds.")
-@option("--jsonl", metavar="FILE", help="Results as JSON lines.")
-@option("--images", metavar="FOLDER", help="Annotated frames.")
-@option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
-@option("--metrics", metavar="FILE", help="Pipeline numbers as JSON lines.")
-@option("--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus.")
-@option("--view", metavar="[HOST:]PORT", help="Serve a live page with pictures and numbers.  [host: 127.0.0.1]")
+@option("--jsonl", metavar="FILE", help="Write results as JSON lines.")
+@option("--images", metavar="FOLDER", help="Write annotated frames into this folder.")
+@option("--video", metavar="FILE", help="Write an annotated video (.mp4, .avi).")
+@option("--metrics", metavar="FILE", help="Write the pipeline's metrics as JSON lines.")
+@option(
+    "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve the pipeline's metrics for Prometheus."
+)
+@option("--view", metavar="[HOST:]PORT", help="Serve a live page with frames and metrics.  [default HOST: 127.0.0.1]")
 @memory_option()
 @option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
@@ -92,15 +96,15 @@ def run(
 ) -> None:
     """Run a pipeline until its source ends, a limit is reached, or Ctrl-C (SIGTERM) asks it to stop.
 
-    ENGINE is the file of a TensorRT engine, on the Jetson that built it. Of Ultralytics' engines the decoder, the class
-    names and the fit come from their metadata, unless options say otherwise.
+    ENGINE is the file of a TensorRT engine, on the Jetson that built it. An Ultralytics engine's metadata gives the
+    decoder, the class names and --fit, unless options say otherwise.
 
-    What is under way is finished first; the summary comes last. A second Ctrl-C does not wait. Exit code 6 if a stage
-    failed, or if what was under way did not finish.
+    At its end the pipeline finishes the frames under way, then prints a summary. A second Ctrl-C ends it at once. Exit
+    code 6 if a stage failed, or if frames under way did not finish.
     """
     targets = destinations(output_format, output, FORMATS)
-    # Until the pipeline stands there is nothing to finish. An exception in the middle of a C extension's import would
-    # come out as a missing library, so the process ends here and now.
+    # Before the pipeline runs there is nothing to finish. KeyboardInterrupt during a C extension's import would look
+    # like a missing library, so Ctrl-C ends the process at once.
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
@@ -137,7 +141,7 @@ def run(
 
 
 def _require_apart(config: PipelineConfig, reports: Sequence[str]) -> None:
-    """Raises UsageError where the summary would replace what the pipeline writes."""
+    """Raises UsageError if the summary would overwrite an output of the pipeline."""
     from edgedla.runtime.pipeline.open_outputs import FILES, written_by
 
     written = written_by(config)
@@ -145,26 +149,26 @@ def _require_apart(config: PipelineConfig, reports: Sequence[str]) -> None:
         for name in FILES:
             if any(path and os.path.realpath(path) == os.path.realpath(report) for path in written[name]):
                 raise UsageError(
-                    f"{name} is written to the same file", where=f"-o {report}", hint="give it another place"
+                    f"{name} writes to the same file", where=f"-o {report}", hint="give the summary another file"
                 )
 
 
 def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[str, Any]) -> PipelineConfig:
-    """The pipeline file as it is now, with what the command line says put over it."""
+    """The pipeline file as it is now, with the command line's options over it."""
     from edgedla.runtime.pipeline.config import load_config, with_overrides
 
     config = with_overrides(load_config(file) if file else None, **given)
     if devices and placement:
-        raise UsageError("--device and --placement both say where it runs", allowed="one of them")
+        raise UsageError("--device and --placement both say where the model runs", allowed="one of them")
     if devices and config.models:
         raise UsageError(
-            "--device is about one model, the file has several", where=file, hint="models.NAME.devices in the file"
+            "--device is for one model, and the file has several", where=file, hint="models.NAME.devices in the file"
         )
     return dataclasses.replace(config, devices=devices, placement=placement) if devices or placement else config
 
 
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
-    """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
+    """Runs to the end; a changed file, or SIGHUP, replaces models meanwhile."""
     from edgedla.cli.terminal.live_line import live_line
     from edgedla.malloc import collect_often, limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
@@ -184,12 +188,12 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
                 stack.callback(signal.signal, signal.SIGHUP, before)
 
         def end(*_: Any) -> None:
-            # The second one is from somebody who does not want to wait.
+            # The second Ctrl-C does not wait.
             (opened.force_stop if opened.stopping else opened.stop)()
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        # A terminal that is closed; `nohup` ignores it, and a run of a file reads that anew.
+        # SIGHUP means a closed terminal. Under `nohup` it is ignored; a run of a pipeline file reads the file again.
         if not file and hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             before = signal.signal(signal.SIGHUP, end)
             stack.callback(signal.signal, signal.SIGHUP, before)
@@ -245,7 +249,7 @@ def _outages(f: Dict[str, Any]) -> List[str]:
 
 
 def _streams(s: Dict[str, Any]) -> List[str]:
-    """A line for each source of each model, and one for each source that did not come to its end."""
+    """A line per source of each model, and one per source that did not reach its end."""
     lines = []
     for model in s["models"]:
         for source, v in model["sources"].items():

@@ -1,6 +1,6 @@
-"""Sources of `edgedla run`: of the command line, of a file or standard input, or of the environment.
+"""Sources of `edgedla run`: from the command line, a file, standard input, or the environment.
 
-An address holds a camera's password, and every user of a machine reads the arguments of every process.
+An address may hold a camera's password, and every user of a machine can read the arguments of every process.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from edgedla.errors import DocumentError, UsageError
 
 VARIABLE = "EDGEDLA_SOURCE"
 STANDARD_INPUT = "-"
-#: Larger is no list of addresses.
+#: A larger file is no list of addresses.
 MOST_BYTES = 1 << 20
-#: Fields of /proc/PID/stat behind the name of the program: where the arguments begin and end in memory (proc(5), 48, 49).
+#: Fields of /proc/PID/stat, counted after the program's name: start and end of its arguments in memory (proc(5), 48, 49).
 _ARG_START, _ARG_END = 45, 46
 _NAME = re.compile(r"[^:/=]+=")
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def source_options() -> Callable[[Command], Command]:
-    """--source and --source-file; `sources_of` turns them into texts."""
+    """--source and --source-file; `sources_of` reads their values."""
 
     def add(command: Command) -> Command:
         command = option(
             "--source-file",
             metavar="FILE",
-            help=f"Sources, one per line, of a file that only you can read; {STANDARD_INPUT} is standard input. "
-            f"Or set {VARIABLE}. For addresses with a password.",
+            help=f"For addresses with a password: read sources, one per line, from a file that only you can read; "
+            f"{STANDARD_INPUT} is standard input. Or set {VARIABLE}.",
         )(command)
         return option(
             "--source",
             "sources",
             multiple=True,
             metavar="[NAME=]URI",
-            help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://; several share the runners.",
+            help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, or synthetic://. Several sources share the devices.",
         )(command)
 
     return add
 
 
 def sources_of(named: Sequence[str], file: Optional[str], say: Callable[[str], None]) -> Tuple[str, ...]:
-    """What --source and --source-file name; of the environment where neither does. () leaves it to the pipeline file.
+    """The sources that --source or --source-file name, else the environment; () leaves them to the pipeline file.
 
-    Addresses are taken out of this process's arguments, as far as the system lets it, and a password among them is said.
+    Hides addresses among this process's arguments as far as the system allows, and warns of a password in them.
 
     Raises:
         DocumentError: the file is not to be read, or names nothing. UsageError: sources in both places.
@@ -68,7 +68,7 @@ def sources_of(named: Sequence[str], file: Optional[str], say: Callable[[str], N
             hide_argument(address, shown(address))
     if any(has_secret(address) for address in addresses):
         say(
-            "warning: --source holds a password: other users could read it while this process started, and a shell keeps it."
+            "warning: --source holds a password: other users could read it while this process started, and the shell's history keeps it."
             f" Use --source-file FILE, --source-file {STANDARD_INPUT} or {VARIABLE}."
         )
     return tuple(named)
@@ -84,14 +84,12 @@ def _of_file(file: str) -> Tuple[str, ...]:
                 data = f.read(MOST_BYTES + 1)
         text = data.decode("utf-8-sig")
     except (OSError, ValueError) as e:
-        raise DocumentError(f"the sources cannot be read: {e}", where=where) from e
+        raise DocumentError(f"cannot read the sources: {e}", where=where) from e
     if len(data) > MOST_BYTES:
-        raise DocumentError("a list of sources of more than a megabyte", where=where)
+        raise DocumentError("a list of sources must not exceed 1 MiB", where=where)
     sources = tuple(_lines(text))
     if not sources:
-        raise DocumentError(
-            "no source stands there", where=where, allowed="[NAME=]URI, one per line; # begins a comment"
-        )
+        raise DocumentError("no source in it", where=where, allowed="[NAME=]URI, one per line; # begins a comment")
     return sources
 
 
@@ -101,7 +99,7 @@ def _lines(text: str) -> List[str]:
 
 
 def hide_argument(secret: str, instead: str) -> bool:
-    """Writes over an argument in this process's memory, which is where `ps` and /proc read it; False where that fails."""
+    """Overwrites an argument in this process's memory, where `ps` and /proc read it; returns False if that fails."""
     old = os.fsencode(secret)
     new = os.fsencode(instead)[: len(old)].ljust(len(old), b"*")
     with suppress(OSError, ValueError, IndexError):

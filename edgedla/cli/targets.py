@@ -1,4 +1,4 @@
-"""`edgedla targets`: the Jetson modules and software releases that edgedla knows, and which pairs have a DLA."""
+"""`edgedla targets`: the Jetson modules and releases that edgedla knows, and on which of them the DLA works."""
 
 from __future__ import annotations
 

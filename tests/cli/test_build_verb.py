@@ -104,7 +104,7 @@ def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> 
         ([SHAPES, "--allowGPUFallback", "--buildDLAStandalone", "-o", "x"], 2, "no GPU to fall back to"),
         ([SHAPES, "--useDLACore=4", "-o", "x"], 2, "no DLA core"),
         ([SHAPES, "--memPoolSize=sram:1", "--plan"], 2, "memory pool"),
-        ([SHAPES, "--layer-devices", "GPU", "--plan"], 2, "is no pair"),
+        ([SHAPES, "--layer-devices", "GPU", "--plan"], 2, "is not NAME:VALUE"),
         ([SHAPES, "--layer-devices", "nowhere:GPU", "--plan"], 2, "--layer-devices: no layer of "),
         ([SHAPES, "--pools", "dlaSRAM:1000B", "--plan"], 2, "MEMP002"),
         ([SHAPES, "--target", "tx2", "--plan"], 2, "tx2"),

@@ -22,13 +22,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "file", "word"),
     [
-        (["check", "m.onnx", "--format", "json", "-o", "m.onnx"], "m.onnx", "reads the file that it is to write"),
+        (["check", "m.onnx", "--format", "json", "-o", "m.onnx"], "m.onnx", "reads this file and would overwrite it"),
         (["check", ".", "--format", "json", "-o", "./m.onnx"], "m.onnx", "a model's ending"),
         (["inspect", "m.onnx", "--format", "json", "-o", "m.onnx"], "m.onnx", "give -o another file"),
-        (["fix", "m.onnx", "-o", "../{0}/m.onnx"], "m.onnx", "reads the file that it is to write"),
+        (["fix", "m.onnx", "-o", "../{0}/m.onnx"], "m.onnx", "reads this file and would overwrite it"),
         (["place", "m.onnx", "--verify", "p.json", "--format", "json", "-o", "p.json"], "p.json", "give -o another"),
         (["place", "m.onnx", "--evaluate", "p.json", "--format", "json", "-o", "p.json"], "p.json", "give -o another"),
-        (["inspect", "p.json", "-o", "p.json"], "p.json", "reads the file that it is to write"),
+        (["inspect", "p.json", "-o", "p.json"], "p.json", "reads this file and would overwrite it"),
     ],
 )
 def test_a_result_in_place_of_what_is_read_is_refused(

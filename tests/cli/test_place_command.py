@@ -63,10 +63,10 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--loadables-per-core", "9", "--target", "agx-xavier", "--trt", "8.4"], 2, ["(allowed: 1 to 8)"]),
     (["--loadables-per-core", "16"], 0, ["latency per frame"]),
     (["--rates", "2"], 2, ["--rates: the objective latency counts one frame of each model", "--objective throughput"]),
-    (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use it"]),
+    (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use this option"]),
     (["--rates", "fast", "--objective", "throughput"], 2, ["no list of numbers"]),
     (["--buildDLAStandalone"], 2, ["standalone"]),
-    (["--mode", "strict"], 2, ["--mode: a placement has on the GPU what the DLA refuses", "--devices DLA0"]),
+    (["--mode", "strict"], 2, ["--mode: a placement always runs on the GPU what the DLA refuses", "--devices DLA0"]),
     (["--mode", "fallback", "--useDLACore=0"], 0, ["latency per frame"]),
     (["--target", "agx-thorn"], 2, ["agx-thorn"]),
     (["--power-mode", "TURBO"], 2, ["TURBO"]),
@@ -80,8 +80,8 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
             "Leave out --objective, --time-limit, or leave out --evaluate.",
         ],
     ),
-    (["--pareto", "latency,energy", "--objective", "energy"], 2, ["the pair of --pareto says what is minimised"]),
-    (["--in-turn"], 2, ["--concurrent/--in-turn: only --evaluate uses it"]),
+    (["--pareto", "latency,energy", "--objective", "energy"], 2, ["--pareto names both objectives"]),
+    (["--in-turn"], 2, ["--concurrent/--in-turn: only --evaluate uses this option"]),
 ]
 
 

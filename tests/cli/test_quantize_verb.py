@@ -75,7 +75,7 @@ def test_ranges_of_a_cache_are_called_given(
     assert run("quantize", tmp_path / "a" / "model.onnx", "--trt", "11.4.1", "-o", tmp_path / "b") == 0
     assert "the model holds Q/DQ already: written as it is" in capsys.readouterr().out
     assert run("quantize", model) == 2
-    assert "--data SAMPLES measures scales" in capsys.readouterr().err
+    assert "no samples to measure scales on" in capsys.readouterr().err
 
 
 def test_quantize_writes_what_a_build_takes(
@@ -140,9 +140,9 @@ def test_qdq_there_and_back(files: Tuple[Path, Path], tmp_path: Path, capsys: py
         (["quantize", "MODEL", "--data", "SAMPLES", "--method", "guess"], 2, "unknown calibration method"),
         (["quantize", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "needs a metric"),
         (["quantize", "MODEL", "--data", "SAMPLES", "--metric", "guess"], 2, "unknown metric"),
-        (["quantize", "MODEL", "--data", "SAMPLES", "--report"], 2, "a report needs a folder"),
+        (["quantize", "MODEL", "--data", "SAMPLES", "--report"], 2, "the report needs a folder"),
         (["evaluate", "MODEL", "--data", "SAMPLES", "--metric", "cosine"], 2, "compares two networks"),
-        (["evaluate", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "needs another network"),
+        (["evaluate", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "nothing to compare with"),
     ],
 )
 def test_wrong_use(
@@ -245,9 +245,9 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
     model, samples = files
     line = ["quantize", str(model), "--data", str(samples)]
     for more, said in (
-        (["--report"], "a report needs a folder"),
-        (["--min-sqnr", "nan"], "nan is no SQNR"),
-        (["--metric", "top1", "--max-drop", "-1"], "-1.0 is no drop"),
+        (["--report"], "the report needs a folder"),
+        (["--min-sqnr", "nan"], "nan is not an SQNR"),
+        (["--metric", "top1", "--max-drop", "-1"], "-1.0 is not a drop"),
     ):
         assert exit_code_of([*line, *more]) == 2
         message = capsys.readouterr().err

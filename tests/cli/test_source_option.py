@@ -41,7 +41,7 @@ def test_what_is_no_list_of_sources(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DocumentError):
         sources_of((), str(path), silent)
-    with pytest.raises(DocumentError, match="cannot be read"):
+    with pytest.raises(DocumentError, match="cannot read the sources"):
         sources_of((), str(tmp_path / "absent"), silent)
 
 

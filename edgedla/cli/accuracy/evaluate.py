@@ -26,8 +26,10 @@ from edgedla.errors import UsageError
     help="Samples: a .npz (with `labels`) or .npy, a folder of them, a folder of pictures (in one folder per class), or a video.",
 )
 @metric_options("top1")
-@option("--against", metavar="MODEL", help="Another model or artifact: the difference, with its interval.")
-@option("--limit", type=click.IntRange(min=1), help="Only the first samples.")
+@option(
+    "--against", metavar="MODEL", help="Compare with this model or artifact: shows the difference with its interval."
+)
+@option("--limit", type=click.IntRange(min=1), help="Use only this many samples, from the first on.")
 @option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
 @option("--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's.")
 @memory_option()
@@ -37,14 +39,14 @@ from edgedla.errors import UsageError
 def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> int:
     """Accuracy of a model (FP32) or a built artifact on your samples, with a 95 % confidence interval.
 
-    An artifact that edgedla's host backend built is simulated INT8 or FP16; one that TensorRT built runs on its device,
-    on the Jetson that it was built for. An .npz holds the inputs by name and the right answers as `labels`.
+    An artifact of edgedla's host backend runs simulated, in INT8 or FP16. One that TensorRT built runs on its device, on
+    the Jetson that it was built for. An .npz holds the inputs by name and the right answers as `labels`.
     """
     from edgedla.accuracy.evaluate import open_network
     from edgedla.reports.quantization import render_evaluation
 
     if given["max_drop"] is not None and against is None:
-        raise UsageError("a largest drop needs another network", where="--max-drop", hint="name it with --against")
+        raise UsageError("nothing to compare with", where="--max-drop", hint="name the other network with --against")
     with ExitStack() as stack:
         devices = partial(_on_device, stack)
         opened = open_network(network, given["shapes"], devices)
@@ -54,7 +56,7 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
     echo(render_evaluation(result, given["output_format"]), nl=False)
     if result.difference is None or given["max_drop"] is None:
         return 0
-    # A difference that is no number keeps no bound.
+    # NaN keeps no bound.
     return 0 if -result.difference[0] <= given["max_drop"] else 1
 
 

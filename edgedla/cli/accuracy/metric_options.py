@@ -24,10 +24,13 @@ def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Cal
             "--reg-max",
             type=click.IntRange(1, 256),
             default=16,
-            help="Bins of a YOLOv8 box distribution.  [default: 16]",
+            help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]",
         ),
         option(
-            "--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]"
+            "--iou",
+            type=click.FloatRange(0, 1),
+            default=0.6,
+            help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
         ),
     ]
 
@@ -49,8 +52,8 @@ def classes_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     return option(
         "--classes", callback=read, metavar="FILE|A,B,C",
-        help="Classes in the order of the network's outputs, one per line: which one each folder of pictures is.  "
-        "[default: the folders of --data in order]",
+        help="Class names in the order of the network's outputs; in FILE one per line. A folder of pictures is named after its "
+        "class.  [default: the folders of --data in order]",
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Optional[Callable[[str, int, int], None]]]:
-    """A bar on stderr where that is a terminal, else None. Called with (phase, done, of)."""
+    """A function (phase, done, of) that draws a bar on stderr; None where stderr is no terminal."""
     if not is_screen(sys.stderr):
         yield None
         return

@@ -28,8 +28,8 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 @option(
     "--holdout",
     metavar="PATH",
-    help="Samples that errors are measured on: of 32 or more the first half judges steps, the second the result.  [default: the last "
-    "fifth of --data, which calibration leaves out]",
+    help="Samples to measure errors on. Of 32 or more, the first half decides on repairs, the second judges the result.  [default: "
+    "the last fifth of --data, which is not used for calibration]",
 )
 @classes_option()
 @preprocess_options()
@@ -39,20 +39,29 @@ from edgedla.vocabulary import CALIBRATION_METHODS
     "--method", default="auto", show_default=True, metavar="METHOD",
     help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )  # fmt: skip
-@option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
+@option(
+    "--calib",
+    metavar="FILE",
+    help="Start from the scales of this calibration cache: measure their error and repair them.",
+)
 @metric_options(None)
 @option("--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples.")
 @option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
-@option("--bias-correction", is_flag=True, help="Correct biases for the mean error of rounding.")
-@option("--equalize", is_flag=True, help="Bring channels to like ranges (cross-layer equalisation), where it helps.")
+@option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
+@option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")
 @option(
     "--repair-fp16",
     is_flag=True,
-    help="Rescale tensors that FP16 cannot hold by powers of two; where no weights can take that, keep them on the GPU.",
+    help="Rescale tensors beyond FP16's range by powers of two, folded into weights. Where no weights can take the "
+    "factor, keep the tensors on the GPU.",
 )
-@option("--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it.")
+@option(
+    "--everywhere",
+    is_flag=True,
+    help="Simulate every layer in INT8 on the DLA, even one that a build would put on the GPU.",
+)
 @memory_option()
-@option("--report", "report", is_flag=True, help="Write the report as a page too: OUT/report.html.")
+@option("--report", "report", is_flag=True, help="Also write the report as a page: FOLDER/report.html.")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
     "--fail-on", type=click.Choice(["goal", "never"]), default="goal", show_default=True,
@@ -61,9 +70,9 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optional[str], **given: Any) -> int:
     """INT8 scales for the DLA: measured on your samples, explained, and repaired where you ask.
 
-    Writes the calibration cache that TensorRT takes, the layers that stay in FP16 as --layerPrecisions, and the report.
-    For TensorRT 11 it writes the model with Q/DQ. A model that holds Q/DQ becomes plain ONNX with a cache, without
-    samples. Errors are simulated with ONNX Runtime.
+    Writes the calibration cache for TensorRT, the layers that stay in FP16 as --layerPrecisions, and the report. For
+    TensorRT 11 it writes the model with Q/DQ nodes. A model with Q/DQ nodes needs no samples: it becomes plain ONNX with a
+    cache. Errors are simulated with ONNX Runtime.
     """
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
@@ -73,9 +82,9 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     from edgedla.reports.quantization import render_quantized
 
     if given["report"] and out is None:
-        raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
+        raise UsageError("the report needs a folder to stand in", where="--report", hint="-o FOLDER")
     if out is not None and data is not None:
-        # Before it measures for minutes. A result that leaves the model as it is writes none; that shows at the end.
+        # Checked before minutes of measuring, although a result that leaves the model as it is writes no model.
         require_no_foreign_model(usable_folder(out))
     cache = read_cache(given["calib"]) if given["calib"] else None
     absmax = None if cache is None else dict(cache.absmax)
@@ -125,7 +134,7 @@ def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence
 
 
 def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, float]], given: Dict[str, Any]) -> int:
-    """Without samples: Q/DQ to a cache, or a cache to Q/DQ, as the release takes it."""
+    """Without samples: turns Q/DQ into a cache, or a cache into Q/DQ, whichever the release takes."""
     from edgedla.accuracy.plain.float32_model import turned
     from edgedla.accuracy.translate import translate
     from edgedla.builder.onnx_input import read_model
@@ -133,8 +142,8 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
 
     if out is None:
         raise UsageError(
-            "no samples to measure on, and no folder for what Q/DQ nodes say", where="--data",
-            hint="--data SAMPLES measures scales; a model with Q/DQ needs -o FOLDER alone",
+            "no samples to measure scales on", where="--data",
+            hint="Add --data SAMPLES. A model with Q/DQ nodes has its scales: there -o FOLDER alone will do.",
         )  # fmt: skip
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     given_model = read_model(model)

@@ -1,4 +1,4 @@
-"""When a command began: time limits hold for the whole of it."""
+"""When the running command began: time limits count from there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Began(NamedTuple):
 
 
 def spent_s() -> float:
-    """Seconds since the running command began; 0 where a program called it without saying when."""
+    """Seconds since the running command began; 0 if its caller set no start."""
     began = click.get_current_context().find_root().obj
     return time.monotonic() - began.at if isinstance(began, Began) else 0.0

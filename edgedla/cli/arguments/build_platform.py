@@ -1,4 +1,4 @@
-"""The platform that `build` builds for, and with what."""
+"""The platform and the backend that `build` builds for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.errors import UsageError
 
 
 def fill_platform(given: Dict[str, Any]) -> None:
-    """Module, release, precision and backend where they were not given: of the placement, else of this Jetson.
+    """Fills in module, release, precision and backend that were not given: the placement's, else this Jetson's.
 
     TensorRT cannot build for another module than the one that it runs on.
     """
@@ -20,7 +20,7 @@ def fill_platform(given: Dict[str, Any]) -> None:
         raise UsageError(
             "a placement says which core each layer runs on",
             where="--dla-core",
-            hint="leave it out, or place again with --devices GPU,DLA1",
+            hint="leave --dla-core out, or place again with --devices GPU,DLA1",
         )
     if given["placement"] is not None:
         from edgedla.placement.result.document import read_placement

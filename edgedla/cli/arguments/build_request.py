@@ -1,4 +1,4 @@
-"""The options of `build` as the request that the builder takes."""
+"""The options of `build` as a BuildRequest."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def build_request(given: Dict[str, Any]) -> BuildRequest:
 
 
 def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequest:
-    """The request with the scales that a quantised model of another framework holds, where it names no others.
+    """The request with the scales of a quantised model of another framework, unless the request names scales itself.
 
     Args:
         model: the ONNX file of `source`, which the user named.
 
     Raises:
-        UsageError: the release takes scales in the model alone.
+        UsageError: the release takes scales only as Q/DQ nodes of the model.
     """
     from edgedla.builder.request import settled
     from edgedla.conversion.cached import kept_scales
@@ -76,8 +76,8 @@ def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequ
         return request
     if platform_for(asked.target, jetpack=asked.jetpack, trt=asked.trt).release.strongly_typed:
         raise UsageError(
-            "this TensorRT takes the scales of a quantised model as Q/DQ in it", where=source,
-            hint=f"`edgedla convert {shlex.quote(source)} --target {asked.target} --trt {asked.trt} -o MODEL.onnx` writes them: build that",
+            "this TensorRT takes INT8 scales only as Q/DQ nodes of the model", where=source,
+            hint=f"`edgedla convert {shlex.quote(source)} --target {asked.target} --trt {asked.trt} -o MODEL.onnx` writes one with them",
         )  # fmt: skip
     return replace(request, calib=scales)
 
@@ -98,6 +98,8 @@ def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
     for part in filter(None, (text or "").split(",")):
         name, colon, value = part.rpartition(":")
         if not colon or not name:
-            raise UsageError(f"{part!r} is no pair", where=option, allowed="name:value, several separated by commas")
+            raise UsageError(
+                f"{part!r} is not NAME:VALUE", where=option, allowed="name:value, several separated by commas"
+            )
         pairs[name] = spell(value)
     return pairs

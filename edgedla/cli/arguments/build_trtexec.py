@@ -1,4 +1,4 @@
-"""trtexec's spellings of what `build` takes, into its own."""
+"""Turns trtexec's spellings of options of `build` into its own."""
 
 from __future__ import annotations
 

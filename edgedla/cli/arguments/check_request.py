@@ -1,4 +1,4 @@
-"""What `edgedla check` is asked of every model, and the report that answers it."""
+"""The options of `edgedla check` that hold for every model, and the report of one model under them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from edgedla.reports.unchecked import Unchecked
     from edgedla.targets import Platform
 
-#: Forms that people read hold the predicted cost without being asked.
+#: Forms that people read: they hold the predicted cost without --cost.
 COSTED_FORMS = ("text", "markdown", "html", "csv")
 
 
 class CheckRequest:
-    """What is asked of every model: network, costs, shapes."""
+    """Options that hold for every model: precision, mode, cost, shapes."""
 
     def __init__(self, given: Dict[str, Any], precision: str, mode: str) -> None:
         self.precision, self.mode = precision, mode
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
         if given["compare"] and given["with_fixes"]:
             raise UsageError(
-                "a table of platforms says nothing of rewrites", where="--with-fixes", allowed="without --compare"
+                "a table of platforms shows no rewrites", where="--with-fixes", allowed="without --compare"
             )
         self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
         if any(self.costs.values()):
             measured = given["profile"] or given["layer_info"]
             if self.cost is False or (given["compare"] and measured):
                 raise UsageError(
-                    "--power-mode, --profile and --layer-info are about the cost",
+                    "--power-mode, --profile and --layer-info change only the cost",
                     where="--compare" if given["compare"] else "--no-cost",
                     allowed="a check of one platform, with its cost",
                 )
             self.cost = True
 
     def costed_layers(self, forms: Sequence[str]) -> Optional[int]:
-        """Up to so many layers a report has its cost; None for any number."""
+        """The number of layers up to which a report predicts the cost; None: any number."""
         from edgedla.reports.worth import COSTED_LAYERS
 
         if self.cost is None:
@@ -49,7 +49,7 @@ class CheckRequest:
     def report(
         self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False
     ) -> CheckReport:
-        """The check of one model on one platform, with its cost where it has at most `most` layers."""
+        """The check of one model on one platform, with the cost if the model has at most `most` layers."""
         from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
         from edgedla.importers import load_onnx
         from edgedla.regions import check_graph
@@ -77,7 +77,7 @@ class CheckRequest:
         return with_cost(report, graph, CostOptions(**{**self.costs, "power_mode": power_mode}), every_change)
 
     def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
-        """The report with what `edgedla fix` would make of the model; nothing is run for it."""
+        """The report with the rewrites that `edgedla fix` would choose; runs no network."""
         from edgedla.fixes.fix import fix
         from edgedla.fixes.judge import pays
         from edgedla.regions.values import FixGain
@@ -96,7 +96,7 @@ class CheckRequest:
         return replace(report, with_fixes=result.summary(), fix_gain=gain)
 
     def with_fix_gain(self, report: CheckReport, source: ModelSource) -> CheckReport:
-        """The report with whether `edgedla fix` pays, where the command to run next rests on it."""
+        """The report with whether `edgedla fix` pays, where that decides which command to run next."""
         from edgedla.reports.worth import asks_for_fix
 
         if not asks_for_fix(report):
@@ -108,7 +108,7 @@ class CheckRequest:
         return replace(report, fix_gain=gain)
 
     def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Any]) -> ModelError:
-        """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one."""
+        """A parser's refusal, with the `edgedla fix` command that makes the model acceptable to the parser, if there is one."""
         from edgedla.cli.arguments.fix_gain import with_hint
         from edgedla.targets import platform_for
 
@@ -117,7 +117,7 @@ class CheckRequest:
         return with_hint(error, source, platform, purpose, precision=precision, **self._sizes_and_power(platform))
 
     def unchecked(self, broken: Sequence[Tuple[str, ModelError]], place: Mapping[str, Any]) -> Tuple[Unchecked, ...]:
-        """Files that have no report, as reports name them. `place`: what `platform_for` takes."""
+        """Files that could not be checked, as reports list them. `place`: arguments of `platform_for`."""
         if not broken:
             return ()
         from edgedla.reports.unchecked import Unchecked, shown_file, without_passwords
@@ -136,7 +136,7 @@ class CheckRequest:
 
 
 def _purpose(mode: str) -> str:
-    """What `edgedla fix` calls the way to build."""
+    """The value of `edgedla fix --for` for a --mode."""
     from edgedla.fixes.judge import PURPOSES
 
     return next(purpose for purpose, checked in PURPOSES.items() if checked == mode)

@@ -1,4 +1,4 @@
-"""Whether `edgedla fix` would pay, asked by other commands before they name it."""
+"""Whether `edgedla fix` would pay: other commands ask before they recommend it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: Any) -> Optional[FixGain]:
-    """As `edgedla fix` judges it; None where that cannot be known here.
+    """The gain as `edgedla fix` predicts it; None where fix cannot run here.
 
     Args:
         options: of `fix_gain`.
@@ -27,12 +27,12 @@ def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: An
     except EnvironmentMissing:
         return None
     except EdgedlaError:
-        # `edgedla fix` would say the same.
+        # `edgedla fix` would end with the same error.
         return FixGain(False, None)
 
 
 def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpose: str, **options: Any) -> ModelError:
-    """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one.
+    """A parser's refusal, with the `edgedla fix` command that makes the model acceptable to the parser, if there is one.
 
     Args:
         options: of `fix_gain`.
@@ -45,6 +45,6 @@ def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpos
         return error
     sizes = GivenSizes(options["shapes"], options["batch"]).options()
     where = f"{shlex.quote(source.file)} {target_options(platform)}"
-    hint = f"`edgedla fix {where}{' ' * bool(sizes)}{sizes} -o OUT` writes it so that the parser takes it"
-    told = f"{error.hint}\n  {hint}" if error.hint else hint
-    return type(error)(error.what, where=error.where, allowed=error.allowed, hint=told)
+    hint = f"`edgedla fix {where}{' ' * bool(sizes)}{sizes} -o OUT` writes a model that the parser takes"
+    hints = f"{error.hint}\n  {hint}" if error.hint else hint
+    return type(error)(error.what, where=error.where, allowed=error.allowed, hint=hints)

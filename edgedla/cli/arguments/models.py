@@ -23,15 +23,17 @@ def model_sources(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[ModelSource, ...]:
-    """The models that the names stand for, each once, in order. A folder is searched with all folders in it, but
-    for those whose names begin with a dot, and for what edgedla made; a line on stderr names the latter.
+    """The models that the names stand for, each once, in order.
+
+    A folder is searched with its subfolders, except those whose names begin with a dot and those that edgedla wrote; a
+    line on stderr names the latter.
 
     Args:
         shapes, batch: input sizes of a PyTorch module that is named as `package.module:factory`.
 
     Raises:
         ModelError: a folder without a model, or an artifact.
-        UsageError: a pattern that fits no file, or nothing on standard input.
+        UsageError: a pattern that matches no file, or empty standard input.
     """
     sources: List[ModelSource] = []
     for name in names:
@@ -52,7 +54,7 @@ def model_sources(
 
 
 def _from_factory(name: str, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]) -> ModelSource:
-    """What the factory makes; a name with a colon that names none is a file's."""
+    """The model that a PyTorch factory makes; a name with a colon that names no factory is a file."""
     from edgedla.torch.factory import is_factory, onnx_of_factory
 
     return ModelSource(name, onnx_of_factory(name, shapes, batch) if is_factory(name) else name)
@@ -71,9 +73,7 @@ def _from_stdin() -> List[ModelSource]:
     """A model itself, or paths, one per line, as `find` prints them."""
     content = sys.stdin.buffer.read()
     if not content.strip():
-        raise UsageError(
-            "nothing came on standard input", where="-", allowed="a model, or paths of models, one per line"
-        )
+        raise UsageError("standard input is empty", where="-", allowed="a model, or paths of models, one per line")
     try:
         lines = [line.strip() for line in content.decode("utf-8").splitlines()]
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`option`: as click's, but a value given twice is joined or refused; click takes the last one and says nothing."""
+"""`option`: click's, but joins or refuses a value that is given twice. click silently takes the last one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from edgedla.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-#: Where a context keeps that of the command that runs, for what is above it.
+#: Key in the root context's meta for the context of the command that runs.
 _RUNNING = "edgedla.running"
 
 
@@ -17,8 +17,8 @@ class Option(click.Option):
     """An option of one value.
 
     Args:
-        joins: the value is a list with commas; one that is given in pieces is the list of all of them.
-        field: what Python calls the argument that it fills, where the parameter has another name.
+        joins: the value is a list with commas; several occurrences are joined into one list.
+        field: name of the Python argument that the option fills, where it differs from the parameter's.
     """
 
     def __init__(self, *args: Any, joins: bool = False, field: str = "", **settings: Any) -> None:
@@ -56,7 +56,7 @@ class Option(click.Option):
 
 
 def typed_name(where: Optional[str], context: click.Context) -> Optional[str]:
-    """What an error is about, as the user typed it: an argument of Python's by its option, all else as it is."""
+    """An error's `where` as the user typed it: a Python argument becomes its option; all else stays."""
     running: Optional[click.Context] = context.meta.get(_RUNNING)
     if running is None:
         return where

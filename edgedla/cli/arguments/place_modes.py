@@ -1,4 +1,4 @@
-"""What the modes of `place` take: --verify, --evaluate and --pareto leave out options that mean nothing there."""
+"""Which options each mode of `place` takes: --verify, --evaluate and --pareto refuse those that they would ignore."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _NETWORK = "models shapes batch output_format output trtexec_onnx trtexec_fallba
 _PLATFORM = "target jetpack trt precision trtexec_fp16 trtexec_int8 trtexec_best"
 _COSTS = "power_mode profile layer_info use_unknown clocks"
 
-#: Option -> the parameters that have a meaning beside it. An option of `place` that is in none is for solving alone.
+#: Mode -> the parameters that have a meaning in it. A parameter in neither set is for solving only.
 TAKES: Mapping[str, FrozenSet[str]] = {
     "verified": frozenset(f"{_NETWORK} {_PLATFORM}".split()),
     "evaluated": frozenset(f"{_NETWORK} {_PLATFORM} {_COSTS} borders concurrent one_process".split()),
 }
-#: Parameters that mean nothing beside --pareto, and why.
+#: Parameters that mean nothing with --pareto, and why.
 _NOT_OF_PARETO = {
-    "objective": "the pair of --pareto says what is minimised",
-    "everything": "a front has no list of layers",
+    "objective": "--pareto names both objectives",
+    "everything": "a front lists no layers",
     "fail_on": "a front has no one answer",
 }
-#: Parameters that mean something beside --evaluate alone.
+#: Parameters that have a meaning only with --evaluate.
 _OF_EVALUATE = ("borders", "concurrent")
 
 
 def require_meaning(context: click.Context) -> None:
-    """Refuses what was typed and would change nothing.
+    """Refuses options that this mode of `place` would ignore.
 
     Raises:
-        UsageError: an option that the mode leaves out.
+        UsageError: an option that has no meaning in this mode.
     """
     names = {
         option.name or "": _shown(option)
@@ -46,7 +46,7 @@ def require_meaning(context: click.Context) -> None:
         odd = [names[name] for name in names if name not in TAKES[mode] | {mode}]
         if odd:
             shown = [_shown(p) for p in context.command.params if p.name in TAKES[mode] and not _is_hidden(p)]
-            does = {"verified": "checks a placement that is there", "evaluated": "predicts one assignment"}[mode]
+            does = {"verified": "checks an existing placement", "evaluated": "predicts one assignment"}[mode]
             raise UsageError(
                 f"means nothing with {names[mode]}, which {does}",
                 where=", ".join(odd),
@@ -56,7 +56,7 @@ def require_meaning(context: click.Context) -> None:
         return
     for name, shown_name in names.items():
         if name in _OF_EVALUATE:
-            raise UsageError("only --evaluate uses it", where=shown_name, allowed="with --evaluate ASSIGNMENT")
+            raise UsageError("only --evaluate uses this option", where=shown_name, allowed="with --evaluate ASSIGNMENT")
         if name in _NOT_OF_PARETO and "pareto" in names:
             raise UsageError(
                 f"means nothing with --pareto: {_NOT_OF_PARETO[name]}",
@@ -67,7 +67,7 @@ def require_meaning(context: click.Context) -> None:
 
 
 def _require_objective(given: Mapping[str, Any], names: Mapping[str, str]) -> None:
-    """Refuses options of an objective that is not asked for.
+    """Refuses options of an objective other than the chosen one.
 
     Raises:
         UsageError
@@ -80,7 +80,7 @@ def _require_objective(given: Mapping[str, Any], names: Mapping[str, str]) -> No
         )
     if "one_process" in names and given["in_flight"] != "one":
         raise UsageError(
-            "only --evaluate and --in-flight one use it",
+            "only --evaluate and --in-flight one use this option",
             where=names["one_process"],
             allowed="with --objective throughput --in-flight one, or with --evaluate ASSIGNMENT",
         )
@@ -95,7 +95,7 @@ def _is_hidden(parameter: click.Parameter) -> bool:
 
 
 def require_made_for(placement: Placement, given: Mapping[str, Optional[str]]) -> None:
-    """Refuses a module, release or precision beside --verify that is not the placement's.
+    """Refuses --target, --jetpack, --trt or --precision with --verify where they differ from the placement's.
 
     Raises:
         UsageError
@@ -117,7 +117,7 @@ def require_made_for(placement: Placement, given: Mapping[str, Optional[str]]) -
 
 
 def names_placement(assignments: Sequence[str]) -> bool:
-    """Whether some --evaluate is a placement's file, which says what it was made for."""
+    """Whether an --evaluate names a placement file, which holds its own platform."""
     from pathlib import Path
 
     from edgedla.placement.prediction.assignments import opened

@@ -1,4 +1,4 @@
-"""The values of `place`'s options, of the text that a user types."""
+"""Parses the values of options of `place`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def latency_bounds(text: Optional[str]) -> Union[None, float, Tuple[float, ...]]
 
 
 def numbers(text: Optional[str], option: str, allowed: str) -> Optional[Tuple[float, ...]]:
-    """Numbers separated by commas. `allowed` says what they are.
+    """Numbers separated by commas. `allowed` is the error's text on what is allowed.
 
     Raises:
         UsageError: another form.

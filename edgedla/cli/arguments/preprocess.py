@@ -43,7 +43,7 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
         option(
             "--fit",
             type=click.Choice(["letterbox", "stretch", "crop"]),
-            help="How a picture of other sides gets the input's: with borders, distorted, or cut.  [default: letterbox]",
+            help="How a picture is brought to the input's size: letterbox adds borders, stretch distorts, crop cuts.  [default: letterbox]",
         ),
         option(
             "--colour",
@@ -54,20 +54,20 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
         ),
     ]
     if file:
-        what = "How pictures become inputs: a pipeline file, of which `preprocess:` is read."
+        what = "Pipeline file whose `preprocess:` says how pictures become inputs."
         options.insert(0, option("--preprocess", metavar="FILE", help=what))
 
     return stacked(*options)
 
 
 def _taken(given: Dict[str, Any]) -> Dict[str, Any]:
-    """The options that were given, by field; they leave `given`."""
+    """Removes the preprocessing options from `given` and returns those that the user set, by field."""
     values = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def preprocess_settings(given: Dict[str, Any]) -> Any:
-    """PreprocessSettings of the options and the file, which must agree; None where nothing was said.
+    """PreprocessSettings of the options and the file, which must agree; None if neither is given.
 
     Raises:
         DocumentError: the file is no pipeline file. UsageError: file and options contradict each other.
@@ -82,7 +82,7 @@ def preprocess_settings(given: Dict[str, Any]) -> Any:
     read = load_preprocess(file)
     if not read.asked and not options:
         raise DocumentError(
-            "the file says nothing of preprocessing", where=file, allowed="preprocess: {fit, colour, mean, std}"
+            "this pipeline file has no preprocess:", where=file, allowed="preprocess: {fit, colour, mean, std}"
         )
     for name, value in options.items():
         if name in read.asked and tuple(read.asked[name]) != tuple(value):

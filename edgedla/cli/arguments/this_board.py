@@ -1,4 +1,4 @@
-"""The platform of a command where nobody names one: that of the Jetson it runs on, elsewhere a common module."""
+"""The default platform of a command: the Jetson that it runs on; elsewhere a common module."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from edgedla.errors import UsageError
 if TYPE_CHECKING:
     from edgedla.targets.board import Board
 
-#: What a laptop checks for where no module is named.
+#: Default module where the command does not run on a Jetson.
 COMMON_TARGET = "agx-orin-64gb"
 
-#: Where a command keeps the board that it found: the board does not change while a command runs.
+#: Key in the click context's meta for the board, which does not change while a command runs.
 _KEPT = "edgedla.board"
 
 
 def own_board() -> Optional[Board]:
-    """The Jetson that this command runs on, looked for once; None elsewhere."""
+    """The Jetson that this command runs on, detected once; None elsewhere."""
     context = click.get_current_context(silent=True)
     if context is None:
         return _own_board()
@@ -46,7 +46,7 @@ def _with_release(text: str, jetpack: Optional[str], trt: Optional[str]) -> Tupl
     parts = parse_platform(text, COMMON_TARGET)
     if "precision" in parts or (jetpack or trt) and ("jetpack" in parts or "trt" in parts):
         raise UsageError(
-            f"{text!r} says what another option says too, or a precision",
+            f"{text!r} names a precision, or what --jetpack or --trt names too",
             where="--target",
             allowed="MODULE@RELEASE without --jetpack and --trt; --precision for the precision",
         )
@@ -64,7 +64,7 @@ def own_platform(
     """target, jetpack and trt with this board's filled in where the module is not named, or is this very one.
 
     Args:
-        tolerant: a Jetson that nobody can name counts as none: for commands that need no module.
+        tolerant: treat a Jetson of unknown module as no Jetson: for commands that need no module.
         installed: the TensorRT that is installed here, which may be newer than JetPack's; None where that does not matter.
 
     Raises:
@@ -98,7 +98,7 @@ def own_platform(
 
 
 def own_power_mode(target: str) -> Optional[str]:
-    """The power mode that this board is in where it is the target and the mode is on record; else None, the default mode."""
+    """This board's power mode if the board is the target and edgedla knows the mode; else None, the default mode."""
     from edgedla.targets import module_for
 
     board, module = own_board(), module_for(target)

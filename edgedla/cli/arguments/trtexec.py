@@ -1,4 +1,4 @@
-"""trtexec's command lines as people paste them: every option is taken, translated, or named as ignored with the reason."""
+"""Pasted trtexec command lines: every option is taken, translated, or reported as ignored with the reason."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pasted:
-    """A command line in edgedla's words, and what is to be said about the rest."""
+    """A command line in edgedla's options, and notes on what was translated or ignored."""
 
     args: Tuple[str, ...]
     notes: Tuple[str, ...]
 
 
 def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) -> Pasted:
-    """The words behind a command with trtexec's options translated.
+    """The arguments of a command with trtexec's options translated.
 
     Args:
         known_options: those of the command; they stay as they are.
@@ -56,11 +56,11 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         if answer.value and not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
         if answer.does == "refused":
-            raise UsageError(f"{name} is nothing that edgedla does", where=name, hint=answer.text)
-        # Given twice it is for the command to join, or to refuse.
+            raise UsageError(f"edgedla does nothing like {name}", where=name, hint=answer.text)
+        # The command joins or refuses an option that is given twice.
         given = name not in became and _given(answer.to, [*kept, *words])
         if answer.does == "translated" and answer.to in known_options and given:
-            notes.append(f"{name} is ignored: {answer.to} is given, or nothing is built")
+            notes.append(f"{name} is ignored: {answer.to} is given, or this command builds nothing")
         elif answer.does == "translated" and answer.to in known_options:
             value = _stem(value) if answer.to == "-o" else value
             kept += [answer.to, value]
@@ -72,17 +72,17 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
 
 
 def begins_with_trtexec(args: Sequence[str]) -> bool:
-    """Whether the program itself was pasted along."""
+    """Whether the line begins with `trtexec` itself."""
     return bool(args) and os.path.basename(args[0]) in ("trtexec", "trtexec.exe")
 
 
 def _answer(verb: str, name: str) -> Optional[Answer]:
-    """The first row that holds for the command; None for what is no option of trtexec, or is one of both."""
+    """The first row for the command; None for what is no option of trtexec, or one that trtexec and the command share."""
     rows = [row for row in options().get(name, ()) if not row.verbs or verb in row.verbs]
     rest = [row for row in rows if row.does != "taken"]
     if rest:
         return rest[0]
-    # An option that other commands take says nothing to this one.
+    # An option of trtexec that only other commands take.
     return (
         Answer("ignored", "", "it has no meaning for this command", _has_value(name), ()) if name in options() else None
     )

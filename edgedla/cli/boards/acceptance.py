@@ -12,13 +12,13 @@ from edgedla.cli.output import echo
 
 @click.group()
 def acceptance() -> None:
-    """Truth reports of boards, written by `edgedla doctor --deep`: show one, or take it in as evidence."""
+    """Truth reports of boards, written by `edgedla doctor --deep`: show one, or store it as evidence."""
 
 
 @acceptance.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def show(file: Path) -> None:
-    """Print a truth report on one page: what was tried, what differs, what could not be tried."""
+    """Print a truth report on one page: what was tried, what differs from the prediction, what could not be tried."""
     from edgedla.acceptance.archive import unpack
     from edgedla.acceptance.text import summary
 
@@ -31,10 +31,10 @@ def show(file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @option(
     "--into", type=click.Path(path_type=Path), default=Path("rules/evidence/boards"), show_default=True,
-    help="Folder of the evidence; the report gets one of its own in it.",
+    help="Folder of the evidence; each report gets a subfolder.",
 )  # fmt: skip
 def ingest(file: Path, into: Path) -> None:
-    """Take a truth report in as evidence: verdicts, times and samples in files of their own. No rule is changed."""
+    """Store a truth report as evidence: verdicts, times and samples in separate files. Changes no rule."""
     from edgedla.acceptance.ingest import ingest as take_in
 
     learned = take_in(file, into)

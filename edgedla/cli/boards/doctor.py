@@ -20,15 +20,24 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
 @click.command(cls=BoardCommand)
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output.")
-@option("--deep", is_flag=True, help="Try everything, step by step, in at most 15 minutes, and write a truth report.")
-@option("--quick", is_flag=True, help="With --deep: in at most 3 minutes.")
-@option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With --deep: the report, FILE.tar.gz.")
-@option("--container", default="", metavar="IMAGE", help="With --deep: try edgedla's image too.")
-@option("--steps", joins=True, default="", metavar="P1,P2,...", help="With --deep: these steps only.")
+@option(
+    "--deep",
+    is_flag=True,
+    help="Try everything that edgedla can do here, in at most 15 minutes, and write a truth report.",
+)
+@option("--quick", is_flag=True, help="With --deep: try less, in at most 3 minutes.")
+@option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --deep: write the report to FILE.tar.gz.",
+)
+@option("--container", default="", metavar="IMAGE", help="With --deep: also try edgedla in this container image.")
+@option("--steps", joins=True, default="", metavar="P1,P2,...", help="With --deep: only these steps.")
 @option(
     "--lock-clocks",
     is_flag=True,
-    help="With --deep: measure under jetson_clocks too (root, or sudo without a password).",
+    help="With --deep: also measure under jetson_clocks (needs root, or sudo without a password).",
 )
 def doctor(
     output_format: str,
@@ -43,15 +52,15 @@ def doctor(
 
     Works on a laptop too. Exit code 4 if something that edgedla needs here is missing.
 
-    --deep needs no root and no network. Serial numbers, host and user names, addresses and paths below HOME are taken out of
-    its report, and the files in it are listed.
+    --deep needs no root and no network. Its report leaves out serial numbers, host and user names, addresses and paths below
+    HOME, and lists its files.
     """
     if deep:
         _deep(quick, output, container, steps, lock_clocks)
         return
     if quick or output is not None or container or steps or lock_clocks:
         raise UsageError(
-            "--quick, --output, --container, --steps and --lock-clocks belong to --deep", where="edgedla doctor"
+            "--quick, --output, --container, --steps and --lock-clocks need --deep", where="edgedla doctor"
         )
     from edgedla.runtime.board.doctor import doctor as look
     from edgedla.runtime.board.doctor import summary
@@ -83,8 +92,8 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
     if output is None:
         raise UsageError("--deep writes a report", where="--output", hint="-o truth.tar.gz")
     if not output.name.endswith((".tar.gz", ".tgz")):
-        raise UsageError(f"{output.name} is no name for a report", where="--output", allowed="FILE.tar.gz")
-    # Said now, not after a quarter of an hour.
+        raise UsageError(f"{output.name} does not end in .tar.gz", where="--output", allowed="FILE.tar.gz")
+    # Checked now, not after a quarter of an hour.
     make_folder(output.absolute().parent)
     with writing(output), tempfile.TemporaryFile(dir=output.absolute().parent):
         pass

@@ -39,52 +39,58 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
     "--compare",
     joins=True,
     metavar="A,B,C",
-    help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), both (xavier-nx-8gb@jp5.1.4), with a "
-    "precision where it differs (orin-nx-16gb@int8). With several models it is a table.",
+    help="Compare platforms in a table: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2) or both (xavier-nx-8gb@jp5.1.4). "
+    "A precision at the end replaces --precision (orin-nx-16gb@int8).",
 )
 @output_options(*FORMATS)
-@option("--all", "everything", is_flag=True, help="Text with every finding and every layer.")
-@option("-q", "--quiet", is_flag=True, help="Text with one line per model.")
+@option("--all", "everything", is_flag=True, help="Show every finding and every layer in the text.")
+@option("-q", "--quiet", is_flag=True, help="Show one line per model.")
 @option(
     "--cost/--no-cost",
     default=None,
-    help="Predict time and energy per frame.  [default: in forms for people, up to 500 layers]",
+    help="Predict time and energy per frame.  [default: in text, markdown, HTML and CSV, for models of up to 500 layers]",
 )
-@option("--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets MODULE`).")
+@option(
+    "--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them)."
+)
 @option(
     "--profile",
     metavar="FILE",
-    help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile.",
+    help="Replace predictions by these measured times: from `edgedla bench` or trtexec --exportProfile.",
 )
 @option(
-    "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
+    "--layer-info", metavar="FILE", help="From trtexec --exportLayerInfo: which layers of --profile ran on the DLA."
 )
-@option("--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix]).")
+@option(
+    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix])."
+)
 @option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="unsupported",
     show_default=True,
-    help="Exit with 1 if a layer is refused by the DLA or a strict build fails (unsupported), if anything else ends on "
-    "the GPU too (fallback), if there is an unknown verdict too (unknown), or never.",
+    help="Exit with 1 if the DLA refuses a layer or a strict build fails (unsupported); also if a layer falls back to the "
+    "GPU for another reason (fallback); also if a verdict is unknown (unknown); or never.",
 )
 def check(models: Tuple[str, ...], **given: Any) -> int:
     """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
 
-    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. Artifacts, and folders
-    whose names begin with a dot, are passed over within a folder. A PyTorch module is named by the function that makes
-    it, as package.module:factory (edgedla[torch]). Several models, or --compare, end in a table. Needs no Jetson, no
+    MODEL is a file, a folder, a quoted pattern, or - to read paths (or one model) from standard input. In a folder,
+    artifacts and subfolders whose names begin with a dot are skipped. For a PyTorch module, give the function that
+    makes it as package.module:factory (edgedla[torch]). Several models, or --compare, give a table. Needs no Jetson, no
     NVIDIA software and no weights.
 
-    Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
-    refuses it; every form names it, with the reason.
+    Exit code 0: nothing that --fail-on names was found; 1: it was found; 3: a model is broken, or TensorRT's parser
+    refuses it. Every output form lists such a model with the reason.
     """
     trtexec = split_trtexec(given)
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     request = CheckRequest(given, precision, mode)
     if given["everything"] and given["quiet"]:
-        raise UsageError("one says everything, the other one line", where="--all, --quiet", allowed="one of them")
+        raise UsageError(
+            "--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them"
+        )
     if given["compare"]:
         from edgedla.cli.check.compare import compare
 
@@ -122,7 +128,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
 
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
-    """Whether some form names the command to run next."""
+    """Whether an output form of this call shows the next command to run."""
     from edgedla.reports.check.text import SCREENS
 
     screens = models <= SCREENS and not (given["everything"] or given["quiet"])
@@ -155,7 +161,7 @@ def _show(
             unchecked=unchecked,
         )
 
-    # A text on the screen that holds nothing but errors would say them twice.
+    # stderr has the errors already: a text on the screen with nothing else would repeat them.
     deliver([target for target in targets if reports or target != ("text", "-")], render)
     say_where(targets, lambda: render_check(values, "text", files=files, quiet=True, unchecked=unchecked))
 
@@ -165,7 +171,7 @@ def _check_core(core: int, given: Dict[str, Any]) -> None:
 
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     cores: List[str] = [str(n) for n in range(platform.module.dla_cores)]
-    # A module without DLA gets its own answer instead.
+    # For a module without DLA the check itself says so.
     if platform.has_dla and str(core) not in cores:
         raise UsageError(
             f"{platform.module.title} has no DLA core {core}", where="--useDLACore", allowed=", ".join(cores)

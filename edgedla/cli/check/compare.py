@@ -16,10 +16,10 @@ TABLE_FORMATS = ("text", "json", "markdown", "csv", "html")
 
 
 def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: CheckRequest) -> int:
-    """Writes the table of every model on every platform; the exit code.
+    """Writes the table of every model on every platform and returns the exit code.
 
     Raises:
-        UsageError: a form that holds no comparison, or a platform that does not exist.
+        UsageError: an output form without tables, or an unknown platform.
     """
     wanted = given["output_format"]
     if wanted and wanted not in TABLE_FORMATS:
@@ -51,7 +51,7 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
 def _table(
     sources: Sequence[ModelSource], places: Dict[str, Dict[str, Any]], request: CheckRequest, most: Optional[int]
 ) -> Table:
-    """Every model on every platform. A platform whose parser refuses the model is a cell, not the end."""
+    """Checks every model on every platform. Where a platform's parser refuses a model, its cell holds the error."""
     from edgedla.reports.table.table import Cell, Row, Table, column_at, distinct
     from edgedla.reports.unchecked import shown_file, without_passwords
     from edgedla.targets import platform_for

@@ -13,14 +13,18 @@ from edgedla.cli.output import echo
 
 @click.command()
 @click.argument("artifact", required=False, metavar="[ARTIFACT]")
-@option("--pipeline", metavar="FILE", help="Pipeline file: its sources, artifacts, decoders and outputs.")
+@option(
+    "--pipeline",
+    metavar="FILE",
+    help="Pipeline file: pack its artifacts, with the modules for its sources, decoders and outputs.",
+)
 @option("-o", "--output", "out", required=True, metavar="OUT", help="A folder, or a file: .tar, .tar.gz, .tgz or .pyz.")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def bundle(artifact: Optional[str], pipeline: Optional[str], out: str, output_format: str) -> None:
-    """The artifact, and only those modules of edgedla that this pipeline uses: `python3 OUT` runs it.
+    """Pack an artifact with only those modules of edgedla that its pipeline uses: `python3 OUT` runs it.
 
-    Needs Python 3.8 or newer with NumPy, and what JetPack brings; no pip and no compiler. Files are verified at each
-    start. Without --pipeline the source is named then: `python3 OUT --source csi://0`.
+    The board needs Python 3.8 or newer with NumPy, and what JetPack brings; no pip and no compiler. Every start verifies the
+    files. Without --pipeline, name the source at the start: `python3 OUT --source csi://0`.
     """
     from edgedla.bundles.bundle import bundle as make
 
@@ -37,8 +41,8 @@ def bundle(artifact: Optional[str], pipeline: Optional[str], out: str, output_fo
     ]
     if made.lacking:
         lines.append(
-            f"lacks     {', '.join(made.lacking)}, which the board has to bring; relative to the bundle's folder"
+            f"lacks     {', '.join(made.lacking)}, which must be on the board; paths are relative to the bundle's folder"
         )
     if made.private:
-        lines.append("private   a source's address holds a password; only you can read it (mode 0600)")
+        lines.append("private   a source's address holds a password: only you can read the bundle (mode 0600)")
     echo("\n".join(lines))

@@ -17,38 +17,53 @@ from edgedla.cli.output import echo, require_apart
 @option("-o", "--output", "out", required=True, metavar="FILE", help="The ONNX file.")
 @platform_options()
 @option("--opset", type=click.IntRange(11, 25), help="Operator set.  [default: the newest that the target reads]")
-@option("--shapes", type=ShapesType(), joins=True, metavar="NAME:DIMS", help="Sizes of inputs, where SOURCE says none.")
-@option("--trust", is_flag=True, help="Load a file whose loading runs code that stands in it (pickles, .h5).")
+@option(
+    "--shapes", type=ShapesType(), joins=True, metavar="NAME:DIMS", help="Shapes of inputs that SOURCE leaves open."
+)
+@option("--trust", is_flag=True, help="Load SOURCE although loading it runs code in it (pickles, .h5).")
 @option(
     "--exporter", type=click.Choice(["auto", "torchscript", "dynamo"]), default="auto", show_default=True,
-    help="Of PyTorch. dynamo writes operator set 18 or newer, which TensorRT 8 reads wrongly in part.",
+    help="For PyTorch: its exporter. dynamo writes operator set 18 or newer, of which TensorRT 8 reads some operators wrongly.",
 )  # fmt: skip
 @option(
     "--inputs-as-nchw", joins=True, default="", metavar="NAME,...|all",
-    help="Of TensorFlow, Keras and TFLite: inputs that become N x C x H x W, which the DLA and `run` take, without a transpose.",
+    help="For TensorFlow, Keras and TFLite: make these inputs N x C x H x W, which the DLA and `run` take without a transpose.",
 )  # fmt: skip
-@option("--outputs-as-nchw", joins=True, default="", metavar="NAME,...|all", help="The same of outputs.")
+@option(
+    "--outputs-as-nchw",
+    joins=True,
+    default="",
+    metavar="NAME,...|all",
+    help="For TensorFlow, Keras and TFLite: the same for outputs.",
+)
 @option(
     "--inputs",
     joins=True,
     default="",
     metavar="NAME,...",
-    help="Of a frozen graph: where it begins.  [default: placeholders]",
+    help="For a frozen graph: its inputs.  [default: its placeholders]",
 )
-@option("--outputs", joins=True, default="", metavar="NAME,...", help="Where it ends.  [default: what nothing reads]")
-@option("--signature", default="", metavar="NAME", help="Of a SavedModel with several.  [default: serving_default]")
-@option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
+@option(
+    "--outputs",
+    joins=True,
+    default="",
+    metavar="NAME,...",
+    help="For a frozen graph: its outputs.  [default: tensors that no node reads]",
+)
+@option("--signature", default="", metavar="NAME", help="For a SavedModel: its signature.  [default: serving_default]")
+@option("--python", metavar="PROGRAM", help="Python interpreter that has the framework.  [default: this one]")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
     "--fail-on", type=click.Choice(["difference", "never"]), default="difference", show_default=True,
-    help="Exit with 1 where the outputs differ by more than rounding.",
+    help="Exit with 1 if the outputs differ by more than rounding (difference), or never.",
 )  # fmt: skip
 def convert(source: str, out: str, output_format: str, fail_on: str, **given: Any) -> int:
-    """A model of another framework as ONNX for the target's parser, compared with its source on seeded input.
+    """Convert a model of another framework to ONNX for the target's parser, and compare both on seeded input.
 
     Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels and frozen graphs (.pb), .keras,
-    .h5, .tflite and Paddle's .pdmodel. Of a quantised TFLite model it writes the network in FP32 and its scales beside it
-    (.scales.cache), or Q/DQ for TensorRT 11. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
+    .h5, .tflite and Paddle's .pdmodel. A quantised TFLite model becomes an FP32 network with its scales in a file beside it
+    (.scales.cache), or with Q/DQ nodes for TensorRT 11. A separate process loads the source. Needs the framework and ONNX
+    Runtime.
     """
     require_apart("-o", out)
     from edgedla.conversion.convert import convert as run

@@ -22,9 +22,9 @@ FORMATS = ("text", "json", "markdown", "html")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 EPILOG = """\
-Levels: 0 the model as it is, FP16; 1 exact rewrites, each proven (the default without --data); 2 INT8 with calibration
-and mixed precision as well (the default with --data); 3 approximate rewrites as well. From level 2 on everything holds
---metric within --max-drop.
+Levels: 0 the model as it is, in FP16; 1 exact rewrites, each proven (the default without --data); 2 also INT8, with
+calibration and mixed precision (the default with --data); 3 also approximate rewrites. From level 2 on a step is kept only
+if --metric falls by at most --max-drop.
 """
 
 
@@ -38,7 +38,7 @@ def parse_drop(text: str) -> float:
     try:
         return float(number) / percent
     except ValueError as e:
-        raise UsageError(f"{text!r} is no drop", where="--max-drop", allowed="0.5%, or 0.005") from e
+        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005") from e
 
 
 def parse_budget(text: str) -> float:
@@ -49,70 +49,85 @@ def parse_budget(text: str) -> float:
     """
     match = re.fullmatch(r"([0-9]+(?:[.][0-9]+)?)\s*(s|min|m|h)?", text.strip())
     if match is None or not float(match[1]) > 0:
-        raise UsageError(f"{text!r} is no time", where="--budget", allowed="10m, 90s, 1h, or seconds")
+        raise UsageError(f"{text!r} is not a time", where="--budget", allowed="10m, 90s, 1h, or seconds")
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
 @click.command(epilog=EPILOG)
 @click.argument("model", metavar="MODEL")
-@option("-o", "--output", "out", required=True, metavar="FOLDER", help="Artifact, model, and reports; a new or "
-              "empty folder, or this model's earlier one: a second call goes on from the steps that are finished.")  # fmt: skip
+@option("-o", "--output", "out", required=True, metavar="FOLDER", help="Folder for artifact, model and reports: "
+              "new or empty, or of an earlier call for this model, whose finished steps are reused.")  # fmt: skip
 @platform_options()
-@option("--level", type=click.IntRange(0, 3), help="What may be changed; see below.  [default: 2 with --data, else 1]")
+@option(
+    "--level",
+    type=click.IntRange(0, 3),
+    help="What deploy may change: see the levels below.  [default: 2 with --data, else 1]",
+)
 @option(
     "--objective", type=click.Choice(["latency", "throughput", "energy", "loadables"]), default="latency",
-    show_default=True, help="What every step has to lower, as predicted.",
+    show_default=True, help="What every step must lower, as predicted.",
 )  # fmt: skip
 @option(
     "--place", type=click.Choice(["best", "dla"]), default="best", show_default=True,
-    help="best: the placement of least cost, which may leave the DLA empty; dla: whatever the DLA takes runs on one core, "
-    "as TensorRT places it, and the GPU is free for other work.",
+    help="best: the placement at the optimum of the predicted cost, which may leave the DLA empty; dla: one DLA core runs "
+    "whatever it takes, as TensorRT places it, which leaves the GPU to other work.",
 )  # fmt: skip
-@option("--devices", joins=True, metavar="LIST", help="Devices that the best placement may use: GPU,DLA0,DLA1.")
+@option("--devices", joins=True, metavar="LIST", help="Devices that --place best may use: GPU,DLA0,DLA1.")
 @option(
     "--max-latency", type=float, metavar="US",
-    help="Longest latency of a frame, in microseconds: as measured on a Jetson, elsewhere as predicted.",
+    help="Maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.",
 )  # fmt: skip
 @option(
     "--data", metavar="PATH",
-    help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, or a folder of them; `random` tries the "
-    "flow. Three fifths calibrate, one judges steps, the last is looked at once, at the end.",
+    help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, or a folder of them; `random` only tries "
+    "the procedure. Three fifths calibrate, one fifth decides on steps, the last fifth judges the result, once.",
 )  # fmt: skip
-@option("--holdout", metavar="PATH", help="Samples for the end in place of the last fifth of --data.")
+@option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
 @option(
     "--metric", metavar="NAME", help=f"{NAMES}  [default: l2, which needs no labels]",
 )  # fmt: skip
 @option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
-@option("--reg-max", type=click.IntRange(1, 256), default=16, help="Bins of a YOLOv8 box distribution.  [default: 16]")
-@option("--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]")
-@option("--max-drop", default="0.5%", show_default=True, metavar="X", help="Largest fall of the metric: 0.5%, 0.005.")
+@option(
+    "--reg-max", type=click.IntRange(1, 256), default=16, help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]"
+)
+@option(
+    "--iou",
+    type=click.FloatRange(0, 1),
+    default=0.6,
+    help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
+)
+@option("--max-drop", default="0.5%", show_default=True, metavar="X", help="Maximum drop of the metric: 0.5% or 0.005.")
 @option(
     "--approximate", type=float, default=0.03, show_default=True, metavar="MAX_ERROR",
-    help="Level 3: largest relative L2 error of one rewritten site.",
+    help="Level 3: maximum relative L2 error of one rewritten place.",
 )  # fmt: skip
-@option("--budget", metavar="TIME", help="Time for the whole: 10m, 90s. The best so far stands.")
+@option(
+    "--budget",
+    metavar="TIME",
+    help="Time limit for the whole call: 10m, 90s. When it ends, the best result so far counts.",
+)
 @preprocess_options()
 @option(
     "--shapes", type=SizesType(), multiple=True, metavar="NAME:DIMS",
-    help="Fix input shapes: name:1x3x224x224. Several times, or with a range (1x3x224..416/64x224; equal ranges vary "
-    "together): an engine per size.",
+    help="Fix input shapes: name:1x3x224x224. Given several times, or with a range (1x3x224..416/64x224), it builds an engine "
+    "per size; equal ranges vary together.",
 )  # fmt: skip
 @option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
-@option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
+@option("--power-mode", metavar="NAME", help="nvpmodel mode to predict costs for.")
 @option(
     "--backend", type=click.Choice(["auto", "tensorrt", "host"]), default="auto", show_default=True,
-    help="Of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
+    help="Backend of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
 )  # fmt: skip
 @memory_option()
-@option("--fresh", is_flag=True, help="Forget the steps that an earlier call has finished.")
+@option("--fresh", is_flag=True, help="Do not reuse finished steps of an earlier call.")
 @option("--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True)
 def deploy(model: str, out: str, **given: Any) -> int:
-    """One call from a model to an accepted artifact: fix, quantise, place, build and measure, each kept where it helps.
+    """Turn a model into an accepted artifact in one call: fix, quantise, place, build and measure; keep what helps.
 
     Writes the artifact, the model that was built, its placement and scales, and the test report (report.html, report.md,
-    deployment.json). Costs are predicted; on a laptop accuracy is simulated. Exit code 0: accepted; 1: the metric falls
-    too far on the last samples, or no frame keeps --max-latency; 2: FOLDER holds other files, or another model's
-    deployment; 5: a build failed, or another deployment with other options writes into FOLDER now.
+    deployment.json). Costs are predicted; on a laptop accuracy is simulated. Exit code 0: accepted; 1: the metric drops too
+    far on the last samples, or nothing keeps --max-latency; 2: FOLDER holds other files, or another model's deployment; 5:
+    a build failed, or a deployment with other options is writing into FOLDER.
     """
     from edgedla.deployment.claim import claim
     from edgedla.deployment.deploy import deploy as run

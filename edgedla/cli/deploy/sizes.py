@@ -1,4 +1,4 @@
-"""`--shapes` with ranges: every size in them, for a DLA engine has one size each."""
+"""`--shapes` with ranges: lists every size in them, because a DLA engine has fixed sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from edgedla.cli.options import parse_shapes
 from edgedla.errors import UsageError
 
-#: Engines of one call: each takes a whole deployment, and its own memory on the board.
+#: Most engines per call: each costs a whole deployment, and memory on the board.
 MOST_SIZES = 16
 _RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)(?:/([0-9]+))?")
 _FORM = "LOW..HIGH or LOW..HIGH/STEP in place of a dimension, for example 1x3x224..416/64x224"

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from edgedla.remote.inventory import BoardEntry
     from edgedla.remote.job import Terminal
 
-#: Clocks that differ by less are taken for the same.
+#: Clocks that differ by less count as equal.
 CLOCK_OFF_S = 120.0
-#: A build's engine, its model and its log may need as much.
+#: A build may need this much: engine, model and log.
 LITTLE_BYTES = 500e6
 FORMAT = option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
 
@@ -32,30 +32,32 @@ def board() -> None:
     """Boards over SSH: list them, set them up, lock them, follow what runs there.
 
     A board is a name of the inventory (~/.config/edgedla/boards.yaml, or the file that EDGEDLA_BOARDS names), a Host of
-    ssh_config, or [user@]host[:port]. Connections are those of `ssh`, without questions: keys and known hosts must stand.
+    ssh_config, or [user@]host[:port]. edgedla connects by `ssh` and answers no prompts: set up keys and known hosts first.
     """
 
 
 @board.command()
 @click.argument("name")
 @click.argument("address", metavar="[USER@]HOST[:PORT]")
-@option("--group", "groups", multiple=True, metavar="NAME", help="For --board-group; may be given several times.")
+@option("--group", "groups", multiple=True, metavar="NAME", help="Group for --board-group; may be given several times.")
 @option("--python", default="python3", show_default=True, help="The board's Python, 3.8 or newer.")
-@option("--edgedla", help="The board's edgedla.  [default: where setup puts it, else on PATH]")
+@option("--edgedla", help="The board's edgedla.  [default: where `edgedla board setup` puts it, else the one on PATH]")
 @option("--note", default="", help="For people.")
 @option("--replace", "again", is_flag=True, help="Overwrite a board of this name.")
 def add(
     name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool
 ) -> None:
-    """Write a board into the inventory."""
+    """Add a board to the inventory."""
     from edgedla.remote.address import parse_address
     from edgedla.remote.inventory import BoardEntry, inventory_file, one_at_a_time, read_inventory, save_board
 
     entry = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
     with one_at_a_time():
         if name in read_inventory() and not again:
-            raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
-        echo(f"{name} stands in {save_board(entry)}")
+            raise UsageError(
+                f"the inventory has a board {name!r} already", where=str(inventory_file()), allowed="--replace"
+            )
+        echo(f"wrote {name} into {save_board(entry)}")
 
 
 @board.command("list")
@@ -98,12 +100,12 @@ def _probed(row: Dict[str, Any]) -> str:
 @board.command()
 @click.argument("name", metavar="BOARD")
 @option("--offline", is_flag=True, help="The board has no network: wheels are downloaded here and sent.")
-@option("--service", is_flag=True, help="For pipelines as services: in /opt/edgedla, with a user of their own.")
+@option("--service", is_flag=True, help="Install into /opt/edgedla with a separate user, to run pipelines as services.")
 @option("--packages/--no-packages", default=True, help="Install system packages too (needs sudo without password).")
-@option("--dry-run", is_flag=True, help="Show what would be done.")
-@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@option("--dry-run", is_flag=True, help="Show what it would do.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool, wait_s: float) -> int:
-    """Install this very version of edgedla on a JetPack board."""
+    """Install this same version of edgedla on a JetPack board."""
     from edgedla.cli.board_option import terminal
     from edgedla.remote.inventory import board_named
     from edgedla.remote.setup import set_up
@@ -146,29 +148,36 @@ def doctor(name: str, output_format: str) -> int:
 
 @board.command()
 @click.argument("name", metavar="BOARD")
-@option("--for", "minutes", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Minutes.")
-@option("--note", default="", help="Shown to whoever waits.")
-@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
-@option("--release", is_flag=True, help="Give the board back.")
+@option(
+    "--for",
+    "minutes",
+    type=click.FloatRange(min=0.01),
+    default=60.0,
+    show_default=True,
+    help="Minutes to reserve it for.",
+)
+@option("--note", default="", help="Note for users who wait.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
+@option("--release", is_flag=True, help="Release the board.")
 def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> None:
-    """Reserve a board for yourself; your own builds and runs go on meanwhile."""
+    """Reserve a board for yourself. Your own builds and runs still work."""
     from edgedla.remote import boards
     from edgedla.remote.inventory import board_named
 
     entry = board_named(name)
     if release:
         count = boards.unlock(entry)
-        echo(f"{name} is given back" if count else f"you had not locked {name}")
+        echo(f"{name} is released" if count else f"you had not locked {name}")
         return
     boards.lock(entry, minutes * 60, note, wait_s)
-    echo(f"{name} is yours for {minutes:g} minutes; `edgedla board lock {name} --release` gives it back")
+    echo(f"{name} is yours for {minutes:g} minutes; `edgedla board lock {name} --release` releases it")
 
 
 @board.command()
 @click.argument("name", metavar="BOARD")
 @FORMAT
 def jobs(name: str, output_format: str) -> None:
-    """List a board's jobs, the last below."""
+    """List a board's jobs, the newest last."""
     from edgedla.remote.boards import jobs_of
     from edgedla.remote.inventory import board_named
 
@@ -187,10 +196,10 @@ def jobs(name: str, output_format: str) -> None:
 @click.argument("job")
 @option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
 def attach(name: str, job: str, output: Optional[Path]) -> int:
-    """Follow a job from its first line, and take its results home.
+    """Follow a job's output from its first line, and fetch its results.
 
-    The results go where the command that started the job named them. -o names another folder; a job that another laptop started
-    needs it.
+    The results go where the command that started the job would have put them, or into the folder that -o names. A job that
+    another machine started needs -o.
     """
     from edgedla.cli.board_option import terminal
     from edgedla.remote import client
@@ -202,7 +211,8 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
         raise UsageError(f"the job {job} runs on {known.get('board')}", where="BOARD")
     if known is None and output is None:
         echo(
-            "the results stay on the board (another laptop's job, or fetched already): -o FOLDER brings them", err=True
+            "the results stay on the board (another machine's job, or fetched already): -o FOLDER fetches them",
+            err=True,
         )
     return follow(entry, job, terminal(), into=output).rc
 
@@ -210,9 +220,9 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
 @board.command()
 @click.argument("name", metavar="BOARD")
 @click.argument("job")
-@option("--kill", is_flag=True, help="End it at once, as SIGKILL.")
+@option("--kill", is_flag=True, help="End it at once with SIGKILL.")
 def cancel(name: str, job: str, kill: bool) -> None:
-    """Interrupt a job as Ctrl-C would; what it had finished stays."""
+    """Interrupt a job as Ctrl-C would. What it had finished stays."""
     from edgedla.remote import boards
     from edgedla.remote.inventory import board_named
 
@@ -230,11 +240,13 @@ def cancel(name: str, job: str, kill: bool) -> None:
     default="fp16,int8",
     show_default=True,
     metavar="A,B",
-    help="Each is built.",
+    help="Build in each of these.",
 )
-@option("--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds of measuring each.")
-@option("--hash-names", is_flag=True, help="Name models and layers by a hash; without it they have no names at all.")
-@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@option(
+    "--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds to measure each build."
+)
+@option("--hash-names", is_flag=True, help="Name models and layers by a hash. Without it the report has no names.")
+@option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 @option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON).")
 def report(
     name: str,
@@ -245,7 +257,7 @@ def report(
     wait_s: float,
     output: Path,
 ) -> int:
-    """Write what TensorRT placed against what the rules said, and times against predictions, as one file to send back.
+    """Compare TensorRT's placements with the rules and times with predictions, in one file to send back.
 
     Each model is built and measured on the board. The report holds types, sizes and parameters of layers, verdicts, devices
     and times: no weights, no file names and no layer names. Exit code 1: a model was not built or measured.
@@ -270,20 +282,20 @@ def report(
                 shown.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
                 entries.append(_reported(entry, model, precision, duration, hash_names, wait_s, shown))
     finally:
-        # A board that went off, or Ctrl-C, takes nothing away from what was measured.
+        # What was measured is kept when the board goes off, or at Ctrl-C.
         if entries:
             document = board_report(entries)
             write_atomic(output, json.dumps(document, indent=1) + "\n")
             for line in summary_lines(document):
                 echo(line)
-            echo(f"{output}: no weights and no names in it; it is worth sending back")
+            echo(f"{output} holds no weights and no names; please send it back")
     return 1 if any("failed" in entry for entry in entries) else 0
 
 
 def _reported(
     entry: BoardEntry, model: Path, precision: str, duration: float, hash_names: bool, wait_s: float, shown: Terminal
 ) -> Dict[str, Any]:
-    """One model; one that cannot be built or measured is an entry too, unless it is the board that cannot."""
+    """The entry of one model, also of one that cannot be built or measured; raises if the board itself fails."""
     from edgedla.errors import EdgedlaError, EnvironmentMissing
     from edgedla.remote.connection import BoardRefused, ConnectionLost
     from edgedla.remote.measure import measure_on

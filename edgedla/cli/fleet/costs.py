@@ -1,4 +1,4 @@
-"""`edgedla costs fit`: the cost model fitted to what a board of yours measured."""
+"""`edgedla costs fit`: fits the cost model to measurements of your board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgedla.errors import UsageError
 
 @click.group()
 def costs() -> None:
-    """The cost model behind `check`, `place` and `sweep`, and your own measurements."""
+    """Fit the cost model of `check`, `place` and `sweep` to your own measurements."""
 
 
 @costs.command()
@@ -24,11 +24,13 @@ def costs() -> None:
     "--evidence",
     multiple=True,
     metavar="FILE",
-    help="A profile of one of the models: `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`, on the board or with "
+    help="Profile of one of the models, from `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE` on the board or with "
     "--board. May be given several times.",
 )
 @shape_options()
-@option("-o", "--output", metavar="FILE", help="The fitted profile, for --profile of check, place and sweep.")
+@option(
+    "-o", "--output", metavar="FILE", help="Write the fitted profile to FILE, for --profile of check, place and sweep."
+)
 @option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
 def fit(
     models: Tuple[str, ...],
@@ -38,13 +40,13 @@ def fit(
     output: Optional[str],
     output_format: str,
 ) -> None:
-    """Fit the cost model to profiles of one module in one power mode, and say its error before and after.
+    """Fit the cost model to profiles of one module in one power mode, and show its error before and after.
 
-    Operators that were measured keep their measured time; the others get the fitted one. With several models each is also
-    predicted from the others alone, which is what a new model can expect.
+    Measured operators keep their measured time; others get the fitted one. With several models, each is also predicted by a
+    fit to the others alone: a new model can expect that error.
     """
     if not models or not evidence:
-        raise UsageError("models and their profiles are needed", where="--evidence" if models else "MODEL",
+        raise UsageError("no profile given" if models else "no model given", where="--evidence" if models else "MODEL",
                          hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1")  # fmt: skip
     if output:
         require_apart("-o", output)
@@ -71,6 +73,6 @@ def fit(
     for e in fitted.engines:
         after = f"{e.after:.1%} fitted" if e.after is not None else "too few operators to fit"
         left = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
-        echo(f"  {e.device} {e.precision}: {e.before:.1%} as it came, {after}{left} ({e.operators} operators)")
+        echo(f"  {e.device} {e.precision}: {e.before:.1%} before, {after}{left} ({e.operators} operators)")
     if output:
-        echo(f"{output}: give it to --profile of check, place and sweep")
+        echo(f"wrote {output}, for --profile of check, place and sweep")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgedla.sweep.row import Row
 
 ENDINGS = (".jsonl", ".csv", ".parquet", ".html")
-#: Writes a row's page in the process that checks it.
+#: Entry point by which the process that checks a row writes its page.
 PAGES = "edgedla.reports.sweeps.page:page_writer"
 
 
@@ -38,22 +38,26 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 @option(
     "--objective",
     type=click.Choice(["latency", "throughput", "energy"]),
-    help="Place each model too, for this objective; with --fix: what rewrites are judged by.",
+    help="Also place each model for this objective. With --fix: judge rewrites by it.",
 )
-@option("--fix", "with_fix", is_flag=True, help="Say what `edgedla fix` would gain (predicted, not proven).")
-@option("--board-group", metavar="GROUP", help="Build and measure on the boards of this group, each on its module.")
-@option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
-@option("--profile", metavar="FILE", help="Measured times replace predictions.")
+@option("--fix", "with_fix", is_flag=True, help="Also predict what `edgedla fix` would gain (predicted, not proven).")
+@option("--board-group", metavar="GROUP", help="Build and measure on the boards of this group, for the module of each.")
+@option("--power-mode", metavar="NAME", help="nvpmodel mode to predict costs for.")
+@option("--profile", metavar="FILE", help="Replace predictions by these measured times.")
 @option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
 @option(
     "--engine",
     default="local",
     show_default=True,
     metavar="local|tcp://HOST:PORT",
-    help="Processes of this machine, or the workers of a Dask scheduler.",
+    help="Where to work: processes on this machine, or the workers of a Dask scheduler.",
 )
 @option(
-    "-j", "--jobs", type=click.IntRange(min=0), default=0, help="Processes of this machine.  [default: one per core]"
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Number of processes on this machine.  [default: one per CPU core]",
 )
 @option(
     "--timeout",
@@ -70,22 +74,31 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     help="Memory limit per process in MB; 0: none.",
 )
 @option(
-    "--reports", metavar="FOLDER", help="Write the page of each check below this folder; --output x.html links them."
+    "--reports",
+    metavar="FOLDER",
+    help="Write an HTML page of each check into this folder; --output x.html links to them.",
 )
-@option("--retry-failed", is_flag=True, help="Work out again what ended by a limit, a crash or an error.")
-@option("--fresh", is_flag=True, help="Forget what an earlier run of this sweep has done.")
-@option("-o", "--output", "outputs", multiple=True, metavar="FILE", help="results.jsonl, .csv, .parquet or .html.")
+@option("--retry-failed", is_flag=True, help="Redo rows that ended by a limit, a crash or an error.")
+@option("--fresh", is_flag=True, help="Redo every row, also those that an earlier run has finished.")
+@option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="Write the rows to FILE: .jsonl, .csv, .parquet or .html. May be given several times.",
+)
 @option("--quiet", is_flag=True, help="No progress.")
 def sweep(
     models: Tuple[str, ...], targets: Optional[str], precisions: str, outputs: Tuple[str, ...], **given: Any
 ) -> int:
-    """Check every model (folders: every *.onnx below) on every platform, and place, fix or measure where asked.
+    """Check every model on every platform; also place, fix or measure it if options ask for that.
 
-    Artifacts, and folders whose names begin with a dot, are passed over within a folder.
+    A folder stands for every *.onnx in it and its subfolders, except artifacts and folders whose names begin with a dot.
 
-    Killed and started again it goes on where it stopped: finished rows stand in FILE.journal beside the first output. A
-    model that crashes, hangs or eats memory costs its own row only. Exit code 0: every row is answered; 1: a row ended by
-    a limit, a crash or an error; 3: a model is broken, or TensorRT's parser refuses it.
+    A sweep that was killed goes on where it stopped: finished rows are in FILE.journal beside the first output. A model
+    that crashes, hangs or exceeds its memory costs only its own row. Exit code 0: every row has its answer; 1: a row ended
+    by a limit, a crash or an error; 3: a model is broken, or TensorRT's parser refuses it.
     """
     from edgedla.cli.arguments.platforms import parse_platform
     from edgedla.cli.arguments.this_board import COMMON_TARGET, own_label
@@ -100,7 +113,7 @@ def sweep(
         raise UsageError("no model given", allowed="MODEL.onnx, or a folder with models")
     wrong = [o for o in outputs if not o.lower().endswith(ENDINGS)]
     if wrong or not outputs:
-        raise UsageError(f"{wrong[0]!r} is no form of a sweep" if wrong else "no output given", where="-o",
+        raise UsageError(f"a sweep has no output form for {wrong[0]!r}" if wrong else "no output given", where="-o",
                          allowed=", ".join(ENDINGS))  # fmt: skip
     settings = _settings(given)
     labels = list(dict.fromkeys(t.strip() for t in (targets or own_label()).split(",") if t.strip()))
@@ -146,12 +159,14 @@ def _settings(given: Mapping[str, Any]) -> Any:
     from edgedla.sweep.task import Settings
 
     if given["with_fix"] and given["board_group"]:
-        raise UsageError("a sweep either predicts rewrites or measures", where="--fix", allowed="without --board-group")
+        raise UsageError(
+            "a sweep either predicts rewrites or measures on boards", where="--fix", allowed="without --board-group"
+        )
     action = (
         "bench" if given["board_group"] else "fix" if given["with_fix"] else "place" if given["objective"] else "check"
     )
     if action == "check" and (given["power_mode"] or given["profile"]):
-        raise UsageError("it needs a predicted cost", where="--power-mode" if given["power_mode"] else "--profile",
+        raise UsageError("only predicted costs use this option", where="--power-mode" if given["power_mode"] else "--profile",
                          allowed="with --objective or --fix")  # fmt: skip
     profile = given["profile"]
     if profile is not None:
@@ -169,7 +184,7 @@ def _settings(given: Mapping[str, Any]) -> Any:
 
 
 def _check_power_mode(power_mode: Optional[str], platforms: Sequence[Tuple[str, Any]]) -> None:
-    """A mode that a module lacks is wrong in every row of it: it is said before the first."""
+    """Refuses, before the first row, a power mode that one of the modules lacks."""
     from edgedla.targets import module_for
 
     for _, place in platforms:
@@ -179,7 +194,7 @@ def _check_power_mode(power_mode: Optional[str], platforms: Sequence[Tuple[str, 
 
 
 def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
-    """(name, module) of a group's boards, as they tell it themselves."""
+    """(name, module) of each board of a group, as the board reports it."""
     if group is None:
         return []
     from edgedla.remote.boards import module_of
@@ -189,7 +204,7 @@ def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
 
 
 def _require_writable(outputs: Sequence[str], folder: Optional[Path]) -> None:
-    """What the end of a sweep needs, asked before its hours of work."""
+    """Refuses, before hours of work, outputs that cannot be written at the end."""
     from edgedla.files import make_folder, usable_file
     from edgedla.sweep.tables import import_arrow
 

@@ -1,4 +1,4 @@
-"""Descriptions of commands under `python -OO`, which drops the docstrings that they stand in."""
+"""Descriptions of commands under `python -OO`, which drops their docstrings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 def with_description(command: click.Command) -> click.Command:
-    """The command, and those below it, with the description that its source holds where Python has dropped it."""
+    """The command and its subcommands, with descriptions read from their source if Python has dropped them."""
     if command.help is None and command.callback is not None:
         command.help = _from_source(command.callback)
     for below in getattr(command, "commands", {}).values():
@@ -19,7 +19,7 @@ def with_description(command: click.Command) -> click.Command:
 
 
 def _from_source(function: object) -> str:
-    """ "" where there is no source, or no docstring in it."""
+    """The docstring in the function's source; "" if there is none."""
     module = inspect.getmodule(function)
     wanted = getattr(function, "__name__", "")
     # Python may have been installed without sources.

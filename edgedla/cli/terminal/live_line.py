@@ -1,4 +1,4 @@
-"""The line that `edgedla run` keeps up to date on a terminal: frames/s, age, drops, load."""
+"""The status line of `edgedla run` on a terminal: frames/s, age, drops, load."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgedla.cli.terminal.screen import is_screen
 from edgedla.printable import printable_text
 
 EVERY_S = 0.5
-#: Columns of a terminal that does not tell its own.
+#: Columns assumed where the terminal does not report them.
 WIDTH = 80
-#: Back to the first column, and the rest of the line away.
+#: Terminal codes: go to the first column, clear the line.
 CLEAR = "\r\x1b[K"
 
 
@@ -24,7 +24,7 @@ CLEAR = "\r\x1b[K"
 def live_line(
     summary: Callable[[], Dict[str, Any]], stream: Optional[TextIO] = None, every_s: float = EVERY_S
 ) -> Iterator[None]:
-    """Keeps the line on the terminal until the block ends; does nothing where nobody looks at one.
+    """Keeps the line on the terminal until the block ends; does nothing if the stream is no terminal.
 
     Args:
         summary: of the pipeline. stream: stderr by default, so that results on stdout stay clean.
@@ -71,7 +71,7 @@ class Rates:
         self._busy_ms: Dict[str, float] = {}
 
     def read(self, summary: Dict[str, Any]) -> Tuple[float, Dict[str, float]]:
-        """(results per second, device -> share of the time with an inference under way, at most 1)."""
+        """(results per second, device -> share of time with an inference under way, at most 1)."""
         now = self._clock()
         seconds, self._at = max(now - self._at, 1e-3), now
         results = summary["frames"]["results"]
@@ -101,7 +101,7 @@ def line(summary: Dict[str, Any], rates: Rates, width: int) -> str:
 
 
 class _Above(logging.StreamHandler):
-    """Log lines above the live line, which the next drawing brings back."""
+    """Prints log lines above the live line, which is then drawn again."""
 
     def __init__(self, stream: TextIO, lock: threading.Lock) -> None:
         super().__init__(stream)

@@ -7,5 +7,5 @@ from typing import Optional, TextIO
 
 
 def is_screen(stream: Optional[TextIO]) -> bool:
-    """A terminal that moves its cursor; a dumb one shows every such request as text."""
+    """Whether the stream is a terminal that can move its cursor; a dumb one would print the codes."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
