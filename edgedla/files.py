@@ -108,8 +108,8 @@ def below(root: PathLike, name: str) -> Path:
         path = path / part
         if path.is_symlink():
             raise UsageError(
-                "a link stands where a folder is to be made", where=str(path),
-                hint="remove it, or give another output folder: folders of other people may hold traps",
+                "there is a link where edgedla would make a folder", where=str(path),
+                hint="remove it, or give another output folder: in a folder of another user it may be a trap",
             )  # fmt: skip
     return Path(root, name)
 
@@ -212,7 +212,7 @@ def usable_folder(path: PathLike) -> Path:
     folder = Path(path)
     there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
     if there.exists() and not there.is_dir():
-        raise UsageError("a file stands there, not a folder", where=str(there), hint="give -o a folder")
+        raise UsageError("this is a file, not a folder", where=str(there), hint="give -o a folder")
     return folder
 
 

@@ -81,7 +81,7 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         seen = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {key!r} stands twice in one object")
+                raise ValueError(f"the key {key!r} appears twice in one object")
             seen.add(key)
     return mapping
 

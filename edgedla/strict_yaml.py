@@ -210,7 +210,7 @@ class _Reader:
                 what = getattr(event, "value", "?")
                 raise RuleError(f"the key {what!r} is not text to YAML", where=self.where(event), hint="Quote the key.")
             if key in table:
-                raise RuleError(f"the key {key!r} stands twice in one mapping", where=self.where(event))
+                raise RuleError(f"the key {key!r} appears twice in one mapping", where=self.where(event))
             table.lines[key] = event.start_mark.line + 1
             table[key] = self.pass_over() if key in self.skip else self.value(self.get_event())
 

@@ -17,11 +17,10 @@ GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
 
-# A shell without job control starts background commands with SIGINT ignored, `nohup` with SIGHUP, and children inherit it:
-# tests that press Ctrl-C or close the terminal would wait for ever.
-for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, handler)
+# A shell without job control starts background commands with SIGINT ignored, and children inherit it: tests that press
+# Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -66,7 +66,7 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
                     or "/../" in f"/{name}/"
                     or len(members) >= MAX_FILES
                 ):
-                    raise DocumentError(f"it holds {name!r}, which belongs to no truth report", where=str(path))
+                    raise DocumentError(f"it holds {name!r}, which is not part of a truth report", where=str(path))
                 total += member.size
                 if member.size > MAX_FILE_BYTES or total > MAX_BYTES:
                     raise DocumentError(
@@ -79,7 +79,7 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
     except PermissionError as e:
         raise EnvironmentMissing(f"cannot read it: {e.strerror}", where=str(path)) from e
     except (tarfile.TarError, OSError, EOFError, ValueError) as e:
-        raise DocumentError(f"it is no truth report: {e}", where=str(path)) from e
+        raise DocumentError(f"not a truth report: {e}", where=str(path)) from e
     try:
         report = json.loads(members["report.json"])
     except (KeyError, ValueError, RecursionError) as e:

@@ -58,14 +58,14 @@ def _refuse(request: BuildRequest) -> None:
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     if platform.release.strongly_typed:
         raise UsageError(
-            f"TensorRT {platform.release.trt_text} takes INT8 as Q/DQ in the model", where=_OPTION,
+            f"TensorRT {platform.release.trt_text} takes INT8 scales only as Q/DQ nodes of the model", where=_OPTION,
             hint="`edgedla quantize` writes that model",
         )  # fmt: skip
 
 
 def _require_float32(path: Path) -> None:
     """Raises:
-    ModelError: the search would turn the model's types, and the build is of the model as it is.
+    ModelError: the search needs a model in FP32, and the build takes the model as it is.
     """
     from edgedla.importers.model_file.onnx_file import read
     from edgedla.quantization.float32_types import own_types
@@ -73,8 +73,8 @@ def _require_float32(path: Path) -> None:
     own = own_types(read(path).model)
     if own is not None:
         raise ModelError(
-            f"{own.text}: INT8 is measured and simulated in FP32 only", where=str(path),
-            hint="`edgedla quantize` turns the types and writes the model with its scales: build that one",
+            f"{own.text}: edgedla measures and simulates INT8 only on models in FP32", where=str(path),
+            hint="`edgedla quantize` converts the types to FP32 and writes the model with its scales: build that one",
         )  # fmt: skip
 
 

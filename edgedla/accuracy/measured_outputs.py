@@ -47,8 +47,8 @@ def _in_front(model: Any) -> Tuple[str, ...]:
             waiting.extend(makers[name].input)
     if not found:
         raise ModelError(
-            "no output depends on a float that the network computes: there is no error of INT8 to measure",
-            where=", ".join(o.name for o in model.graph.output), hint="build it in FP16, or give it an output of its scores",
+            "no output depends on a float tensor that the network computes, so there is no INT8 error to measure",
+            where=", ".join(o.name for o in model.graph.output), hint="build it in FP16, or add an output for its scores",
         )  # fmt: skip
     return tuple(name for name in floats if name in found)
 

@@ -101,7 +101,8 @@ def paired(more: int, fewer: int, count: int) -> Tuple[float, float]:
 def _scores(outputs: Outputs) -> np.ndarray:
     if len(outputs) != 1:
         raise UsageError(
-            f"top-1 of {len(outputs)} outputs", allowed="one output, or a metric of your own: module:function"
+            f"top-1 reads one output, and the network has {len(outputs)}",
+            allowed="one output, or a metric of your own: module:function",
         )
     scores = np.asarray(next(iter(outputs.values())))
     _require_one(scores)
@@ -114,8 +115,8 @@ def _require_one(scores: np.ndarray) -> None:
     """
     if scores.ndim > 1 and 1 < scores.shape[0] < scores.size:
         raise UsageError(
-            f"an output of {list(scores.shape)} for one label", allowed="a batch of 1",
-            hint="evaluate the model in a batch of 1, or by a metric of your own: module:function",
+            f"the output is {list(scores.shape)}, and there is one label", allowed="a batch of 1",
+            hint="evaluate with a batch of 1, or with a metric of your own: module:function",
         )  # fmt: skip
 
 
@@ -156,7 +157,10 @@ def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
 
 def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
     if len(outputs) != 1:
-        raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
+        raise UsageError(
+            f"mIoU reads one output, and the network has {len(outputs)}",
+            allowed="one output of class scores (1, C, H, W)",
+        )
     scores = np.asarray(next(iter(outputs.values())))
     by_scores = scores.ndim == 4 and scores.shape[1] > 1
     if by_scores:
@@ -190,8 +194,9 @@ def _class_map(numbers: np.ndarray) -> np.ndarray:
     pixels = numbers.reshape(-1)
     if numbers.ndim < 2 or numbers.shape[-2] * numbers.shape[-1] != pixels.size or np.any(pixels != np.rint(pixels)):
         raise UsageError(
-            f"mIoU of an output of {list(numbers.shape)}", allowed="class scores (1, C, H, W) of two classes or more, or classes (1, H, W)",
-            hint="a metric of your own takes any: module:function",
+            f"mIoU cannot read an output of {list(numbers.shape)}",
+            allowed="(1, C, H, W) scores of two classes or more, or (1, H, W) classes",
+            hint="a metric of your own takes any output: module:function",
         )  # fmt: skip
     classes: np.ndarray = np.clip(pixels, 0, _CLASSES - 1).astype(np.int64).reshape(numbers.shape[-2:])
     return classes
@@ -219,7 +224,7 @@ def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = No
     folders = samples.class_folders
     if metric.by_class and folders and classes is not None and classes != folders:
         raise DataError(
-            f"{folders} folders of pictures for {classes} classes of the network: nothing says which class a folder shows",
+            f"{folders} folders of pictures for {classes} classes of the network: edgedla cannot tell which class a folder shows",
             where=samples.detail,
             allowed=f"{classes} folders, in the order of the outputs by name",
             hint="list the classes in the order of the outputs: --classes FILE",

@@ -51,7 +51,7 @@ def split_samples(
     if count < 2:
         raise DataError(
             "one sample cannot both calibrate and be held out", where=every.detail, allowed="2 or more",
-            hint="give more, or others as --holdout",
+            hint="give more samples, or separate ones with --holdout",
         )  # fmt: skip
     kept = max(count - max(round(count * share), 1), 1)
     notes = [f"{kept} calibration samples are few: {FEW} or more are better"] if kept < FEW else []

@@ -86,7 +86,7 @@ def bundle(
     path = Path(out)
     name = path.name.lower()
     if name.endswith(OTHER_ARCHIVES) and not name.endswith(ARCHIVES):
-        raise UsageError("no form of a bundle", where=str(path), allowed=f"a folder, {', '.join(ARCHIVES)}")
+        raise UsageError("a bundle has no such form", where=str(path), allowed=f"a folder, {', '.join(ARCHIVES)}")
     contents = contents_of(artifact, pipeline)
     try:
         if name.endswith(".pyz"):
@@ -152,7 +152,7 @@ def _folder(contents: Contents, path: Path) -> None:
     foreign = _foreign(path)
     if foreign is not None:
         raise UsageError(
-            f"something else stands there{foreign and ': '}{foreign}", where=str(path),
+            f"this path holds something else than a bundle{foreign and ': '}{foreign}", where=str(path),
             allowed="a new folder, or one with a bundle and nothing else",
         )  # fmt: skip
     with publication() as out:

@@ -132,7 +132,7 @@ def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
     """Raises UsageError where a part is named of a source that is taken whole."""
     for where, (taken, allowed) in _OF.items():
         if parts[where] and kind != taken:
-            raise UsageError("this source is taken whole", where=where, allowed=allowed)
+            raise UsageError("this kind of source has no such option", where=where, allowed=allowed)
 
 
 class _Interpreter(NamedTuple):

@@ -67,7 +67,9 @@ class Converted:
             return write_atomic(path, self.model)
         if special_file(os.path.realpath(path), True) and not os.path.isdir(path):
             raise UsageError(
-                "no file stands beside it, and the scales of the model need one", where=str(path), allowed="a file"
+                "the scales of the model need a file beside it, and this is not a file",
+                where=str(path),
+                allowed="a file",
             )
         with publication() as out:
             out.write(path, self.model)

@@ -61,7 +61,7 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
         last = 0
     if fifth < 1:
         raise DataError(
-            f"{count} samples are too few to calibrate on, to judge by and to check at the end", where=every.detail,
+            f"{count} samples are too few to calibrate, to decide on steps and to judge the result", where=every.detail,
             allowed="5 or more; 100 or more are better",
         )  # fmt: skip
     if request.holdout is None:

@@ -109,7 +109,7 @@ def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:
 
 def _refusal(folder: Path, why: str) -> BuildError:
     return BuildError(
-        f"another deployment writes into this folder now; {why}",
+        f"another deployment is writing into this folder; {why}",
         where=str(folder),
         hint="Wait until it ends, or give another folder with -o.",
     )

@@ -88,7 +88,7 @@ class DeployRequest:
         if self.metric is None:
             put("metric", "l2")
         if self.place == "dla" and self.devices is not None:
-            raise UsageError("with --place dla TensorRT's own placement is taken", where="--devices",
+            raise UsageError("--place dla takes TensorRT's own placement", where="--devices",
                              allowed="with --place best")  # fmt: skip
         if not 0 <= self.max_drop < float("inf"):
             raise UsageError(f"a drop of {self.max_drop}", where="--max-drop", allowed="0 or more")
@@ -106,7 +106,11 @@ class DeployRequest:
                     hint="the DLA has no dynamic dimensions: call deploy once per size",
                 )  # fmt: skip
         if self.holdout is not None and self.data is None:
-            raise UsageError("samples for the end, and none to work with", where="--holdout", allowed="with --data")
+            raise UsageError(
+                "--holdout only judges the result: other samples are needed too",
+                where="--holdout",
+                allowed="with --data",
+            )
 
     @property
     def platform(self) -> Dict[str, Any]:

@@ -58,7 +58,7 @@ def as_source(
         proto = read_model(path)
     wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)
     if wide is not None and say is not None:
-        say(f"types turned to FLOAT: {wide.own.text}")
+        say(f"types converted to FLOAT: {wide.own.text}")
     source = proto if wide is None else wide.model
     return write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide
 

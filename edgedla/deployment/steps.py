@@ -240,7 +240,7 @@ def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
     if not math.isfinite(against.value):
         raise DataError(
             f"{score.metric} of the model in {reference} is no number", where=where,
-            hint="a mAP of frames without an object is none, for example: give more samples",
+            hint="for example, frames without an object have no mAP: give more samples",
         )  # fmt: skip
     if not math.isfinite(score.value):
         raise RunError(

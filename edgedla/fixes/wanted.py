@@ -44,7 +44,7 @@ def wanted_rewrites(
             chosen.append(rewrite)
     if named and approximate == 0 and all(entries[name].equality == "approximate" for name in named):
         raise UsageError(
-            f"{', '.join(sorted(named))}: an approximation, and no error is allowed",
+            f"{', '.join(sorted(named))}: an approximation, which needs --approximate",
             where="--only",
             hint="Say how large an error may be: --approximate 0.01 is 1 % (relative L2) per site.",
         )

@@ -112,7 +112,7 @@ def choose_io(
         raise UsageError(f"unknown precision {precision!r}", allowed=", ".join(sorted(DTYPE_OF)))
     if on_dla is None:
         if mode == "fallback" and platform.has_dla:
-            raise UsageError("formats with GPU fallback follow from the layers' devices, and none are given")
+            raise UsageError("with GPU fallback, formats depend on the layers' devices, which are not given")
         on_dla = [platform.has_dla] * len(graph.layers)
     rules = rules or load_rules()
     chosen: List[IoChoice] = []

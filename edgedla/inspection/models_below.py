@@ -117,7 +117,7 @@ def _nothing(folder: str, below: Below, hidden: List[str]) -> ModelError:
     if below.left_out:
         hints.append("give the model itself, or a folder that holds it; `edgedla inspect PATH` shows an artifact")
         return ModelError(
-            f"a folder without any {ENDING} file but what edgedla made", where=folder, hint="\n  ".join(hints)
+            f"a folder without any {ENDING} file except what edgedla wrote", where=folder, hint="\n  ".join(hints)
         )
     hint = f"folders whose names begin with a dot are not searched: {hidden[0]}" if hidden else None
     return ModelError(f"a folder without any {ENDING} file", where=folder, hint=hint)

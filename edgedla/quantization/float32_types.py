@@ -44,7 +44,7 @@ class OwnTypes:
     @property
     def turned(self) -> str:
         """What was done about it."""
-        return f"types turned to FLOAT ({self.text})"
+        return f"types converted to FLOAT ({self.text})"
 
 
 def own_types(model: Any) -> Optional[OwnTypes]:

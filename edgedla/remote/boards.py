@@ -92,7 +92,7 @@ def module_of(board: BoardEntry) -> str:
         return module_for(target).id
     except (ValueError, KeyError, TypeError, StopIteration, UsageError) as e:
         raise EnvironmentMissing(
-            "it does not say which module it is",
+            "the board does not tell its module",
             where=f"board {board.name}",
             hint=f"edgedla board doctor {board.name}",
         ) from e

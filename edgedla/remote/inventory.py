@@ -110,7 +110,7 @@ def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]
     if not members:
         groups = sorted({g for b in boards.values() for g in b.groups} | {"all"})
         raise UsageError(
-            f"no board is in the group {group!r}",
+            f"no board belongs to the group {group!r}",
             where="--board-group",
             allowed=", ".join(groups),
             hint=f"boards are listed in {path or inventory_file()}; `edgedla board add` adds one",

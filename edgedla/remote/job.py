@@ -155,15 +155,15 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
     try:
         _with_reconnect(board, bring, terminal, goes_on, lambda: True)
     except KeyboardInterrupt:
-        terminal.say(f"{stay}{f' -o {into}' if into else ''} brings them")
+        terminal.say(f"{stay}{f' -o {into}' if into else ''} fetches them")
         raise
     except (UsageError, BuildError, EnvironmentMissing):
-        terminal.say(f"{stay} -o FOLDER brings them")
+        terminal.say(f"{stay} -o FOLDER fetches them")
         raise
     client.forget(job)
     if ended["state"] == "lost":
         raise RunError(
-            "the job ended without a word: killed, a full disk, or the board lost power",
+            "the job ended without an exit code: it was killed, the disk was full, or the board lost power",
             where=f"board {board.name}",
             hint="run it again",
         )
@@ -225,7 +225,7 @@ def _program(facts: Dict[str, Any], connection: Connection) -> str:
     if not isinstance(program, str):
         named = connection.board.edgedla
         raise EnvironmentMissing(
-            f"there is no edgedla on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
+            f"edgedla is not installed on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
         )
     if version != __version__:
         there = (

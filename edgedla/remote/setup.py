@@ -85,7 +85,7 @@ def download(wheel: Path, python: str, state: BoardState, folder: Path) -> None:
         raise EnvironmentMissing(
             f"the wheels cannot be downloaded: {done.stderr.strip()[-500:]}",
             where=f"Python {python}, {state.machine}",
-            hint="is the network there, and is pip installed beside this edgedla?",
+            hint="check the network, and that this edgedla's Python has pip",
         )
 
 

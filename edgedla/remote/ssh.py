@@ -82,7 +82,7 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
                 where=f"board {address}",
                 hint=f"{hint.format(login=_login(address), known=_known(address))}\n  ssh: {last_words}",
             )
-    return EnvironmentMissing(f"no connection: {last_words or 'ssh ended without a word'}", where=f"board {address}")
+    return EnvironmentMissing(f"no connection: {last_words or 'ssh gave no reason'}", where=f"board {address}")
 
 
 def _login(address: Address) -> str:

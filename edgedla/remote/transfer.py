@@ -100,7 +100,7 @@ def send_files(connection: Connection, files: Sequence[Sent], client: str, progr
     blobs = [{"sha256": f.sha256, "size": f.size} for f in unique.values()]
     offsets = connection.ask("have", blobs=blobs, client=client)["offsets"]
     if not isinstance(offsets, list) or len(offsets) != len(blobs) or not all(isinstance(o, int) for o in offsets):
-        raise RunError("the board answers another request than the one sent", where=connection.where)
+        raise RunError("the board answered another request", where=connection.where)
     todo = [(f, o) for f, o in zip(unique.values(), offsets) if o != f.size or f.size == 0]
     total, done = sum(f.size - o for f, o in todo), 0
     for file, offset in todo:
@@ -119,7 +119,7 @@ def _send(connection: Connection, file: Sent, offset: int, client: str) -> Itera
             block = f.read(min(CHUNK_BYTES, file.size - at))
             last = at + len(block) >= file.size
             if not block and not last:
-                raise UsageError("it became shorter while it was sent", where=str(file.source))
+                raise UsageError("the file became shorter while it was sent", where=str(file.source))
             fields: Dict[str, Any] = {"sha256": file.sha256, "size": file.size, "offset": at, "client": client}
             connection.send("put", block, last=last, **fields)
             at, waiting = at + len(block), waiting + 1

@@ -74,7 +74,7 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield "", 2, entry["text"]
         yield "", 2, f"Effect:  {_EFFECTS[entry['effect']]}"
         if entry["rewrites"]:
-            yield "", 2, f"Does it: edgedla fix MODEL -o OUT --only {entry['id']} ({', '.join(entry['rewrites'])})"
+            yield "", 2, f"Command: edgedla fix MODEL -o OUT --only {entry['id']} ({', '.join(entry['rewrites'])})"
         for rule in entry["rules"]:
             where = "; ".join(f"{fact}: {', '.join(str(v) for v in values)}" for fact, values in rule["where"].items())
             yield "dim", 2, f"Helps:   {rule['id']} {rule['summary']}" + (f" (where {where})" if where else "")
@@ -82,7 +82,7 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
 
 
 def _nearest(near: Sequence[Tuple[str, str]]) -> Iterator[Line]:
-    yield "title", 0, "The nearest that are known (`edgedla explain ID` explains one):"
+    yield "title", 0, "The nearest known entries (`edgedla explain ID` explains one):"
     yield from (("", 2, clean(f"{name}: {text}")) for name, text in near)
 
 

@@ -70,7 +70,7 @@ def unknown(report: CheckReport) -> Tuple[Group, ...]:
     for node in unknown_nodes(report):
         nodes_by_reason.setdefault(node.reason, []).append(f"{node.op} {node.name}")
     entries = tuple(Entry(reason, tuple(names)) for reason, names in nodes_by_reason.items())
-    nodes = (Group("unknown", "ONNX nodes whose layers nobody knows", entries, "node"),) if entries else ()
+    nodes = (Group("unknown", "ONNX nodes whose layers are not known", entries, "node"),) if entries else ()
     return nodes + _grouped(report, is_unknown)
 
 

@@ -68,7 +68,7 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
     yield from aligned(rows)
     if p.concurrent:
         # Not `side by side`, as `place` calls one frame of each: here the others go on.
-        yield "beside others: ms of a frame beside the others, which go on"
+        yield "beside others: ms of a frame while the other models keep running"
     together = f", together {p.throughput_fps:.4g}" if several else ""
     yield (
         f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {p.pipeline_fps:.4g}"

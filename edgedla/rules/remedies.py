@@ -98,7 +98,7 @@ def _entries(section: str) -> Mapping[str, RewriteEntry]:
             sources=row.texts("sources"),
         )
         if (entry.equality == "approximate") != bool(entry.error):
-            raise row.error("an approximation states its error, and nothing else does", "error")
+            raise row.error("an approximation, and nothing else, states an error", "error")
         _add(entries, entry.id, entry, row)
     return entries
 

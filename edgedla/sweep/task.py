@@ -103,7 +103,7 @@ def find_models(arguments: Sequence[str], say: Optional[Callable[[str], None]] =
                 say(below.note)
             found = sorted(str(Path(p)) for p in below.models if os.path.isfile(p))
             if not found:
-                raise ModelError("its .onnx files are links that lead nowhere, or no files", where=text)
+                raise ModelError("its .onnx files are broken links or not files", where=text)
             models.update(dict.fromkeys(found))
         elif path.is_file():
             models[text] = None

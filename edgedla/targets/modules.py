@@ -81,7 +81,7 @@ def module_for(target: str) -> Module:
         same = joined[name.replace("-", "")]
         return aliases[same] if same in aliases else _load(same)
     if name in WITHOUT_DLA:
-        raise UsageError(f"{WITHOUT_DLA[name]} has no DLA", where=target, hint="edgedla is about modules with one.")
+        raise UsageError(f"{WITHOUT_DLA[name]} has no DLA", where=target, hint="edgedla covers modules with a DLA.")
     near = nearest(name, [*module_ids(), *aliases], cutoff=0.5)
     raise UsageError(
         f"unknown target {target!r}" + (f"; did you mean {near}?" if near else ""),

@@ -177,7 +177,7 @@ def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
     if alike:
         # "10" is no typing error: it stands for releases with and without DLA.
         which = f"Name the second number too, {alike[0]} to {alike[-1]}."
-        return UsageError(f"{what} {number} is several releases", allowed=", ".join(alike), hint=which)
+        return UsageError(f"{what} {number} stands for several releases", allowed=", ".join(alike), hint=which)
     near = max(known, key=shared)
     # The newest of those that begin alike.
     near = [v for v in known if shared(v) == shared(near)][-1]

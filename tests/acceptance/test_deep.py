@@ -416,7 +416,7 @@ def test_ingest_writes_through_no_link_that_stands_for_a_folder(planted: str, tm
     shutil.rmtree(place)
     (tmp_path / "theirs").mkdir()
     place.symlink_to(tmp_path / "theirs")
-    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+    with pytest.raises(UsageError, match="there is a link where edgedla would make a folder"):
         ingest(tmp_path / "truth.tar.gz", tmp_path / "evidence")
     assert list((tmp_path / "theirs").iterdir()) == []
 
@@ -448,7 +448,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
 
     broken = tmp_path / "x.tar.gz"
     broken.write_bytes(b"no archive")
-    with pytest.raises(DocumentError, match="no truth report"):
+    with pytest.raises(DocumentError, match="not a truth report"):
         unpack(broken)
     with pytest.raises(DocumentError, match="no such file"):
         unpack(tmp_path / "absent.tar.gz")
@@ -457,5 +457,5 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
             info = tarfile.TarInfo(name)
             info.size = 1
             tar.addfile(info, io.BytesIO(b"x"))
-        with pytest.raises(DocumentError, match="belongs to no truth report"):
+        with pytest.raises(DocumentError, match="is not part of a truth report"):
             unpack(broken)

@@ -118,7 +118,7 @@ def test_a_search_builds_with_the_scales_of_quantize(files: Tuple[Path, Path], t
         ({"precision": "fp16"}, "FP16 has no scales"),
         ({"calib_data": None}, "no samples to search on"),
         ({"calib": "q"}, "given by --calib"),
-        ({"trt": "11.4"}, "takes INT8 as Q/DQ"),
+        ({"trt": "11.4"}, "takes INT8 scales only as Q/DQ"),
     ],
 )
 def test_a_search_without_what_it_needs_is_refused(

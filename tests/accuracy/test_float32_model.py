@@ -41,7 +41,7 @@ def test_quantize_turns_the_types_and_writes_the_model(
     assert half.model is not None
     assert same.model is None
     assert types_left(onnx.ModelProto.FromString(half.model)) == []
-    turned = [note for note in half.notes if note.startswith("types turned to FLOAT")]
+    turned = [note for note in half.notes if note.startswith("types converted to FLOAT")]
     assert len(turned) == 1
     assert "8 of 8 nodes compute in FLOAT16, first 'conv0'): proven on" in turned[0]
     assert ("x takes FLOAT, before FLOAT16" in half.notes) is not keep_ends
@@ -129,7 +129,7 @@ def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_pa
     np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 16, 16), np.float32))
     arguments = ["--precision", "int8", "--calib-data", str(tmp_path / "d.npz"), "--calib-search", "--backend", "host"]
     assert exit_code_of(["build", str(path), *arguments, "-o", str(tmp_path / "b")]) == 3
-    assert "`edgedla quantize` turns the types and writes the model" in capsys.readouterr().err
+    assert "`edgedla quantize` converts the types to FP32 and writes the model" in capsys.readouterr().err
 
 
 def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_measured(
     (tmp_path / "model.onnx").write_bytes(b"not even read")
     assert exit_code_of(["quantize", "model.onnx", "--data", "none.npz", "-o", out]) == 2
     said = capsys.readouterr().err
-    assert ("did not write" if out == "." else "a file stands there, not a folder") in said
+    assert ("did not write" if out == "." else "this is a file, not a folder") in said
     assert (tmp_path / "model.onnx").read_bytes() == b"not even read"
 
 

@@ -78,12 +78,12 @@ def test_both_sides_of_an_addition_change_together() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("a = Conv(x, w) r = Sigmoid(a) y = Conv(r, v)", "Sigmoid keeps no factor"),
-        ("a = Conv(x, w) r = Mul(a, a) y = Conv(r, v)", "Mul keeps no factor"),
+        ("a = Conv(x, w) r = Sigmoid(a) y = Conv(r, v)", "Sigmoid does not pass a factor on"),
+        ("a = Conv(x, w) r = Mul(a, a) y = Conv(r, v)", "Mul does not pass a factor on"),
         ("a = Conv(x, w) r = Relu(a) y = Identity(r)", "output of the network"),
         (
             "k = Constant<value_float = 1.0>() a = Conv(x, w) r = Add(a, k) y = Conv(r, v)",
-            "Constant keeps no factor|reads a constant",
+            "Constant does not pass a factor on|adds a constant",
         ),
     ],
 )
@@ -113,7 +113,7 @@ def test_what_cannot_be_rescaled_stays_on_the_gpu(data: Data) -> None:
     kept = [s for s in result.steps if s.kept]
     assert [s.name for s in kept] == ["kept on the GPU"]
     assert set(result.devices.values()) == {"GPU"}
-    assert any("Mul keeps no factor" in note for note in result.notes)
+    assert any("Mul does not pass a factor on" in note for note in result.notes)
 
 
 def test_equalisation_helps_where_channels_differ(network: Any, data: Data) -> None:

@@ -185,7 +185,7 @@ def nest(out: Path) -> None:
         (forge_stage(1, binding("last", name="early2")), "no stage makes the output last"),
         (forge_stage(1, binding("early", name="image")), "early is made|no stage|reads"),
         (lambda out: binding_of_chain(out, "last", dtype="HALF"), "no stage makes the output last as the chain states"),
-        (forge_stage(1, lambda d: d["bindings"].pop(1)), "middle is made, and nothing reads it"),
+        (forge_stage(1, lambda d: d["bindings"].pop(1)), "middle is written by a stage, and nothing reads it"),
         (forge_stage(1, lambda d: d.update(bindings=None)), "field: bindings$"),
     ],
 )  # fmt: skip

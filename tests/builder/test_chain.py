@@ -360,7 +360,7 @@ def test_a_second_build_into_the_folder_is_refused_while_the_first_goes_on(
     refused: List[str] = []
 
     def meanwhile(line: str) -> None:
-        with pytest.raises(BuildError, match="out: another build writes into this folder"):
+        with pytest.raises(BuildError, match="out: another build is writing into this folder"):
             build(path, out, second)
         refused.append(line)
 
@@ -566,7 +566,7 @@ def test_folders_of_scripts_may_have_a_dot_and_other_files_are_not_written_over(
         folder = tmp_path / f"trt-8.5_{wanted.placement is None}"
         assert write_scripts(chain(), folder, wanted).script == folder / "build.sh"
         before = file.read_bytes()
-        with pytest.raises(UsageError, match=r"p\.json: a file stands there"):
+        with pytest.raises(UsageError, match=r"p\.json: this is a file"):
             write_scripts(chain(), file, wanted)
         assert file.read_bytes() == before
     single = write_scripts(chain(), tmp_path / "one.sh", replace(request(file), placement=None))

@@ -136,9 +136,9 @@ def test_fp16_takes_no_scales(tmp_path: Path) -> None:
         ({"precision": "fp16", "options": PlanOptions(set_ranges=True)}, "set_ranges: FP16 takes no scales"),
         (
             {"precision": "int8", "trt": "11.0.0", "calib_method": "mse"},
-            "calib_method: TensorRT 11.0.0 takes INT8 as Q/DQ",
+            "calib_method: TensorRT 11.0.0 takes INT8 scales only as Q/DQ",
         ),
-        ({"precision": "int8", "calib": "none.cache", "calib_method": "mse"}, "calib_method: nothing is measured"),
+        ({"precision": "int8", "calib": "none.cache", "calib_method": "mse"}, "calib_method: --calib gives the scales"),
     ],
 )
 def test_how_scales_are_made_is_refused_where_none_are(tmp_path: Path, fields: Any, says: str) -> None:
@@ -165,5 +165,5 @@ def test_tensorrt_11_takes_the_model_of_the_folder_and_no_cache(tmp_path: Path) 
     settled = with_quantization(request, tmp_path / "model.onnx")
     assert (settled.calib, settled.options.precisions) == (None, {"a": "fp16"})
     cache = BuildRequest("agx-orin-64gb", trt="11.0.0", precision="int8", calib=tmp_path / "calib.cache")
-    with pytest.raises(UsageError, match="takes INT8 as Q/DQ in the model"):
+    with pytest.raises(UsageError, match="takes INT8 scales only as Q/DQ nodes of the model"):
         with_quantization(cache, tmp_path / "model.onnx")

@@ -45,7 +45,7 @@ def test_parts_of_a_source_that_is_taken_whole_are_refused(
     path = tmp_path / "m.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3")
     assert exit_code_of(["convert", str(path), "-o", str(tmp_path / "o.onnx"), option, "a"]) == 2
-    assert f"{option}: this source is taken whole" in capsys.readouterr().err
+    assert f"{option}: this kind of source has no such option" in capsys.readouterr().err
 
 
 def operator(name: str, kind: str, *inputs: Any, outputs: int = 1) -> Any:
@@ -111,7 +111,7 @@ def test_a_frozen_graph_is_converted_whole_and_in_part(tmp_path: Path) -> None:
     assert [v.name for v in (*model.graph.input, *model.graph.output)] == ["truediv", "map"]
     with pytest.raises(ModelError, match="input image has open dims"):
         edgedla.convert(path)
-    with pytest.raises(ModelError, match="no tensor is called nothing; at its end stand scores, best"):
+    with pytest.raises(ModelError, match="no tensor is called nothing; its last tensors are scores, best"):
         edgedla.convert(path, shapes={"": [1, 8, 8, 3]}, outputs="nothing")
     with pytest.raises(ModelError, match="not frozen: weight is a variable"):
         edgedla.convert(frozen(tmp_path / "n.pb", variables=True))

@@ -148,7 +148,7 @@ def test_the_cache_stands_beside_the_model(tmp_path: Path) -> None:
     own.write_text("of another tool")
     made.save(tmp_path / "sub" / "m.onnx")
     assert own.read_text() == "of another tool"
-    with pytest.raises(UsageError, match="no file stands beside it"):
+    with pytest.raises(UsageError, match="the scales of the model need a file"):
         made.save("/dev/null")
 
 
@@ -243,7 +243,7 @@ def test_a_build_takes_the_scales_of_its_source(tflite_file: Path, capsys: pytes
 def test_from_tensorrt_11_on_a_build_names_the_command(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build = ["build", str(tflite_file), "--precision", "int8", "--target", "agx-orin-64gb", "--trt", "11.4.1"]
     assert exit_code_of([*build, "-o", str(tflite_file.with_name("a"))]) == 2
-    command = f"`edgedla convert {tflite_file} --target agx-orin-64gb --trt 11.4.1 -o MODEL.onnx` writes them"
+    command = f"`edgedla convert {tflite_file} --target agx-orin-64gb --trt 11.4.1 -o MODEL.onnx` writes one with them"
     assert command in capsys.readouterr().err
 
 

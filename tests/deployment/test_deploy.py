@@ -49,7 +49,9 @@ def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_pat
     assert found.best.value("latency") < found.first.value("latency")
     assert 0 < found.score["drop"] <= 0.2
     assert (tmp_path / "out" / "quantization" / "calib.cache").is_file()
-    assert all("quantize alone calibrates on more of DATA" in found.render(form) for form in ("html", "markdown"))
+    assert all(
+        "quantize run by itself calibrates on more of DATA" in found.render(form) for form in ("html", "markdown")
+    )
     # No sample is used for two things.
     detail = found.samples
     assert [detail[k].split(" of ")[0] for k in ("calibration", "search", "final")] == [
@@ -152,9 +154,9 @@ def test_an_artifact_that_costs_the_same_is_not_called_the_model_as_it_came() ->
     found: Any = SimpleNamespace(request=SimpleNamespace(objective="latency"), first=first, best=best, turned=False)
     assert gain(found) == "No step lowered the predicted cost; an exact rewrite costs the same."
     found.best = first
-    assert gain(found) == "No step lowered the predicted cost; the artifact is the model as it came."
+    assert gain(found) == "No step lowered the predicted cost; the artifact is the unchanged model."
     found.turned = True
-    assert gain(found).endswith("the artifact is the model as it came, with its types turned to FLOAT.")
+    assert gain(found).endswith("the artifact is the unchanged model, with its types converted to FLOAT.")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -308,7 +310,7 @@ def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, t
     found = edgedla.deploy(half, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
     assert found.best.precision == "int8"
     assert types_left(onnx.load(str(tmp_path / "out" / "model.onnx"))) == []
-    assert found.notes[0].startswith("types turned to FLOAT (")
+    assert found.notes[0].startswith("types converted to FLOAT (")
     assert "x takes FLOAT, before FLOAT16" in found.notes
     assert found.turned
     assert "edgedla fix MODEL -o model.onnx" in found.commands[1]

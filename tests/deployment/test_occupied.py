@@ -60,7 +60,7 @@ def test_another_request_is_refused_while_one_runs(
         ]
         assert exit_code_of(command) == BuildError.exit_code
         said = capsys.readouterr().err
-        assert f"{out}: another deployment writes into this folder now" in said
+        assert f"{out}: another deployment is writing into this folder" in said
         assert sorted(p.name for p in out.rglob("*")) == before
     finally:
         holder.kill()

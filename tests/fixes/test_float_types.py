@@ -47,7 +47,7 @@ def outputs(model: Any, x: np.ndarray) -> np.ndarray:
 def test_int8_turns_the_types_first_and_proves_them(keep_ends: bool, tmp_path: Path) -> None:
     model = halved(net(), keep_ends)
     result = edgedla.fix(model, precision="int8", **ORIN)
-    assert result.types.startswith("types turned to FLOAT (4 of 4 nodes compute in FLOAT16, first 'a'): proven on ")
+    assert result.types.startswith("types converted to FLOAT (4 of 4 nodes compute in FLOAT16, first 'a'): proven on ")
     assert result.interface == (() if keep_ends else ("x takes FLOAT, before FLOAT16", "y gives FLOAT, before FLOAT16"))
     assert result.counts["hard-sigmoid"] == 1, "exact in FLOAT, and not in FLOAT16"
     written = onnx.load(str(result.save(tmp_path / "out.onnx")[0]))
@@ -141,5 +141,5 @@ def test_the_list_names_it_and_a_dry_run_says_what_it_does(tmp_path: Path, capsy
     path = save(halved(net()), tmp_path / "half.onnx")
     assert exit_code_of(["fix", str(path), "--dry-run", "--only", "float32-types"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "types turned to FLOAT, no site rewritten" in text
+    assert "types converted to FLOAT, no site rewritten" in text
     assert "x takes FLOAT, before FLOAT16" in text

@@ -181,7 +181,7 @@ def test_what_a_command_names_in_a_folder_replaces_links_and_enters_none(place: 
     assert not (scripts / "build.sh").is_symlink()
     assert not (pages / page_of(task.key)).is_symlink()
     (triton / "m").symlink_to(place / "precious")
-    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+    with pytest.raises(UsageError, match="there is a link where edgedla would make a folder"):
         export("triton", place / "art", triton)
     assert unharmed(place)
     assert [p.name for p in (place / "precious").iterdir()] == ["stages"]
@@ -193,7 +193,7 @@ def test_results_of_a_board_enter_no_link(place: Path) -> None:
     (staging / "stages" / "notes.txt").write_text("theirs")
     out.mkdir()
     (out / "stages").symlink_to(place / "precious" / "stages")
-    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+    with pytest.raises(UsageError, match="there is a link where edgedla would make a folder"):
         place_results(staging, False, out, None)
     assert unharmed(place)
 

@@ -76,4 +76,4 @@ def test_fix_names_the_check_that_tells(tmp_path: Path, capsys: pytest.CaptureFi
     pytest.importorskip("onnx_ir")
     save(flattened(256), tmp_path / "m.onnx")
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
-    assert "`edgedla check MODEL --batch 2` says where it stops, and why" in capsys.readouterr().err
+    assert "`edgedla check MODEL --batch 2` says where the parser stops, and why" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_an_artifact_is_no_folder_of_models(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_folder_of_artifacts_alone_says_so(tmp_path: Path) -> None:
     built = artifact(tmp_path / "built")
-    with pytest.raises(ModelError, match="but what edgedla made") as caught:
+    with pytest.raises(ModelError, match="except what edgedla wrote") as caught:
         models_below(str(tmp_path))
     assert f"{built} is an artifact of `edgedla build`" in (caught.value.hint or "")
     assert "give the model itself" in (caught.value.hint or "")

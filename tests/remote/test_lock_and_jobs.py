@@ -113,7 +113,7 @@ def test_a_job_is_cancelled_and_a_killed_one_is_lost(laptop):
     (folder / "state.json").write_text(json.dumps({"state": "running", "pid": 0}))
     os.utime(folder, (0, 0))
     done = laptop.edgedla("board", "attach", "orin1", job)
-    assert (done.returncode, "ended without a word" in done.stderr) == (6, True)
+    assert (done.returncode, "ended without an exit code" in done.stderr) == (6, True)
 
 
 def test_results_of_another_laptop_need_a_place(two):

@@ -118,7 +118,7 @@ def test_another_version_on_the_board_is_refused(laptop):
     assert "the board runs edgedla 0.0.1" in done.stderr
     assert "edgedla board setup orin1" in done.stderr
     board.edgedla.unlink()
-    assert "there is no edgedla on the board" in build(laptop).stderr
+    assert "edgedla is not installed on the board" in build(laptop).stderr
 
 
 @pytest.mark.parametrize(

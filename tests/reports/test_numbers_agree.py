@@ -129,7 +129,7 @@ def test_one_word_has_one_meaning() -> None:
     """`side by side` is one frame of every model in `place`; beside streams that go on, a frame takes another time."""
     names = replace(load_onnx(MODEL), name="first"), replace(load_onnx(MODEL), name="second")
     text = render_prediction(predict(list(names), **PLATFORM, devices=["GPU", "DLA0"]), "text")
-    assert "beside the others" in text
+    assert "while the other models keep running" in text
     assert "side by side" not in text
     assert max(len(line) for line in text.splitlines()) <= 80
     macs = dict(ROWS)["MACs"]

@@ -359,7 +359,7 @@ def device_memory(host_memory, library):
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "over mapped memory y differs")]
+    ("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "with mapped memory y differs")]
 )
 def test_where_mapped_memory_fails_buffers_are_copied(runner_of, device_memory, monkeypatch, caplog, kind, says):
     monkeypatch.setenv("FAKE_CUDLA_MEMORY", kind)
@@ -403,7 +403,7 @@ def test_a_trial_that_ended_its_process_is_not_tried_again(runner_of, device_mem
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(str(gone.pid))
     assert runner_of().memory == "copied"
-    assert "an earlier trial of mapped memory ended its process" in caplog.text
+    assert "an earlier test of mapped memory crashed its process" in caplog.text
 
 
 def test_a_trial_that_ends_well_leaves_no_mark(runner_of, device_memory):

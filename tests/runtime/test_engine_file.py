@@ -240,7 +240,7 @@ def test_decoder_and_fit_of_each_task(changes, kind, fit, caplog):
     config = with_metadata(ModelConfig(artifact="m.engine"), of_engine({**METADATA, **changes}))
     assert (config.decode.kind, config.preprocess.fit) == (kind, fit)
     assert config.decode.labels == ("person", "bicycle")
-    assert ("no decoder for its outputs" in caplog.text) == (kind == "none")
+    assert ("no decoder is known for its outputs" in caplog.text) == (kind == "none")
     if kind == "pose":
         assert config.decode.keypoints == 5
 

@@ -30,7 +30,7 @@ def test_one_outage_of_many_failures_is_told_as_one_with_its_length(caplog: pyte
         outages.frame()
     first, last = (record.getMessage() for record in caplog.records)
     assert first == (
-        "rtsp://door: the connection was refused; no frames from now on, it is opened again until they come"
+        "rtsp://door: the connection was refused; no more frames; edgedla reopens the source until they come"
     )
     assert last == "rtsp://door: frames again after 3 min 22 s without (5 attempts)"
     assert (outages.count, outages.seconds) == (1, pytest.approx(202.5))

@@ -416,7 +416,7 @@ def test_a_file_that_ends_before_its_frames_do_is_said(tmp_path, caplog):
     source.open()
     source._capture = Promising(source._capture, 60)
     assert 0 < len(list(frames_of(source))) < 60
-    assert "is the file whole?" in caplog.text
+    assert "is the file complete?" in caplog.text
 
 
 class Promising:

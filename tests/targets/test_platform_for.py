@@ -159,7 +159,7 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("agx-orine", None, None, "did you mean agx-orin"),
         ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", f"Name the second number too, 10.0.1 to {NEWEST_10}."),
-        ("orin", "6", None, "JetPack 6 is several releases"),
+        ("orin", "6", None, "JetPack 6 stands for several releases"),
         ("orin", None, "8.6.12", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
         ("orin", "6.2", "8.5", "does not carry"),
@@ -244,7 +244,7 @@ def test_version_ranges_overlap():
 
 @pytest.mark.parametrize("jetpack", ["5", "6", "jp7"])
 def test_a_major_jetpack_alone_names_no_release(jetpack):
-    with pytest.raises(UsageError, match="is several releases"):
+    with pytest.raises(UsageError, match="stands for several releases"):
         platform_for("orin", jetpack=jetpack)
 
 

@@ -258,7 +258,7 @@ def test_a_call_that_is_several_layers_is_refused_with_its_place() -> None:
 def test_another_forward_than_the_prepared_one_is_refused() -> None:
     prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
     prepared.module.pool = torch.nn.AvgPool2d(2)
-    with pytest.raises(ModelError, match="changed since prepare_qat"):
+    with pytest.raises(ModelError, match="changed after prepare_qat"):
         export_qat(prepared)
 
 

@@ -70,7 +70,7 @@ def _rescaled(model: Any, collection: Collection, finding: Fp16Finding, done: Fp
         shift -= 1
     factor = 2.0**shift
     if shift == 0:
-        raise ModelError("tensors that change with it fill the range of FP16", where=finding.tensor)
+        raise ModelError("tensors that would be scaled with it already fill FP16's range", where=finding.tensor)
     changed = rescaled(model, group, factor)
     if fp16_loss(changed, (*group.sources, *group.sinks)) > MOST_WEIGHT_LOSS:
         raise ModelError(f"weights times {factor:g} do not fit into FP16", where=finding.tensor)

@@ -68,7 +68,7 @@ class Wiring:
             ModelError: a factor cannot be moved into weights on every side; `where` names the node or tensor.
         """
         if self.nested:
-            raise ModelError("the model holds conditions or loops", where=tensor)
+            raise ModelError("the model holds If or Loop nodes", where=tensor)
         members: Dict[str, None] = {}
         sources: Dict[int, None] = {}
         sinks: Dict[int, None] = {}
@@ -91,10 +91,12 @@ class Wiring:
                     operators.add(node.op_type)
                     pending += self._data(node)
                 else:
-                    raise ModelError(f"{node.op_type} keeps no factor", where=node.name or node.output[0])
+                    raise ModelError(f"{node.op_type} does not pass a factor on", where=node.name or node.output[0])
         both = [i for i in sources if i in sinks]
         if both:
-            raise ModelError("a layer both makes and reads them", where=self.nodes[both[0]].name)
+            raise ModelError(
+                "one layer both writes and reads tensors that need the factor", where=self.nodes[both[0]].name
+            )
         weights = [*sources, *sinks]
         by_channel = operators <= BY_CHANNEL and all(
             self.nodes[i].op_type in ("Conv", "BatchNormalization") for i in weights
@@ -106,13 +108,15 @@ class Wiring:
         constant = [n for n in names if n in self.constants]
         if constant:
             # A constant that is added would need the factor too.
-            raise ModelError(f"{node.op_type} reads a constant", where=node.name or node.output[0])
+            raise ModelError(
+                f"{node.op_type} adds a constant, which would need the factor too", where=node.name or node.output[0]
+            )
         return [*names, *(o for o in node.output if o)]
 
     def _check_weights(self, node: Any) -> None:
         computed = [n for n in node.input[1:] if n and n not in self.constants]
         if computed:
-            raise ModelError(f"its operand {computed[0]} is computed", where=node.name or node.output[0])
+            raise ModelError(f"its weights {computed[0]} are not constant", where=node.name or node.output[0])
 
 
 def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:

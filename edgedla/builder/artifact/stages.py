@@ -58,7 +58,7 @@ def check_stages(chain: Artifact, loaded: Sequence[Tuple[StageEntry, Artifact]])
             raise DocumentError(f"no stage makes the output {b.name} as the chain states it", where=where)
     unread = sorted(set(there) - read - {b.name for b in chain.outputs})
     if unread:
-        raise DocumentError(f"{unread[0]} is made, and nothing reads it", where=where)
+        raise DocumentError(f"{unread[0]} is written by a stage, and nothing reads it", where=where)
     return tuple(Stage(entry.device, stage) for entry, stage in loaded)
 
 

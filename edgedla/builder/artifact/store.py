@@ -48,7 +48,7 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
         raise EnvironmentMissing(
             f"the artifact cannot be written: {getattr(e, 'strerror', None) or getattr(e, 'what', e)}",
             where=str(target),
-            hint="nothing was half-written: what stood there before still loads; free the space and build again",
+            hint="the earlier artifact still loads; free some space and build again",
         ) from e
 
 
@@ -80,7 +80,7 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
     stages = [s.artifact.folder for s in artifact.stages]
     names = [f.path for f in artifact.files] + [s.name for s in stages if s is not None]
     if source is None or not all(written_name(n) for n in names):
-        raise BuildError("its files are not named as an artifact's are", where=str(source))
+        raise BuildError("its files do not have an artifact's file names", where=str(source))
     try:
         claim_folder(target)
         with folder_lock(target):
@@ -217,7 +217,7 @@ def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
                 raise BuildError(
-                    "another build writes into this folder now",
+                    "another build is writing into this folder",
                     where=str(folder),
                     hint="wait for its end, or give another -o",
                 ) from e
@@ -241,7 +241,7 @@ def own_folder(path: Path) -> Path:
 
 def _planted(path: Path) -> BuildError:
     return BuildError(
-        "a link, or something else that no build writes, lies where the build keeps its own files",
+        "the build needs this path for its own files, and finds a link or something that it did not write",
         where=str(path),
-        hint="remove it, or give another output folder: folders of other people may hold traps",
+        hint="remove it, or give another output folder: in a folder of another user it may be a trap",
     )

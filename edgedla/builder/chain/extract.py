@@ -73,7 +73,7 @@ class _Extractor:
         groups = node_groups(graph)
         if len(groups) != len(self.nodes):
             raise BuildError(
-                f"{len(self.nodes)} ONNX nodes became {len(groups)} groups of layers", where=graph.name,
+                f"{len(self.nodes)} ONNX nodes gave {len(groups)} groups of layers", where=graph.name,
                 hint="that is a fault of edgedla: please report it",
             )  # fmt: skip
         stage_of_layer = {i: k for k, layers in enumerate(stages) for i in layers}
@@ -86,7 +86,7 @@ class _Extractor:
         self.network_outputs = {o.name: o for o in model.graph.output}
         both = sorted(set(self.inputs) & set(self.network_outputs))
         if both:
-            raise BuildError(f"input {both[0]!r} is an output as well: no stage makes it", where=graph.name)
+            raise BuildError(f"input {both[0]!r} is also an output, and no stage computes it", where=graph.name)
         self.types = inferred_types(model)
         self.parts = [_Part(self, k) for k in range(len(stages))]
         for part in self.parts:
@@ -107,7 +107,7 @@ class _Extractor:
             if not part.results:
                 first_names = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
                 raise BuildError(
-                    f"these layers would be a stage of their own, and nothing reads its outputs: {first_names}", where=graph.name,
+                    f"these layers would form a separate stage whose outputs nothing reads: {first_names}", where=graph.name,
                     hint="take the nodes out of the model, or put them on the core before them: --layer-devices NAME:DLA0",
                 )  # fmt: skip
         read = {name for part in self.parts for name in part.inputs}
@@ -163,7 +163,7 @@ class _Extractor:
         dims = self.dims(name)
         if dims is None:
             raise BuildError(
-                f"{name!r} passes from stage to stage, and its size is not known before it runs",
+                f"{name!r} goes from one stage to another, and its size is known only at run time",
                 where=self.graph.name,
                 hint="pin the layers around it to one core: edgedla place --layer-device-types",
             )

@@ -35,7 +35,7 @@ def require_measurable(graph: LayerGraph) -> None:
     """
     if len(graph.layers) > MOST_MEASURED:
         raise ModelTooLarge(
-            f"{len(graph.layers)} layers are too many to measure INT8 ranges on random input, which mean nothing",
+            f"{len(graph.layers)} layers are too many to measure INT8 ranges on random input; such ranges mean nothing",
             where=graph.name,
             allowed=f"at most {MOST_MEASURED}",
             hint="give samples by --calib-data, or a cache by --calib",

@@ -42,7 +42,7 @@ def placed_model(
     models = models or [m for m in placement.models if not m.sha256 and m.name == graph.name]
     if not models:
         raise DocumentError(
-            f"it does not hold this version of {graph.name!r}",
+            f"the placement is not for this version of {graph.name!r}",
             where=where,
             allowed=", ".join(f"{m.name} ({m.sha256[:12]})" for m in placement.models),
             hint="place the model again",
@@ -52,5 +52,5 @@ def placed_model(
         raise DocumentError("its layers are not those of the model", where=where, hint="place the model again")
     check_input_sizes(models[0], graph, where)
     if any(not 0 <= i < len(names) for region in models[0].regions for i in region.layers):
-        raise DocumentError("a region has layers that the model has not", where=where, hint="place the model again")
+        raise DocumentError("a region has layers that the model lacks", where=where, hint="place the model again")
     return models[0]

@@ -79,7 +79,7 @@ def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
             raise UsageError(_IN_MODEL.format(platform.release.trt_text), where=where, allowed="TensorRT below 11")
     if measured and request.calib is not None:
         raise UsageError(
-            "nothing is measured where the scales are given", where="calib_method", allowed="without --calib"
+            "--calib gives the scales: there is nothing to measure", where="calib_method", allowed="without --calib"
         )
 
 
@@ -99,7 +99,7 @@ def samples_without_scales(request: BuildRequest, simulated: bool) -> Optional[s
 
 
 #: Of releases that know no other INT8.
-_IN_MODEL = "TensorRT {} takes INT8 as Q/DQ in the model"
+_IN_MODEL = "TensorRT {} takes INT8 scales only as Q/DQ nodes of the model"
 
 
 def _require_taker(request: BuildRequest, platform: Platform) -> None:

@@ -47,7 +47,7 @@ def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
     """
     folder = out.is_dir() or out.suffix != ".sh"
     if folder and out.exists() and not out.is_dir():
-        raise UsageError("a file stands there", where=str(out), allowed="a folder, or a script's name that ends in .sh")
+        raise UsageError("this is a file", where=str(out), allowed="a folder, or a script's name that ends in .sh")
     if isinstance(plan, ChainPlan):
         if not folder:
             raise UsageError("a chain has several files", where=str(out), allowed="a folder")

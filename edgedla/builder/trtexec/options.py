@@ -115,7 +115,7 @@ def _span(entry: strict_yaml.Table) -> _Span:
     first = _version(entry.text("first"), entry, "first")
     last = _version(entry.text("last"), entry, "last") if "last" in entry else None
     if last is not None and last < first[: len(last)]:
-        raise entry.error("it ends before it begins", "last")
+        raise entry.error("the last release is before the first", "last")
     return _Span(first, last)
 
 

@@ -15,7 +15,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
 
     stem = os.path.splitext(request["source"])[0]
     if not os.path.isfile(stem + ".pdiparams"):
-        raise ValueError(f"{os.path.basename(stem)}.pdiparams does not stand beside the model")
+        raise ValueError(f"{os.path.basename(stem)}.pdiparams is not beside the model")
     # Its optimizers install packages by pip while they run.
     paddle2onnx.export(
         request["source"], stem + ".pdiparams", request["model"], opset_version=request["opset"], optimize_tool="None"

@@ -24,7 +24,7 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
         graph.ParseFromString(f.read())
     variables = [node.name for node in graph.node if node.op in ("VarHandleOp", "Variable", "VariableV2")]
     if variables:
-        raise ValueError(f"it is not frozen: {variables[0]} is a variable, whose values stand elsewhere")
+        raise ValueError(f"it is not frozen: {variables[0]} is a variable, whose values are in another file")
     for node in graph.node:
         if node.op == "PlaceholderWithDefault":
             # Whether it is in training, mostly.
@@ -61,7 +61,7 @@ def named_in(graph: Any, names: Sequence[str]) -> List[Any]:
             found.append(graph.as_graph_element(name if ":" in name else f"{name}:0", allow_operation=False))
         except (KeyError, ValueError):
             ends = ", ".join(port(tensor) for tensor in unread(graph))
-            raise ValueError(f"no tensor is called {name}; at its end stand {ends}") from None
+            raise ValueError(f"no tensor is called {name}; its last tensors are {ends}") from None
     return found
 
 

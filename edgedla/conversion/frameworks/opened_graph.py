@@ -22,7 +22,7 @@ def opened(trace: Any, inputs: Sequence[Tuple[str, Tuple[int, ...], str]], tf: A
     used = {node.op: node.name for node in nodes}
     code = sorted(kind for kind in used if "PyFunc" in kind)
     if code:
-        raise ValueError(f"it calls Python ({code[0]}), which stands in no file: {used[code[0]]}")
+        raise ValueError(f"it calls Python ({code[0]}), which no file holds: {used[code[0]]}")
     if any(node.attr["T"].type == tf.bfloat16.as_datatype_enum for node in nodes if "T" in node.attr):
         raise ValueError("it computes in bfloat16, which the DLA does not: save it in float32")
     # As tf2onnx asks for it, which freezes variables, but not the tensors that a function captured.

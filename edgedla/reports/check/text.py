@@ -251,7 +251,7 @@ def _refusals(report: CheckReport, most: int) -> Iterator[Line]:
         rest = sum(len(g.layers) for g in groups[most:])
         yield "dim", 2, f"{count(len(groups) - most, 'more group')} with {count(rest, 'layer')} (--all)"
     if nodes:
-        yield "unknown", 2, f"{count(len(nodes), 'ONNX node')} whose layers nobody knows: {clean(nodes[0].reason)}"
+        yield "unknown", 2, f"{count(len(nodes), 'ONNX node')} whose layers are not known: {clean(nodes[0].reason)}"
     for knocked in pulled:
         yield "mixed", 2, f"{count(len(knocked.layers), 'layer')} more: {knocked.text}"
 

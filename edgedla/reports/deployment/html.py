@@ -19,7 +19,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
     table = rows(deployment)
     shown = {r.what: r for r in table}
     better = deployment.first.value(deployment.request.objective) > deployment.best.value(deployment.request.objective)
-    moved = "Better" if better else "As it came" if unchanged(deployment) else "Equal"
+    moved = "Better" if better else "Unchanged" if unchanged(deployment) else "Equal"
     return render_page(
         "deployment.html.j2",
         command="deploy",

@@ -52,7 +52,7 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
 
 
 def unchanged(deployment: Deployment) -> bool:
-    """Whether the artifact is the model as it came: another one may cost the same."""
+    """Whether the artifact is the unchanged model. A changed one may cost the same."""
     return deployment.best.name == deployment.first.name
 
 
@@ -62,7 +62,7 @@ def gain(deployment: Deployment) -> str:
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
         kept = (
-            "the artifact is the model as it came" + (", with its types turned to FLOAT" if deployment.turned else "")
+            "the artifact is the unchanged model" + (", with its types converted to FLOAT" if deployment.turned else "")
             if unchanged(deployment)
             else f"{clean(deployment.best.name)} costs the same"
         )
@@ -85,7 +85,7 @@ def _measured(deployment: Deployment) -> List[Row]:
 
 
 def rows(deployment: Deployment) -> List[Row]:
-    """Before (the model as it came, FP16) and after."""
+    """Before (the unchanged model, FP16) and after."""
     first, best = deployment.first, deployment.best
     a, b = first.predicted, best.predicted
 
@@ -193,7 +193,7 @@ def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
 
 def repeats(deployment: Deployment) -> str:
     """What the commands give."""
-    first = "the first gives this very result"
+    first = "the first gives this same result"
     if deployment.best.quantization is None:
         return first
-    return f"{first}; quantize alone calibrates on more of DATA, for it keeps no samples for the end"
+    return f"{first}; quantize run by itself calibrates on more of DATA, because it holds back no samples to judge the result"

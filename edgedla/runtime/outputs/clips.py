@@ -226,7 +226,7 @@ class _Film:
             str(clip.partial), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
         )
         if not clip.writer.isOpened():
-            raise RunError("OpenCV cannot write this film", where=str(folder / f"{stem}.avi"))
+            raise RunError("OpenCV cannot write this video", where=str(folder / f"{stem}.avi"))
         for at_s, data in self._before:
             _add(clip, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), at_s, self._config.rate)
 
@@ -289,7 +289,7 @@ def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
 def _settle(partial: Path, path: Path) -> None:
     """A film that is complete gets its name; OpenCV says nothing of a full disk."""
     if not partial.is_file() or not partial.stat().st_size:
-        raise RunError("the film was not written", where=str(path), hint="is the disk full?")
+        raise RunError("the video was not written", where=str(path), hint="is the disk full?")
     with open(partial, "rb") as f:
         os.fsync(f.fileno())
     os.replace(partial, path)

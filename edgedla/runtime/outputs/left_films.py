@@ -55,7 +55,7 @@ def _keep(path: Path, name: Path, size: int) -> None:
         path.unlink()
         return
     os.rename(path, name)
-    log.warning("%s: a process that was killed left this film; it is kept up to there", name)
+    log.warning("%s: a killed process left this video unfinished; its frames so far are kept", name)
 
 
 def _hold(fd: int) -> bool:

@@ -156,7 +156,11 @@ class Mqtt:
             was, self.connected = self.connected, False
             self._forget_unsent()
         if was and not self._ending:
-            log.warning("%s: the broker is gone; results wait for it, the newest %d", self._broker, self._config.queue)
+            log.warning(
+                "%s: no connection to the broker; keeping the newest %d results for it",
+                self._broker,
+                self._config.queue,
+            )
 
     def _forget_unsent(self) -> None:
         """With QoS 0 the client drops what it has not written when the connection ends; nobody tells of these any more."""
@@ -225,7 +229,7 @@ class Mqtt:
         self._client.loop_stop()
         if left or self.dropped:
             log.warning(
-                "%s: %d results were not sent, %d of them for lack of room",
+                "%s: %d results were not sent; for %d of them the queue was full",
                 self._broker,
                 left + self.dropped,
                 self.dropped,

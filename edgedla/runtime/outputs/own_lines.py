@@ -52,8 +52,8 @@ def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
     """
     if os.path.isfile(path) and not is_ours(path, kinds):
         raise UsageError(
-            "the file holds something else than the lines that would be appended to it", where=path,
-            allowed="a new file, or one that `edgedla run` wrote", hint="give the output another place",
+            "this file exists and holds something else than results of `edgedla run`", where=path,
+            allowed="a new file, or one that `edgedla run` wrote", hint="give the output another file",
         )  # fmt: skip
 
 

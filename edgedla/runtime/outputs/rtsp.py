@@ -125,7 +125,8 @@ class Rtsp:
         self._start()
         if self._host in ("0.0.0.0", "::"):
             log.warning(
-                "rtsp://*:%d: whoever reaches this machine can watch; rtsp://127.0.0.1:... is for itself", self._port
+                "rtsp://*:%d: everybody who reaches this machine can watch; rtsp://127.0.0.1:... serves only this machine",
+                self._port,
             )
         self._pictures = {s: self._pictures_of(s) for s in sources}
         self._listener = threading.Thread(target=self._listen, name="edgedla-rtsp", daemon=True)

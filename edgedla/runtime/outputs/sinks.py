@@ -218,7 +218,7 @@ def require_space(path: str) -> None:
         raise RunError(
             f"the disk is almost full ({free >> 20} MiB left)",
             where=path,
-            hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: what was written before is kept",
+            hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: the video up to here is kept",
         )
 
 
@@ -238,7 +238,7 @@ def claimed(path: str) -> int:
     except (BlockingIOError, PermissionError):
         os.close(fd)
         raise RunError(
-            "another process writes this film", where=path, hint="end it, or give the output another place"
+            "another process is writing this video", where=path, hint="end it, or give the output another file"
         ) from None
     except OSError:
         # A file system without locks.
@@ -264,7 +264,7 @@ class AnnotatedVideo:
         self._count, self._space_at, self._claim = 0, -1, -1
         folder = os.path.dirname(os.path.abspath(path))
         if not path.lower().endswith((".mp4", ".avi")):
-            raise UsageError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
+            raise UsageError("edgedla writes no video of this kind", where=path, allowed=".mp4 or .avi")
         make_folder(folder)
         # OpenCV would only say at the first frame that it cannot write.
         with writing(path):
@@ -311,8 +311,8 @@ class AnnotatedVideo:
                 if not self._late:
                     self._late = True
                     log.warning(
-                        "%s: this machine is too slow for %g pictures per second: the film plays too fast; `max_rate` of the source "
-                        "makes it smaller", self.path, self._rate,
+                        "%s: this machine is too slow for %g frames per second, so the video plays too fast; set a lower `max_rate` "
+                        "for the source", self.path, self._rate,
                     )  # fmt: skip
                 return
             self._writer.write(self._last)

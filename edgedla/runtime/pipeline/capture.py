@@ -95,7 +95,7 @@ class Capture:
             self.stop()
             raise RunError(
                 f"the source did not open within {wait_s:.0f} s", where=self.uri,
-                hint="look whether the address answers from this machine, for example with ffprobe",
+                hint="check that the address answers from this machine, for example with ffprobe",
             )  # fmt: skip
         # A failure after the first opening belongs to `take`.
         if self.failure is not None and self.frame_hw == (0, 0):
@@ -104,7 +104,7 @@ class Capture:
 
     def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
         if self.frame_hw not in ((0, 0), frame_hw):
-            log.warning("%s: it came back with frames of %dx%d", self.uri, frame_hw[1], frame_hw[0])
+            log.warning("%s: reopened; its frames are now %dx%d", self.uri, frame_hw[1], frame_hw[0])
         self.frame_hw, self.rate = frame_hw, source.rate
         self._take_as(source)
 

@@ -20,7 +20,9 @@ def check_events(config: PipelineConfig) -> None:
     if config.outputs.clips.folder:
         check_clips(config.outputs.clips)
         if not config.events:
-            raise UsageError("outputs.clips films events, and there are none", hint="events: {NAME: {classes: [...]}}")
+            raise UsageError(
+                "outputs.clips records events, and the file has none", hint="events: {NAME: {classes: [...]}}"
+            )
     for name, rule in config.events.items():
         _check(f"events.{name}", rule, config)
 
@@ -40,7 +42,7 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
     fitting = {n: m for n, m in watched.items() if m.decode.kind not in WITHOUT_CLASSES}
     kinds = ", ".join(m.decode.kind for m in watched.values())
     if not fitting:
-        raise UsageError(f"{at}: nothing that it watches gives classes, decode.kind is {kinds}", allowed="a detector")
+        raise UsageError(f"{at}: no model that it watches gives classes, decode.kind is {kinds}", allowed="a detector")
     if rule.zone and all(m.decode.kind == "classification" and not m.crops.of for m in fitting.values()):
         raise UsageError(f"{at}.zone: a classification of whole frames has no position", allowed="a detector")
     if all(m.decode.labels and not is_own(m.decode.kind) for m in fitting.values()):

@@ -49,7 +49,7 @@ def config_from(version: int, document: Mapping[str, Any], path: str) -> Pipelin
         if not document.get(key):
             raise DocumentError(f"{key} is missing", where=path)
     if config.devices and config.placement:
-        raise DocumentError("devices and placement both say where it runs", where=path, allowed="one of them")
+        raise DocumentError("devices and placement both say where the model runs", where=path, allowed="one of them")
     try:
         check_names(config)
     except UsageError as e:
@@ -65,7 +65,7 @@ def load_preprocess(path: str) -> PreprocessConfig:
     """
     version, document = read_document(path)
     if version != 1:
-        raise DocumentError("it holds the preprocessing of several models", where=path, allowed="version: 1")
+        raise DocumentError("the file holds the preprocessing of several models", where=path, allowed="version: 1")
     return config_of(document, path).preprocess
 
 
@@ -94,7 +94,9 @@ def check_names(config: PipelineConfig) -> None:
         raise UsageError(f"crops of {', '.join(sorted(stuck))} form a cycle")
     for name in config.sources:
         if config.models and not any(sees(m, name) for m in config.models.values() if not m.crops.of):
-            raise UsageError(f"no model sees sources.{name}", hint="name it in a model's sources, or leave it out")
+            raise UsageError(
+                f"no model takes frames of sources.{name}", hint="name it in a model's sources, or leave it out"
+            )
 
 
 def _check_numbers(config: PipelineConfig) -> None:
@@ -152,7 +154,7 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
     if model.every < 1:
         raise UsageError(f"{at}.every is {model.every}", allowed="1 or more")
     if model.devices and config.placement:
-        raise UsageError(f"{at}.devices and placement both say where it runs", allowed="one of them")
+        raise UsageError(f"{at}.devices and placement both say where the model runs", allowed="one of them")
     rule = model.crops
     if rule == type(rule)():
         return
@@ -163,7 +165,9 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
         kind = config.models[rule.of].decode.kind
         raise UsageError(f"{at}.crops: {rule.of} finds no boxes, its decode.kind is {kind}", allowed="a detector")
     if model.every != 1:
-        raise UsageError(f"{at}.every: it sees the crops of each frame of {rule.of}", hint=f"models.{rule.of}.every")
+        raise UsageError(
+            f"{at}.every: the model gets the crops of each frame of {rule.of}", hint=f"models.{rule.of}.every"
+        )
     if rule.most < 1:
         raise UsageError(f"{at}.crops.most is {rule.most}", allowed="1 or more")
 

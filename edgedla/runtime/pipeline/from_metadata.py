@@ -58,7 +58,7 @@ def _decoder(metadata: UltralyticsMetadata) -> Optional[str]:
     if readable and metadata.keypoint_values in (0, 3):
         return DECODER_OF[metadata.task]
     what = "RT-DETR" if metadata.transformer else f"task {metadata.task or 'unknown'}"
-    log.warning("%s: no decoder for its outputs; their shapes and ranges are shown", what)
+    log.warning("%s: no decoder is known for its outputs; the results show their shapes and ranges", what)
     return None
 
 
@@ -66,4 +66,4 @@ def _compare_size(metadata: UltralyticsMetadata, artifact: Artifact) -> None:
     dims = artifact.inputs[0].shape_nchw if artifact.inputs else ()
     if metadata.input_hw is not None and len(dims) == 4 and tuple(dims[2:]) != metadata.input_hw:
         height, width = metadata.input_hw
-        log.warning("the metadata says %dx%d, the engine reads %dx%d: the engine's holds", height, width, *dims[2:])
+        log.warning("the metadata says %dx%d, the engine reads %dx%d: using the engine's", height, width, *dims[2:])

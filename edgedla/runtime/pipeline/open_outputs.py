@@ -161,17 +161,15 @@ def require_apart(config: PipelineConfig) -> None:
     for name, path in files.items():
         other = next((n for n in files if n != name and files[n] == path), None)
         if other is not None:
-            raise UsageError(
-                f"{other} is written to the same file", where=f"{name}: {path}", hint="give it another place"
-            )
+            raise UsageError(f"{other} writes to the same file", where=f"{name}: {path}", hint="give it another file")
     for source in [parse_source(s.uri) for s in config.named_sources.values() if s.uri]:
         if source.scheme not in ("file", "images") or not os.path.exists(source.place):
             continue
         for setting, paths in written.items():
             if any(os.path.exists(path) and os.path.samefile(path, source.place) for path in paths if path):
                 raise UsageError(
-                    "the source is written over while it is read", where=f"{setting}: {source.text}",
-                    hint="give the output another place",
+                    "this output would overwrite the source", where=f"{setting}: {source.text}",
+                    hint="give the output another file",
                 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ class Preparer:
             # A broken stream may change it with every frame; the log must not.
             if not self._sizes_vary and time.monotonic() - self._said_s > SAY_EVERY_S:
                 self._said_s = time.monotonic()
-                log.warning("frames of %dx%d from now on", w, h)
+                log.warning("frames are now %dx%d", w, h)
             self._preprocessor.reframe(dataclasses.replace(spec, frame_hw=(h, w)))
         return {self._name: self._preprocessor(image, out)}, self._preprocessor.geometry
 

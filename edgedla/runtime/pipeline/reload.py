@@ -107,7 +107,7 @@ class Reloader:
         self._config = dataclasses.replace(self._config, outputs=new.outputs, events=new.events)
         self.outputs += names
         if names:
-            log.warning("outputs as the file says now: %s", ", ".join(names))
+            log.warning("outputs changed as the file says: %s", ", ".join(names))
 
     def _reload_sources(self, old: PipelineConfig, new: PipelineConfig) -> None:
         names, failed = reload_sources(self._opened, old, new)
@@ -119,14 +119,14 @@ class Reloader:
         self.sources += names
         for name, text in failed.items():
             self.failed.append(text)
-            log.error("the source %s goes on as it is; the change failed: %s", name, text)
+            log.error("the source %s goes on unchanged; its change failed: %s", name, text)
         if names:
-            log.warning("sources as the file says now: %s", ", ".join(n or "the only one" for n in names))
+            log.warning("sources changed as the file says: %s", ", ".join(n or "the only one" for n in names))
 
     def _fails(self, error: Exception) -> None:
         text = str(error) if isinstance(error, EdgedlaError) else described(error)
         self.failed.append(text)
-        log.error("the pipeline goes on as it is; the change failed: %s", text)
+        log.error("the pipeline goes on unchanged; its changed file failed: %s", text)
 
     def _different(self, config: PipelineConfig, digests: Dict[str, str]) -> List[str]:
         """Names of models to replace; what cannot be taken over while it runs is said."""
@@ -140,7 +140,7 @@ class Reloader:
         if set(old) != set(new) or any(_rest(old[n]) != _rest(new[n]) for n in set(old) & set(new)):
             others.append("models")
         if others:
-            log.warning("a restart is needed for what changed in: %s", ", ".join(others))
+            log.warning("changes in these parts of the file need a restart: %s", ", ".join(others))
         return changed
 
     def _open(self, config: PipelineConfig, names: List[str]) -> List[Tuple[Lane, Engine]]:

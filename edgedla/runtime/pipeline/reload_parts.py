@@ -153,7 +153,7 @@ def _made(opened: Opened, name: str, config: PipelineConfig) -> Capture:
             capture.feed(lane.slots, config.named_models[lane.name].every)
             seen = True
     if not seen:
-        raise RunError(f"no model that runs sees the source {name}", hint="this needs a restart")
+        raise RunError(f"no running model takes frames of the source {name}", hint="this needs a restart")
     return capture
 
 

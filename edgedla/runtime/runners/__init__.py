@@ -38,7 +38,7 @@ def check_device(artifact: Artifact, name: str) -> None:
         )
     if name.startswith("DLA") and not uses_dla(artifact):
         raise UsageError(
-            f"the artifact has no DLA layer: on {name} nothing of it would run",
+            f"the artifact has no DLA layer: nothing of it would run on {name}",
             where=where,
             allowed="GPU",
         )
@@ -53,7 +53,7 @@ def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
             f"the artifact is a chain over {chain_name(chain)}: it cannot run on {', '.join(wanted)}",
             where=str(chain.folder or chain.model.get("name")),
             allowed=chain_name(chain),
-            hint="leave the devices out: a chain brings its own. For frames in turn build the model for one core",
+            hint="leave the devices out: a chain has its own. To give both cores frames in turn, build the model for one core",
         )
 
 

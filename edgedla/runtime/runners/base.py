@@ -96,7 +96,7 @@ class ThreadedRunner:
         self._closed = True
         released = self._worker.submit(self._release)
         if not self._worker.close(self.close_timeout_s):
-            log.warning("%s: an inference hangs; its thread is left behind", self.name)
+            log.warning("%s: an inference hangs; its thread is abandoned", self.name)
         elif released.exception() is not None:
             log.warning("%s: closing: %s", self.name, described(released.exception()))
 

@@ -228,7 +228,7 @@ class ChainRunner:
                 self._named(RunError("the runner was closed while the inference hung"), frame.stage)
             )
         if left:
-            log.warning("%s: %s hangs and is left behind", self.name, self._stages[left[0].stage].device)
+            log.warning("%s: %s hangs and is abandoned", self.name, self._stages[left[0].stage].device)
         # Those that do not hang close at once.
         close_side_by_side([s.runner for s in self._stages], max(1.0, deadline - time.monotonic()))
 

@@ -94,7 +94,9 @@ class CudlaRunner(CudaRunner):
 
     def _mapped_works(self) -> bool:
         if ended_a_process(_TRIAL):
-            log.warning("%s: an earlier trial of mapped memory ended its process; buffers are copied", self.name)
+            log.warning(
+                "%s: an earlier test of mapped memory crashed its process; buffers are copied instead", self.name
+            )
             return False
         wanted = self._trial(mapped=False)
         try:
@@ -102,14 +104,14 @@ class CudlaRunner(CudaRunner):
                 outputs = self._trial(mapped=True)
         except DeviceLost as e:
             raise DeviceLost(
-                f"cuDLA fails over mapped memory: {e.what}", where=self.name, hint=f"set {MEMORY_VARIABLE}=copied"
+                f"cuDLA fails with mapped memory: {e.what}", where=self.name, hint=f"set {MEMORY_VARIABLE}=copied"
             ) from e
         except RunError as e:
-            log.warning("%s: cuDLA does not take mapped memory (%s); buffers are copied", self.name, e.what)
+            log.warning("%s: cuDLA does not take mapped memory (%s); buffers are copied instead", self.name, e.what)
             return False
         wrong = [name for name in wanted if not np.array_equal(wanted[name], outputs[name])]
         if wrong:
-            log.warning("%s: over mapped memory %s differs; buffers are copied", self.name, ", ".join(wrong))
+            log.warning("%s: with mapped memory %s differs; buffers are copied instead", self.name, ", ".join(wrong))
         return not wrong
 
     def _trial(self, mapped: bool) -> Dict[str, np.ndarray]:

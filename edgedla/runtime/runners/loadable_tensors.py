@@ -42,7 +42,12 @@ def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: st
         pairs.update(zip(open_tensors, left))
         if len(left) > 1:
             order = ", ".join(f"{tensors[i].name} is {b.name}" for i, b in zip(open_tensors, left))
-            log.warning("%s: the loadable's %s have other names; taken in the manifest's order: %s", where, kind, order)
+            log.warning(
+                "%s: the loadable's %s do not have the manifest's names; matched in the manifest's order: %s",
+                where,
+                kind,
+                order,
+            )
     for i, tensor in enumerate(tensors):
         binding = pairs.get(i)
         if binding is None:

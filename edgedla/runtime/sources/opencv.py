@@ -156,7 +156,9 @@ class OpenCvSource:
         promised = 0 if self._spec.scheme != "file" else int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
         # The count in the header is an estimate in some formats.
         if not self._spec.loop and promised - self._given > max(2, promised // 20):
-            log.warning("%s: it ends after %d of %d frames: is the file whole?", self.uri, self._given, promised)
+            log.warning(
+                "%s: the video ends after %d of %d frames: is the file complete?", self.uri, self._given, promised
+            )
 
     def close(self) -> None:
         if self._capture is not None:

@@ -124,7 +124,9 @@ class _Work:
         known = {name for name, _ in self.module.named_modules() if name}
         unknown = [path for path in paths if path not in known]
         if unknown:
-            raise UsageError(f"no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(known)[-20:]))
+            raise UsageError(
+                f"the module has no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(known)[-20:])
+            )
         self.module = EndingAt(self.module, paths)
         for path in paths:
             self.changes.append(Change(path, "output", "what follows runs on the host", exact=False))

@@ -144,7 +144,7 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     before = tuple(entry for entry in places.nodes if entry[1] != "Constant")
     if nodes != before:
         other = next((a or b for a, b in _pairs(nodes, before) if a != b), ("", ""))
-        raise ModelError("the module's forward has changed since prepare_qat", where=other[0] or None)
+        raise ModelError("the module's forward was changed after prepare_qat", where=other[0] or None)
     return exported.model
 
 

@@ -182,7 +182,7 @@ def test_a_source_that_fails_leaves_the_old_one_and_the_rest_is_done(field, capl
         reloader.reload()
         assert reloader.sources == ["yard"]
         assert "no/such/film.mp4" in reloader.failed[0]
-        assert "the source gate goes on as it is" in caplog.text
+        assert "the source gate goes on unchanged" in caplog.text
         assert field.comes("yard")
         assert field.comes("gate")
         field.write(source("gate"), source("yard"), '  door: {uri: "/no/such/film.mp4"}')
@@ -248,6 +248,6 @@ def test_other_models_need_a_restart_and_nothing_else_is_touched(field, caplog):
         field.write(source("gate"), source("yard"))
         field.file.write_text(field.file.read_text().replace("  objects:", "  others:"))
         reloader.reload()
-        assert "a restart is needed for what changed in: models" in caplog.text
+        assert "changes in these parts of the file need a restart: models" in caplog.text
         assert list(parts.pipeline.captures) == ["gate"]
         assert field.comes("gate")

@@ -223,7 +223,7 @@ outputs: %s
         ("{score: 2}", "{}", "events.e.score is 2"),
         ("{frames: 0}", "{}", "events.e.frames is 0"),
         ("{point: top}", "{}", "bottom, centre"),
-        ("{models: [depth]}", "{}", "nothing that it watches gives classes"),
+        ("{models: [depth]}", "{}", "no model that it watches gives classes"),
         ("{models: [whole], zone: [[0, 0], [1, 0], [1, 1]]}", "{}", "no position"),
         ("{zone: [[0, 0], [1, 0]]}", "{}", "three or more corners"),
         ("{zone: [[0, 0], [1, 0], [1, 2]]}", "{}", "has the corner [1, 2]"),
@@ -259,7 +259,7 @@ def test_right_settings_are_read(tmp_path):
     assert config.events["e"].sources == ("gate",)
     assert config.outputs.clips.folder == str(tmp_path / "c")
     file.write_text(FILE.replace("events: {e: %s}", "").replace("%s", "{clips: {folder: c}}"))
-    with pytest.raises(DocumentError, match="films events, and there are none"):
+    with pytest.raises(DocumentError, match="records events, and the file has none"):
         load_config(str(file))
 
 

@@ -96,9 +96,9 @@ def test_a_film_that_another_process_writes_is_refused(tmp_path):
     command = [sys.executable, "-c", HOLDER, path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match="another process writes this film"):
+        with pytest.raises(RunError, match="another process is writing this video"):
             AnnotatedVideo(path, 10.0)
-        with pytest.raises(RunError, match="another process writes this film"):
+        with pytest.raises(RunError, match="another process is writing this video"):
             late.write(result(1, 0.0))
         late.close()
         holder.kill()
@@ -128,7 +128,7 @@ def test_repeats_never_hold_up_what_waits_behind_them(tmp_path, monkeypatch, cap
         video.write(result(number, float(number)))
     # A second's nine repeats would take 1.8 s: those of half a second are written, and the picture.
     assert len(written) == 4 * 4
-    assert [r.message for r in caplog.records if "too slow for 10 pictures per second" in r.message]
+    assert [r.message for r in caplog.records if "too slow for 10 frames per second" in r.message]
     assert len(caplog.records) == 1
 
 

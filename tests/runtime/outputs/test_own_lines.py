@@ -120,7 +120,7 @@ def test_two_outputs_have_two_files(tmp_path):
         (OutputConfig(jsonl=path, video=path), MetricsConfig()),
         (OutputConfig(jsonl=path), MetricsConfig(jsonl=f"{tmp_path}/./x.avi")),
     ):
-        with pytest.raises(UsageError, match="written to the same file"):
+        with pytest.raises(UsageError, match="writes to the same file"):
             require_apart(PipelineConfig(outputs=outputs, metrics=metrics))
     require_apart(PipelineConfig(outputs=OutputConfig(jsonl=path, images=str(tmp_path))))
 
@@ -130,5 +130,5 @@ def test_the_summary_does_not_replace_the_results(tmp_path, artifact):
     words = ["run", str(artifact), "--source", "synthetic://?frames=1", "--jsonl", path, "-o", path]
     done = subprocess.run([sys.executable, "-m", "edgedla", *words], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert "outputs.jsonl is written to the same file" in done.stderr
+    assert "outputs.jsonl writes to the same file" in done.stderr
     assert not os.path.exists(path)

@@ -201,7 +201,7 @@ def test_an_address_for_everybody_is_said_and_nothing_is_left_behind(caplog):
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     with caplog.at_level(logging.WARNING):
         sink = Rtsp(RtspConfig(f"rtsp://:{free_port()}/{{source}}"), ("gate",))
-    assert "whoever reaches this machine can watch" in caplog.text
+    assert "everybody who reaches this machine can watch" in caplog.text
     process = sink._process
     sink.close()
     assert process.poll() is not None

@@ -129,6 +129,6 @@ def test_an_output_is_not_written_over_what_a_source_reads(name: str, place: str
     two = {"models": {"m": {"artifact": "a"}}, "sources": {"gate": {"uri": "csi://0"}, "yard": {"uri": source}}}
     for version, document in ((1, one), (2, two)):
         config = config_from(version, {**document, "outputs": outputs}, str(tmp_path / "pipeline.yaml"))
-        with pytest.raises(UsageError, match=rf"outputs.{name}: .*{place}: the source is written over"):
+        with pytest.raises(UsageError, match=rf"outputs.{name}: .*{place}: this output would overwrite the source"):
             open_outputs(config, lambda source: 25.0)
     assert (tmp_path / "film.avi").read_bytes() == b"footage"
