@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from edgedla.rules.rule import Case, Rule
     from edgedla.rules.scope import Scope
 
-#: Needed to explain rules, not to apply them.
+#: Public name -> module, imported on first use: only explaining rules needs these.
 _LATER = {
     "Case": "rule",
     "Rule": "rule",

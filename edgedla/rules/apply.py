@@ -1,4 +1,4 @@
-"""Rules on one layer: which it does not meet, and the verdict that follows."""
+"""Applies rules to one layer: the findings for rules that it does not meet, and the verdict."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from edgedla.rules.rule import Case, Rule
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform
 
-#: Rejections first, then what nobody knows, then warnings.
+#: Order of findings: rejections, unknowns, warnings, slow forms.
 ORDER = {Effect.REJECT: 0, Effect.UNKNOWN: 1, Effect.WARN: 2, Effect.SLOW: 3}
 
 
 class Active(NamedTuple):
-    """A rule with the case that holds on one platform."""
+    """A rule with its case for one platform."""
 
     rule: Rule
     case: Case
@@ -22,7 +22,7 @@ class Active(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding, whether it rests on logs only, and whether TensorRT meets it in its second look only."""
+    """A finding; whether it rests on logs only; whether TensorRT finds it only in its second look."""
 
     finding: Finding
     observed: bool = False
@@ -30,14 +30,14 @@ class Found(NamedTuple):
 
 
 class ActiveRules(NamedTuple):
-    """The rules for one layer kind on one platform. `known`: some file was written for this pair."""
+    """The rules for one layer kind on one platform. `known`: a rule file was written for this kind and platform."""
 
     known: bool
     rules: Tuple[Active, ...]
 
 
 def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: int) -> List[Found]:
-    """What the layer does not meet."""
+    """A finding for each rule that the layer does not meet."""
     findings: List[Found] = []
     for rule, case, effect in active:
         failure = rule.failure(kind, case, element_bytes)
@@ -71,7 +71,7 @@ def verdict_of(index: int, name: str, findings: Sequence[Found], stage: str) -> 
             support, basis = answer, "observed" if all(deciding) else "rules"
             break
     if support is Support.GPU:
-        # What runs on the GPU has no cost on the DLA: a warning about it would only hide the reason.
+        # Warnings are about the DLA: for a layer on the GPU they would only hide the reason.
         ordered = [f for f in ordered if f.finding.effect in (Effect.REJECT, Effect.UNKNOWN)]
     first = tuple(f.finding for f in ordered if not f.second)
     return Verdict(index, name, support, first, basis, tuple(f.finding for f in ordered if f.second))
@@ -87,8 +87,10 @@ def unknown_dla(name: str, reason: str) -> Finding:
 
 
 def unwritten(name: str, kind: str, platform: Platform, unknown: str = "") -> Finding:
-    """Args:
-    unknown: why nobody knows which layers the parser makes of its ONNX node.
+    """The finding for a layer kind without rules on this platform.
+
+    Args:
+        unknown: why it is not known which layers the parser makes of the layer's ONNX node.
     """
     message = (
         unknown
@@ -98,7 +100,7 @@ def unwritten(name: str, kind: str, platform: Platform, unknown: str = "") -> Fi
 
 
 def element_bytes_of(kind: Kind, platform: Platform, precision: str) -> int:
-    """Bytes of one element on the DLA: by the tensor's type where types decide, else by the precision asked for."""
+    """Bytes of one element on the DLA: by the tensor's type in strongly typed releases, else by the chosen precision."""
     if platform.release.strongly_typed:
         return 1 if kind.in_dtype == "INT8" else 2
     return 1 if precision == "int8" else 2

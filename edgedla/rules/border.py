@@ -9,7 +9,7 @@ from edgedla.rules.io_kinds import IoTensor
 
 
 def io_tensor(graph: LayerGraph, name: str, direction: str, precision: str, asked: str) -> IoTensor:
-    """The network input or output of that name; `asked` is its type and format in trtexec's spelling, "" for none."""
+    """The network input or output of that name; `asked`: its type and format in trtexec's spelling, "" if the build names none."""
     tensor = graph.tensors[name]
     dtype, _, layout = asked.lower().partition(":")
     near = graph.consumers(name) if direction == "input" else ()

@@ -1,4 +1,4 @@
-"""What an id of a rule or rewrite stands for, as text: the answer of `edgedla explain ID`."""
+"""Describes the rule or rewrite with a given id, as text: the answer of `edgedla explain ID`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RULES.md and `edgedla rules explain`, generated from the data: the same words in both."""
+"""Generates RULES.md and the text of `edgedla rules explain` from the rule data, with the same words in both."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def explain(rule_id: str) -> str:
 
 
 def remedy_entry(remedy_id: str) -> Dict[str, Any]:
-    """What a remedy changes, what does it, and which rules name it, as plain values."""
+    """A remedy as plain values: what it changes, which rewrites do it, and which rules name it."""
     remedy = remedies()[remedy_id]
     return {
         "id": remedy.id,

@@ -1,4 +1,4 @@
-"""The boundary examples of rules: sample layers on which a rule must pass or fail. Used by tests and rule authors."""
+"""The boundary examples of rules: sample layers that a rule must pass or fail. For tests and rule authors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.strict_yaml import Table
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
-#: Tried in this order for an example that names no platform.
+#: Platforms to try, in this order, for an example that names none.
 _PLATFORMS = (
     ("agx-orin-64gb", "10.3"),
     ("agx-xavier-32gb", "8.5.2"),
@@ -44,7 +44,7 @@ class Example:
 
 
 def examples_of(rule: Rule) -> Tuple[Example, ...]:
-    """Raises RuleError where an example is malformed or lies outside the rule's scope."""
+    """The rule's examples. Raises RuleError if one is malformed or outside the rule's scope."""
     return tuple(_example(rule, table) for table in rule.examples)
 
 

@@ -1,4 +1,4 @@
-"""What rules about the border of a network speak of: I/O tensors, memory pools, whole loadables."""
+"""The kinds that rules about a network's border apply to: I/O tensors, memory pools, whole loadables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class IoTensor(Kind):
     Attributes:
         name: the tensor's name.
         direction: "input" or "output".
-        format: trtexec's name in lower case: linear, dla_linear, dla_hwc4, chw4, chw16, chw32; "" where none is asked for.
+        format: trtexec's name in lower case: linear, dla_linear, dla_hwc4, chw4, chw16, chw32; "" if the build names none.
         io_dtype: "fp16", "int8", "fp32", ... at the border.
         compute: the precision of the layers: "fp16" or "int8".
         first_type: LayerType of the layer that reads the input.
-        first_groups, first_dilation: of that layer, where it is a convolution.
+        first_groups, first_dilation: of that layer if it is a convolution.
         in_dims: the tensor's dims.
     """
 

@@ -1,4 +1,4 @@
-"""rules/layers/*.yaml, io.yaml, pools.yaml and loadable.yaml into Rule values, strictly."""
+"""Reads rules/layers/*.yaml, io.yaml, pools.yaml and loadable.yaml into Rule values, strictly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
 
 class RuleFile(NamedTuple):
-    """One file: the layer kinds it speaks of, the platforms it was written for, its rules."""
+    """One rule file: its layer kinds, the platforms that it was written for, and its rules."""
 
     kinds: Tuple[str, ...]
     written_for: Tuple[Scope, ...]
@@ -43,7 +43,7 @@ def kind_class(name: str) -> Type[Kind]:
 
 
 def load_file(path: Path, examples: bool = False) -> RuleFile:
-    """The rules of one file, with their examples only where these are asked for.
+    """The rules of one file, with their examples if `examples` is True.
 
     Raises:
         RuleError: with file:line at the first thing that is wrong.
@@ -116,7 +116,7 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
 
 
 def _fixes(table: Table, facts: Type[Kind]) -> Dict[str, Mapping[str, Tuple[Any, ...]]]:
-    """Remedies, each an id or {id, where}, with what the layer must show for it to help."""
+    """Remedy id -> the facts that the layer must have for the remedy to help. A row is an id, or {id, where}."""
     rows = table.get("fixes", [])
     if not isinstance(rows, list):
         raise table.error("'fixes' must be a list of remedies", "fixes")
@@ -179,7 +179,7 @@ def _case(row: Table, table: Table, check: str, facts: Type[Kind]) -> Case:
     except ValueError as e:
         raise row.error(f"the message is no template: {e}", "message") from e
     for name in names:
-        if name not in parameters and not hasattr(facts, name) and name not in _FOUND:
+        if name not in parameters and not hasattr(facts, name) and name not in _COMPUTED:
             raise row.error(f"the message names {name!r}, which is no fact and no limit", "message")
     return Case(
         scope=read_scope(row.table("when") if "when" in row else None),
@@ -192,8 +192,8 @@ def _case(row: Table, table: Table, check: str, facts: Type[Kind]) -> Case:
     )
 
 
-#: Numbers that predicates find themselves.
-_FOUND = frozenset(
+#: Names of numbers that predicates compute for messages.
+_COMPUTED = frozenset(
     {"banks", "data_banks", "extent", "large", "limit", "padding", "size", "small", "value", "weight_banks"}
 )
 

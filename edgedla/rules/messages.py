@@ -12,19 +12,19 @@ from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.records.build_log_prefix import split_prefix
 
-#: A line that speaks of the DLA; if no message explains it, that is worth saying.
+#: A line about the DLA. If no message explains such a line, the report lists it.
 _ABOUT_DLA = re.compile(r"\bDLA|DLA\b|[Cc]uDLA|ForeignNode|DlaLayer")
-#: trtexec's echo of its own options mentions the DLA and means nothing.
+#: trtexec's echo of its own options: it mentions the DLA but is no message.
 _ECHO = re.compile(r"^(?:Memory Pools:|DLACore:|DLA (?:local|global|SRAM)|&&&& (?:RUNNING|PASSED|FAILED) )")
 
 
 @dataclass(frozen=True)
 class Message:
-    """One known text.
+    """One known message.
 
     Attributes:
         id, name: for example MSG201, subgraph-limit.
-        pattern: found in a line without its prefix.
+        pattern: searched in a line without its prefix.
         stage: at which point of TensorRT's work it is printed.
         seen: TensorRT versions whose logs or sources show it.
         fatal: whether a build without GPU fallback fails; None where that is not known.
@@ -62,7 +62,7 @@ class Explained:
     """A message found in a log, with all lines that it explains.
 
     Attributes:
-        lines: (line number from 1, the line without its prefix, what its named groups found).
+        lines: (line number from 1, the line without its prefix, the pattern's named groups).
     """
 
     message: Message
@@ -122,7 +122,7 @@ def strip_prefix(line: str) -> str:
 
 
 def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
-    """The message behind a line and what its named groups found; None for a line nobody knows."""
+    """The message that explains a line, with its pattern's named groups; None for an unknown line."""
     text = strip_prefix(line)
     for message in messages():
         match = message.pattern.search(text)
@@ -132,7 +132,7 @@ def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
 
 
 def explain_log(lines: Iterable[str]) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
-    """(the messages of a log with their lines, in order of first appearance; lines about the DLA that nobody knows)."""
+    """(the messages of a log with their lines, in order of first appearance; unknown lines about the DLA)."""
     lines_by_id: Dict[str, List[Tuple[int, str, Mapping[str, str]]]] = {}
     by_id: Dict[str, Message] = {}
     unknown: List[Tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""What a fragment of a log line, or a misspelt id, comes nearest to in the catalogue of messages, rules and remedies."""
+"""Finds the messages, rules and remedies nearest to a fragment of a log line or a misspelt id."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Dict, FrozenSet, Mapping, Sequence, Tuple
 
 from edgedla.rules.messages import Message, messages
 
-#: Fewer characters of a line say nothing.
+#: A shorter fragment matches too much to be of use.
 SHORTEST = 6
-#: At least this share of a fragment's words, each counted by how rare it is, stands in a message that is offered.
+#: A message is offered if it holds at least this share of the fragment's words, weighted by how rare they are.
 NEAR = 0.5
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
 def holding(fragment: str) -> Tuple[Message, ...]:
-    """Messages of which a recorded line holds the fragment; letter case and white space do not count.
+    """Messages with a recorded line that contains the fragment; letter case and white space do not count.
 
-    A fragment of fewer than six characters is held by none.
+    () for a fragment of fewer than six characters.
     """
     wanted = _folded(fragment)
     if len(wanted) < SHORTEST:
@@ -30,7 +30,7 @@ def holding(fragment: str) -> Tuple[Message, ...]:
 
 
 def nearest_messages(fragment: str, most: int = 3) -> Tuple[Tuple[Message, str], ...]:
-    """The messages that share most of the fragment's words, each with its nearest line; () where none shares enough.
+    """The messages that share most of the fragment's words, each with its nearest line; () if none shares enough.
 
     score = sum of log(n / messages with the word) over shared words / the same sum over all words of the fragment
     """

@@ -1,7 +1,7 @@
-"""The closed list of predicates that rules name in `check:`. Each is pure and knows nothing of limits.
+"""The closed list of predicates that rules name in `check:`. Each is pure and holds no limits.
 
-A predicate gets the layer's numbers, the size of one element, and the parameters of `with:`. It returns None where the
-layer meets the rule, and the numbers for the message where it does not.
+A predicate gets the layer's facts, the bytes of one element, and the parameters of `with:`. It returns None if the layer
+meets the rule, else the numbers for the message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def at_most(kind: Kind, element_bytes: int, fact: str, max: float) -> Failure:
 
 
 def one_of(kind: Kind, element_bytes: int, fact: str, allowed: Sequence[Any]) -> Failure:
-    """Every value of the fact stands in the list."""
+    """Every value of the fact is in the list."""
     for v in _row(getattr(kind, fact)):
         if v not in allowed:
             return {"value": v}
@@ -51,7 +51,7 @@ def one_of(kind: Kind, element_bytes: int, fact: str, allowed: Sequence[Any]) ->
 
 
 def none_of(kind: Kind, element_bytes: int, fact: str, refused: Sequence[Any]) -> Failure:
-    """No value of the fact stands in the list."""
+    """No value of the fact is in the list."""
     for v in _row(getattr(kind, fact)):
         if v in refused:
             return {"value": v}
@@ -98,7 +98,7 @@ def padding_below_kernel(kind: Any, element_bytes: int, dilated: bool) -> Failur
 
 
 def lengths_or_line(kind: Any, element_bytes: int, fact: str, min: int, max: int, line: Sequence[int]) -> Failure:
-    """Both numbers lie between min and max, or one is 1 and the other stands in `line`."""
+    """Both numbers lie between min and max, or one is 1 and the other is in `line`."""
     pair = getattr(kind, fact)
     if all(min <= v <= max for v in pair):
         return None
@@ -120,8 +120,8 @@ def axis_size_fits(kind: Any, element_bytes: int, max_alone: int, max_beside_oth
 
 
 def operand_dims_fit(kind: Any, element_bytes: int, broadcast: Sequence[str]) -> Failure:
-    """Both operands have the same dims, or TensorRT folds the constant one into a SCALE or a bias, or the smaller one
-    has one of the forms: N111 (one value per batch entry), NC11 (one value per channel)."""
+    """The dims of both operands fit: equal; or TensorRT folds the constant one into a SCALE or a bias; or the smaller one
+    is N111 (one value per batch entry) or NC11 (one value per channel)."""
     a, b = kind.a_dims, kind.b_dims
     if a == b or kind.constant_is_foldable or kind.is_bias:
         return None
@@ -147,9 +147,9 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
         weight_banks + data_banks <= max_banks
 
     An entry has 128 bytes. With kernels = 1 and 256 entries in a bank this is the pseudo-code of the TensorRT 8.4 guide.
-    NVDLA's compiler keeps a whole kernel group: 16 kernels in FP16, 32 in INT8, so `kernels` stands for FP16 and
-    doubles in INT8. It fills a grouped convolution's kernels up with zeros to all input channels, which a refused build
-    confirms; all weights of the layer are the most that they can take, as depthwise convolutions show, which run.
+    NVDLA's compiler keeps a whole kernel group: 16 kernels in FP16, 32 in INT8. `kernels` is the number for FP16 and is
+    doubled for INT8. The compiler pads a grouped convolution's kernels with zeros to all input channels (a refused build
+    confirms that). They never take more than all weights of the layer: depthwise convolutions run.
     """
     buffer = _buffer_banks(kind, element_bytes, bank_entries, kernels)
     return buffer if buffer is not None and buffer["banks"] > max_banks else None
@@ -158,7 +158,7 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
 def kernel_group_fits(
     kind: Any, element_bytes: int, max_banks: int, bank_entries: int, kernels: int, published_max_banks: int
 ) -> Failure:
-    """conv_buffer_fits for a kernel group, where the published form (one kernel) allows the convolution."""
+    """conv_buffer_fits for a whole kernel group, for convolutions that pass the published form with one kernel."""
     published = _buffer_banks(kind, element_bytes, bank_entries, 1)
     if published is None or published["banks"] > published_max_banks:
         return None
@@ -166,7 +166,7 @@ def kernel_group_fits(
 
 
 def _buffer_banks(kind: Any, element_bytes: int, bank_entries: int, kernels: int) -> Failure:
-    """Banks for weights and data; None where the layer is no 2-D convolution."""
+    """Banks for weights and data; None if the layer is no 2-D convolution."""
     if len(kind.kernel) != 2 or len(kind.in_dims) < 3:
         return None
     kernel_h, kernel_w = kind.kernel
@@ -200,7 +200,7 @@ def _ceil(a: int, b: int) -> int:
 
 
 class Predicate(NamedTuple):
-    """A predicate with the parameters that `with:` must give it. `facts`: parameters that name a fact of the layer."""
+    """A predicate with the parameters that `with:` must give. `facts`: those parameters that name a fact of the layer."""
 
     function: Callable[..., Failure]
     parameters: Tuple[str, ...]

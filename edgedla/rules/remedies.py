@@ -1,4 +1,4 @@
-"""rules/fixes.yaml: remedies that rules name, and the rewrites that `edgedla fix` knows. The one list of both."""
+"""Reads rules/fixes.yaml, the one list of remedies that rules name and of rewrites that `edgedla fix` knows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from edgedla.errors import RuleError, UsageError
 from edgedla.strict_yaml import Table
 from edgedla.vocabulary import did_you_mean
 
-#: How equal a rewritten network is: the same bits in FP32; another order of sums; an approximation with a stated error.
+#: How equal a rewritten network is. bit: the same bits in FP32; round: sums in another order; approximate: a stated error.
 EQUALITIES = ("bit", "round", "approximate")
-#: always: tried in every build. strict: only where no GPU fallback is allowed. asked: only when named or allowed. int8: in INT8.
+#: When `fix` tries a rewrite. always: in every build; strict: only without GPU fallback; asked: only if the user names or
+#: allows it; int8: in INT8.
 USES = ("always", "strict", "asked", "int8")
-#: moves: the layer runs on the DLA then. removes: the layer is gone then. stays: it stays on the GPU.
+#: What a remedy does to its layer. moves: it then runs on the DLA; removes: it is gone; stays: it stays on the GPU.
 EFFECTS = ("moves", "removes", "stays")
 _FILE = "fixes.yaml"
 
 
 class Remedy(NamedTuple):
-    """What to change in a model or a build; `rewrites` are the ids of those that do it. `effect`: one of EFFECTS."""
+    """What to change in a model or a build. `rewrites`: ids of rewrites that do it. `effect`: one of EFFECTS."""
 
     id: str
     title: str
@@ -36,7 +37,7 @@ class RewriteEntry(NamedTuple):
     Attributes:
         equality: one of EQUALITIES. error: largest error of an approximation, in words.
         use: one of USES.
-        helps: where. watch: what it costs, or what to look out for.
+        helps: where it helps. watch: what it costs, or what to look out for.
         sources: ids of rules/sources.yaml.
     """
 
@@ -79,7 +80,7 @@ def rewrite_entries() -> Mapping[str, RewriteEntry]:
 
 @lru_cache(maxsize=None)
 def all_entries() -> Mapping[str, RewriteEntry]:
-    """Those of the whole model, which come first, and those of single places."""
+    """All rewrites by id: first those of the whole model, then those of single places."""
     return {**_entries("whole"), **rewrite_entries()}
 
 
@@ -107,7 +108,7 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
     """Ids of rewrites from ids of rewrites or of remedies.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: a name is neither a rewrite nor a remedy with one.
     """
     known: List[str] = [*all_entries(), *remedies()]
     rewrites: Dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""A rule as a value: what is checked, where it holds, how sure it is, and what the reader is told."""
+"""A rule as a value: what it checks, where it holds, how sure it is, and its message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAGES = ("layer", "subgraph")
 
 @dataclass(frozen=True)
 class Case:
-    """One scope of a rule with its own limits; a rule without cases has one."""
+    """One scope of a rule with its own limits. A rule without `cases` in YAML has one Case."""
 
     scope: Scope
     parameters: Mapping[str, Any]
@@ -37,16 +37,16 @@ class Rule:
 
     Attributes:
         id, name: for example CONV009 and conv-buffer-overflow.
-        kinds: TensorRT layer types that it speaks of; ("",) for every kind.
+        kinds: TensorRT layer types that it applies to; ("",) for every kind.
         summary: what must hold, in one sentence.
         check: the predicate's name.
         effect: what failing means: reject, unknown, warn or slow. A disputed rejection answers unknown.
         stage: "layer" (TensorRT's first check) or "subgraph" (its second look at a candidate).
         select: facts that must have one of these values for the rule to apply.
-        fixes: ids of remedies; `fix_where` says of some of them which facts the layer must show for it to help.
+        fixes: ids of remedies. `fix_where`: for some of them, the facts that the layer must have for the remedy to help.
         cases: where it holds, with which limits.
-        covers: ids of the documented facts that it encodes.
-        examples: the YAML of its boundary examples, read by edgedla.rules.examples; () where a check loaded the rule.
+        covers: ids of the documented facts that the rule encodes.
+        examples: the YAML of its boundary examples, read by edgedla.rules.examples; () if a check loaded the rule.
         where: file:line.
     """
 
@@ -75,20 +75,20 @@ class Rule:
         return tuple(dict.fromkeys(case.status for case in self.cases))
 
     def effect_of(self, case: Case) -> Effect:
-        """A disputed rejection is no rejection: nobody knows."""
+        """The effect in this case: a disputed rejection answers unknown."""
         return Effect.UNKNOWN if case.status == "disputed" and self.effect is Effect.REJECT else self.effect
 
     def applies_to(self, kind: Kind) -> bool:
         return _shows(kind, self.select)
 
     def fixes_for(self, kind: Kind) -> Tuple[str, ...]:
-        """The remedies that fit what stands around this layer."""
+        """The remedies that help this layer, by its facts."""
         if not self.fix_where:
             return self.fixes
         return tuple(fix for fix in self.fixes if _shows(kind, self.fix_where.get(fix, {})))
 
     def failure(self, kind: Kind, case: Case, element_bytes: int) -> Optional[Dict[str, Any]]:
-        """The numbers for the message where the layer does not meet the rule, else None."""
+        """The numbers for the message if the layer does not meet the rule, else None."""
         if self.select and not self.applies_to(kind):
             return None
         return PREDICATES[self.check].function(kind, element_bytes, **case.parameters)
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
             return (
                 "x".join(_shown(v) for v in value) if isinstance(value, tuple) else ", ".join(_shown(v) for v in value)
             )
-        # ":" stands among allowed formats for a tensor that was asked for in none.
+        # Among allowed formats ":" means a tensor for which the build names no format.
         return ", ".join(_shown(v) for v in value if v != ":") or "()"
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""RuleSet: the rules of rules/, read when a layer kind first needs them, applied to graphs, I/O tensors and pools."""
+"""RuleSet: the rules of rules/, applied to graphs, I/O tensors and memory pools. Reads a file when first needed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from edgedla.rules.verdict import Effect, Finding, Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
-#: Kinds that share a file with another one.
+#: Kinds whose rules are in another kind's file.
 _FILE_OF = {"IDENTITY": "cast"}
 _EVERY_KIND = "common"
 _NEVER = "gpu_only"
-#: Kinds whose verdicts are kept for the next graph; a large network has a few hundred.
+#: Most layer kinds (with their facts) whose verdicts are cached; a large network has a few hundred.
 _MOST_KINDS = 10_000
 
 
@@ -51,21 +51,21 @@ class RuleSet:
 
     @property
     def version(self) -> str:
-        """Twelve hex digits of a SHA-256 over all rule files: two results with one version rest on the same rules."""
+        """Twelve hex digits of a SHA-256 over all rule files. Equal versions mean equal rules."""
         return _version(self.folder)
 
     def check(
         self, graph: LayerGraph, platform: Platform, precision: str, *, mode: str = "fallback", stage: str = "layer"
     ) -> Tuple[Verdict, ...]:
-        """One verdict a live layer, in the graph's order, with every finding (warnings: where it is not refused).
+        """One verdict per live layer, in the graph's order, with every finding (warnings only if it is not refused).
 
         Args:
             graph: the network as TensorRT's parser makes it.
-            platform: module and release. Without DLA every layer answers GPU, with the reason.
+            platform: module and release. Without a DLA every verdict is GPU, with the reason.
             precision: "fp16", or "int8" (INT8 with FP16 allowed).
             mode: "fallback", "strict" or "standalone".
-            stage: "layer": `support` is TensorRT's first per-layer check, and what its second look refuses stands in
-                `Verdict.validation`. "subgraph": `support` counts the second look too (could run by itself).
+            stage: "layer": `support` answers TensorRT's first per-layer check, and `Verdict.validation` holds what its
+                second look refuses. "subgraph": `support` includes the second look.
 
         Raises:
             UsageError: unknown precision, mode or stage.
@@ -77,8 +77,8 @@ class RuleSet:
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
-        # Rules see a layer's numbers alone: a transformer has thousands of layers, and few that differ in them; a search asks
-        # about hundreds of forms of one network.
+        # Rules see only a layer's facts, so verdicts are cached by facts: a transformer has thousands of layers with few
+        # different facts, and a search checks hundreds of forms of one network.
         verdict_on = self._verdicts_on(platform, precision, mode, stage)
         verdicts: List[Verdict] = []
         unknown_nodes = {i: node.unknown for node in graph.nodes if node.unknown for i in node.layers}
@@ -102,7 +102,7 @@ class RuleSet:
         return tuple(verdicts)
 
     def _verdicts_on(self, platform: Platform, precision: str, mode: str, stage: str) -> Dict[Kind, Verdict]:
-        """Verdicts of earlier graphs by kind."""
+        """The cached verdicts for one platform, precision, mode and stage, by kind (a layer's facts)."""
         release = platform.release.trt_text
         key = (platform.module.id, release, platform.no_dla, platform.dla_unknown, precision, mode, stage)
         verdicts = self._verdicts.get(key)
@@ -118,10 +118,10 @@ class RuleSet:
         mode: str,
         formats: Optional[Mapping[str, str]] = None,
     ) -> Tuple[Finding, ...]:
-        """The rules on network inputs and outputs; `Finding.layer` is the tensor's name.
+        """Findings on network inputs and outputs; `Finding.layer` is the tensor's name.
 
         Args:
-            formats: tensor name to type and format in trtexec's spelling ("int8:chw32"), as the build asks for.
+            formats: tensor name -> type and format that the build asks for, in trtexec's spelling ("int8:chw32").
         """
         _known("precision", precision, PRECISIONS)
         _known("mode", mode, CHECK_MODES)
@@ -138,7 +138,7 @@ class RuleSet:
         return tuple(sorted(findings, key=lambda f: ORDER[f.effect]))
 
     def check_pools(self, pools: Mapping[str, int], platform: Platform) -> Tuple[Finding, ...]:
-        """The rules on memory pool sizes: "sram", "local_dram", "global_dram" (or trtexec's dlaSRAM, ...) to bytes."""
+        """Findings on memory pool sizes in bytes, by "sram", "local_dram", "global_dram" (or trtexec's dlaSRAM, ...)."""
         from edgedla.rules.border import pool_name
         from edgedla.rules.io_kinds import Pool
 
@@ -152,7 +152,7 @@ class RuleSet:
     def check_loadable(
         self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = ""
     ) -> Tuple[Finding, ...]:
-        """The rules on one DLA subgraph: bytes of its weights, and of its tensors that are neither input nor output."""
+        """Findings on one DLA subgraph: bytes of its weights, and of its tensors that are neither input nor output."""
         from edgedla.rules.io_kinds import Loadable
 
         active = self.active("LOADABLE", platform, "fp16", "fallback").rules
@@ -160,7 +160,7 @@ class RuleSet:
         return tuple(f.finding for f in findings_of(loadable, name, active, 1))
 
     def limit(self, kind: str, rule_id: str, platform: Platform) -> int:
-        """The number that a rule's `max` has on a platform, where a prediction needs it and not only a finding.
+        """A rule's `max` on a platform, for predictions that need the number and not only a finding.
 
         Raises:
             RuleError: the rule has no case for the platform, or no `max`.

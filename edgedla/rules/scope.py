@@ -1,4 +1,4 @@
-"""Where a rule holds: chips, TensorRT range, precision, mode; and the proof that two scopes never meet."""
+"""Where a rule holds: chips, TensorRT range, precision, mode; and whether two scopes overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY = VersionRange()
 
 
 class Scope(NamedTuple):
-    """An axis that a rule does not name holds for all of its values."""
+    """Where a rule holds. An axis that `when:` does not name is not restricted."""
 
     chips: FrozenSet[str] = frozenset(CHIPS)
     trt: VersionRange = _EVERY
@@ -29,7 +29,7 @@ class Scope(NamedTuple):
         )
 
     def meets(self, other: Scope) -> bool:
-        """True where some platform lies in both."""
+        """Whether some platform is in both scopes."""
         return bool(
             self.chips & other.chips
             and self.precisions & other.precisions

@@ -1,4 +1,4 @@
-"""What a rule says of a layer: Support, Finding, Verdict."""
+"""The answers of rules about a layer: Support, Finding, Verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Support(str, Enum):
 
 
 class Effect(str, Enum):
-    """What a failing rule means: not on the DLA; nobody knows; legal with a warning; legal but slow."""
+    """What it means that a layer does not meet a rule: not on the DLA; unknown; legal with a warning; legal but slow."""
 
     REJECT = "reject"
     UNKNOWN = "unknown"
@@ -86,9 +86,9 @@ class Verdict:
         support: the verdict of the per-layer rules (TensorRT's first per-layer check).
         findings: every rule it does not meet, rejections first.
         basis: "rules" (documented limits) or "observed" (rests on logs only).
-        validation: rules of TensorRT's second look that it does not meet. They say nothing about `support`: the first check
-            passes, and the layer is thrown out later, when its candidate subgraph is validated (8.5.2 logs: dims above
-            8192, reshape beside Slice or Concat, operands of different dims).
+        validation: rules of TensorRT's second look that it does not meet. They do not change `support`: the layer passes the
+            first check and is removed later, when its candidate subgraph is validated (8.5.2 logs: dims above 8192,
+            reshape beside Slice or Concat, operands of different dims).
     """
 
     index: int
