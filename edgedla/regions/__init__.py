@@ -1,4 +1,4 @@
-"""From verdicts to regions: what TensorRT will really run where, why, and what to change first."""
+"""From verdicts to regions: predicts where TensorRT really runs each layer, why, and what to change first."""
 
 from __future__ import annotations
 

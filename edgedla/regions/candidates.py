@@ -1,15 +1,14 @@
 """The DLA's candidate subgraphs as TensorRT forms them, and the cuts of its second look.
 
-How the groups come about, as far as logs show it (no document states it). The network is walked from its outputs to
-its inputs. All DLA layers whose readers are done are taken into one group, then all GPU layers whose readers are
-done are passed, then the next group begins. Groups are therefore convex, and members need not be connected. All
-members of a group share one effective batch: a ready layer of another batch waits for a later group (FP16), or forms
-its own at once (INT8).
+How the groups come about, as far as logs show it (no document states it). TensorRT walks the network from its outputs to
+its inputs. It takes all DLA layers whose readers are done into one group, then passes all GPU layers whose readers are
+done, then begins the next group. So groups are convex, and members need not be connected. All members of a group share
+one effective batch: a ready layer of another batch waits for a later group (FP16), or forms its own at once (INT8).
 
 Where this was measured: DETR on AGX Orin, TensorRT 10.3: 162 candidates in FP16 and 179 in INT8, both exactly; in
 FP16 the v projection waits for q and k of its block, in INT8 it stands alone. YOLO11 on Xavier, TensorRT 8.5.2: the
-six subgraphs of the log, of which `{Split_20...Transpose_1}` and the lone `{/model.10/Split}` only arise when
-walking backwards. The difference between FP16 and INT8 rests on that one network.
+six subgraphs of the log; `{Split_20...Transpose_1}` and the single `{/model.10/Split}` only arise when walking
+backwards. The difference between FP16 and INT8 rests on DETR alone.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def candidates(
     Args:
         graph: the network.
         on_dla: for each layer of `graph`, whether it is to run on the DLA.
-        platform: where; a platform without DLA gives no candidates.
+        platform: module and release; without a DLA there are no candidates.
         precision: "fp16" or "int8".
-        validation: layers that pass the first check and fail inside a candidate, with the message. They are thrown
-        out and split their candidate.
+        validation: layer index -> message, for layers that pass the first check and fail inside a candidate. TensorRT
+            removes them, which splits the candidate.
     """
     if not platform.has_dla:
         return ()
@@ -49,7 +48,7 @@ def candidates(
 
 
 def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
-    """For each unit whether the DLA runs it: all its layers do, and no reshape of a transform is merged into it."""
+    """For each unit whether the DLA runs it: if it runs all its layers, and no reshape of a transform is merged into it."""
     devices = [not unit.reshape_of for unit in units.units]
     for layer, unit in units.unit_of.items():
         if not on_dla[layer]:
@@ -58,9 +57,9 @@ def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
 
 
 def failing_units(units: UnitGraph, devices: Sequence[bool], validation: Mapping[int, str]) -> Dict[int, str]:
-    """Units of the DLA that the second look throws out, with the message; `validation` is by layer.
+    """Unit index -> message, for DLA units that the second look removes; `validation` is by layer.
 
-    It comes after the fusions: it sees the convolution that a MATRIX_MULTIPLY became, and not the bias in it.
+    The second look comes after the fusions: it sees the convolution that a MATRIX_MULTIPLY became, but not the bias in it.
     """
     failing: Dict[int, str] = {}
     for layer in sorted(validation):
@@ -126,7 +125,7 @@ def form_groups(units: UnitGraph, on_dla: Sequence[bool], precision: str = "fp16
 
 
 def split_groups(groups: Sequence[Sequence[int]], failing: Mapping[int, str]) -> List[List[int]]:
-    """`Splitting DLA subgraph at: X`: what stands before X in the network and what stands behind it, apart."""
+    """`Splitting DLA subgraph at: X`: splits each group into its units before X and those after it."""
     result: List[List[int]] = []
     for group in groups:
         part: List[int] = []
@@ -145,13 +144,13 @@ def split_groups(groups: Sequence[Sequence[int]], failing: Mapping[int, str]) ->
 def describe(
     graph: LayerGraph, units: UnitGraph, formed: Sequence[Sequence[int]], failing: Mapping[int, str]
 ) -> Tuple[Region, ...]:
-    """Regions of what the second look leaves of the groups that were formed, each with what stands at its borders."""
+    """The regions that remain of the groups after the second look, each with the cuts at its borders."""
     groups = split_groups(formed, failing)
     group_of = {u: g for g, group in enumerate(groups) for u in group}
     candidate_of = {u: n for n, candidate in enumerate(formed) for u in candidate}
 
     def splitting(u: int, v: int) -> Optional[int]:
-        """The first unit at which the candidate of two units was split between them; None where it was not."""
+        """The first failing unit that split the candidate between units u and v; None if none did."""
         if v in failing or candidate_of.get(u) != candidate_of.get(v):
             return None
         inside = formed[candidate_of[u]]

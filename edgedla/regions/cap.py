@@ -8,12 +8,12 @@ from edgedla.regions.values import Region
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
 
-#: The rule that states it (rules/layers/loadable.yaml).
+#: The rule that states the cap (rules/layers/loadable.yaml).
 CAP_RULE = "LOAD003"
 
 
 def subgraphs_per_core(platform: Platform) -> int:
-    """How many subgraphs one DLA core takes in one engine of this release; 0 where there is no core."""
+    """How many subgraphs one DLA core takes in one engine of this release; 0 without a DLA core."""
     if not platform.module.dla_cores:
         return 0
     return load_rules().limit("LOADABLE", CAP_RULE, platform)

@@ -34,7 +34,7 @@ def check(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> CheckReport:
-    """What TensorRT will run on the DLA of this module, layer by layer, and why not the rest.
+    """Predicts, layer by layer, what TensorRT runs on the DLA of this module, and why not the rest.
 
     A module or release without DLA is an answer: `platform.has_dla` is False and everything runs on the GPU.
 
@@ -104,10 +104,10 @@ def check_graph(
     rules: Optional[RuleSet] = None,
     ranked: bool = True,
 ) -> CheckReport:
-    """The same for a graph that is already imported.
+    """`check` for a graph that is already imported.
 
     Args:
-        ranked: False leaves the ranking empty, for callers that ask about many forms of one network.
+        ranked: False leaves the ranking empty, for callers that check many forms of one network.
     """
     from edgedla.rules import load_rules
 
@@ -124,7 +124,7 @@ def check_graph(
     as_exported = _as_exported(graph, platform, precision, mode, rules)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
-    # Where types decide, INT8 is Q/DQ, and FP16 is what the DLA takes beside it.
+    # In strongly typed releases INT8 means Q/DQ, and the DLA runs the other layers in FP16.
     narrow = graph.narrow if precision == "int8" and not platform.release.strongly_typed else ()
     return CheckReport(
         model=graph.name,
@@ -220,7 +220,7 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: b
 
 
 def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: str, rules: RuleSet) -> Optional[Totals]:
-    """The figures of the file itself, where the graph is the model as training leaves it."""
+    """Totals of the file as exported, if the graph is the model as it will be after training; else None."""
     if graph.as_exported is None:
         return None
     return check_graph(graph.as_exported, platform, precision, mode, rules, ranked=False).totals
@@ -234,9 +234,9 @@ def _notes(
         live = as_exported.layers_dla + as_exported.layers_gpu
         notes.insert(
             0,
-            "answered for the trained model: this one was exported untrained, so that PyTorch wrote equal parameters once "
-            "and shares them through Identity nodes, which keeps BatchNormalization from folding and convolutions that get "
-            "their bias so off the DLA; a build of this file "
+            "this answer is for the trained model. The file was exported untrained: PyTorch wrote equal parameters once and "
+            "shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with such a "
+            "bias off the DLA; a build of this file "
             f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
             f"loadable{'s' * (as_exported.regions != 1)}; export after training",
         )
@@ -244,12 +244,12 @@ def _notes(
         notes.insert(
             0,
             f"{narrow} of {len(graph.layers)} layers compute in {graph.narrow_types} by the model's own types, and INT8 scales "
-            "are measured on FP32: whether TensorRT makes INT8 of them is not known. `edgedla fix` with --precision int8 turns the "
-            "types and proves it; `quantize` and `deploy` do so by themselves, `build` refuses the model",
+            "are measured on FP32: it is not known whether TensorRT runs them in INT8. `edgedla fix --precision int8` converts the "
+            "types to FP32 and proves it; `quantize` and `deploy` do so by themselves; `build` refuses the model",
         )
     of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
     if of_the_data:
-        notes.append(f"{of_the_data}; end the model in front of it")
+        notes.append(f"{of_the_data}; end the model before it")
     if platform.no_dla:
         notes.insert(0, platform.no_dla)
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)

@@ -1,10 +1,10 @@
-"""What TensorRT does to the network before it places layers: the placement units, each knowing its layers.
+"""TensorRT's fusions before it places layers: they give the placement units, each with its layers.
 
 Order and passes as verbose logs of TensorRT 10.3 show them (ResNet-50 and DETR on AGX Orin; YOLO logs of 8.5.2
 agree):
 
-- Dead-layer removal: what no output of the network depends on goes away. Logs print it in front of what the DLA takes
-  (TensorRT issue 2252).
+- Dead-layer removal: layers that no output of the network depends on are removed. Logs print this before the list of DLA
+  layers (TensorRT issue 2252).
 - MatMulToConvTransform: a MATRIX_MULTIPLY whose second operand is constant becomes a 1x1 convolution over [rows, K,
   1, 1] with two shuffles that TensorRT names `reshape_before_X` and `reshape_after_X`. Both change the rank: the GPU
   runs them.
@@ -14,7 +14,7 @@ agree):
 - ShuffleErasure: a shuffle that moves nothing (Flatten of N x C x 1 x 1 before `reshape_before`, the reshape that
   follows a Softmax) goes away.
 
-ConstShuffleFusion needs nothing here: shuffles of constants are no live layers. ReduceToPooling, convolution plus
+ConstShuffleFusion needs no code: shuffles of constants are not live layers. ReduceToPooling, convolution plus
 ReLU and pointwise fusions run after the placement, on the GPU's part, and change no device.
 """
 
@@ -27,12 +27,12 @@ from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from edgedla.graph import Layer, LayerGraph
 from edgedla.regions.shuffles import Step, layer_steps, simplified
 
-#: Ends of the names of a rewritten MATRIX_MULTIPLY's inner tensors, behind the name of its output.
+#: Suffixes of the inner tensors of a rewritten MATRIX_MULTIPLY, after the name of its output.
 INNER_IN, INNER_OUT = "\0in", "\0out"
 
 
 def outer_name(name: str, tensors: Container[str]) -> str:
-    """The network's tensor behind an inner one; a tensor of the network itself, whose name may hold a NUL, stays."""
+    """The network tensor that an inner tensor belongs to; a tensor of the network itself stays, even with a NUL in its name."""
     for end in (INNER_IN, INNER_OUT):
         if name.endswith(end) and name not in tensors:
             return name[: -len(end)]
@@ -40,12 +40,11 @@ def outer_name(name: str, tensors: Container[str]) -> str:
 
 
 class Unit(NamedTuple):
-    """What TensorRT places as one layer.
+    """A placement unit: what TensorRT places as one layer.
 
     Attributes:
-        layers: indices of the network layers in it; () for a reshape that only the transform adds.
-        reshape_of: for such reshapes (alone or merged with shuffles), indices of the MATRIX_MULTIPLY layers they
-        serve.
+        layers: indices of the network layers in it; () for a reshape that only the MATRIX_MULTIPLY transform adds.
+        reshape_of: for such reshapes (alone or merged with shuffles), indices of their MATRIX_MULTIPLY layers.
         batch: effective batch (rule G-02); for a transformed MATRIX_MULTIPLY its number of rows.
         inputs: (unit, tensor) for every run-time input that another unit writes.
         network_inputs: names of network inputs that it reads.
@@ -79,7 +78,7 @@ class UnitGraph:
 
 
 class _Op:
-    """A unit while it is being put together."""
+    """A unit under construction."""
 
     __slots__ = ("batch", "in_dims", "inputs", "layers", "outputs", "reshape_of", "steps")
 
@@ -99,7 +98,7 @@ class _Fuser:
         self.network_outputs = set(graph.outputs)
         self.ops: List[_Op] = []
         self.producer: Dict[str, _Op] = {}
-        # Convolutions made of a MATRIX_MULTIPLY, by the reshape behind them, while a bias may still join.
+        # Reshape after it -> the convolution made of a MATRIX_MULTIPLY, while a bias may still be fused into it.
         self.convolution_before: Dict[int, _Op] = {}
 
     def add(self, op: _Op) -> _Op:
@@ -111,7 +110,7 @@ class _Fuser:
     def add_shuffle(
         self, layers: List[int], source: str, out: str, in_dims: Tuple[int, ...], steps: Sequence[Step], batch: int
     ) -> _Op:
-        """A shuffle, joined with the one that feeds it where nobody else reads the tensor between them."""
+        """Adds a shuffle; merges it with the shuffle that feeds it if nothing else reads the tensor between them."""
         before = self.producer.get(source)
         if before is not None and before.steps is not None and self.is_private(source):
             before.steps.extend(steps)
@@ -126,7 +125,7 @@ class _Fuser:
         return self.add(op)
 
     def is_private(self, tensor: str) -> bool:
-        """True when one unit at most reads the tensor and the network does not hand it out."""
+        """Whether at most one unit reads the tensor, and it is no network output."""
         return tensor not in self.network_outputs and len(self.graph.readers(tensor)) <= 1
 
     def add_layer(self, layer: Layer) -> None:
@@ -151,7 +150,7 @@ class _Fuser:
         rows = max(out.volume // max(columns, 1), 1)
         transposed = layer.params.get("op0", "NONE") == "TRANSPOSE"
         depth = max(source.volume // rows, 1)
-        # Names that no ONNX tensor has, so that the inner tensors cannot be mistaken for the network's.
+        # Names that no ONNX tensor has, so that inner tensors are never mistaken for the network's.
         inner_in, inner_out = out.name + INNER_IN, out.name + INNER_OUT
         steps: List[Step] = []
         if transposed:
@@ -221,7 +220,7 @@ class _Fuser:
         return UnitGraph(tuple(units), unit_of, tuple(gone), tuple(predecessors), tuple(tuple(s) for s in successors))
 
     def erase_shuffles(self) -> Tuple[set, Dict[str, str]]:
-        """ShuffleErasure: the shuffles that move nothing, and for their outputs the tensors that take their place."""
+        """ShuffleErasure: (shuffles that move nothing, their outputs -> the tensors that replace these)."""
         network_inputs = set(self.graph.inputs)
         erased = set()
         alias: Dict[str, str] = {}
@@ -229,7 +228,7 @@ class _Fuser:
             if op.steps is None or simplified(op.in_dims, op.steps):
                 continue
             source = alias.get(op.inputs[0], op.inputs[0])
-            # An output that is an input's bare copy still needs a layer.
+            # A network output that only copies an input still needs a layer.
             if op.outputs[0] in self.network_outputs and source in network_inputs:
                 continue
             erased.add(id(op))
@@ -238,7 +237,7 @@ class _Fuser:
 
 
 def fuse(graph: LayerGraph) -> UnitGraph:
-    """The placement units of a network. Verdicts play no part: TensorRT fuses before it looks at devices."""
+    """The placement units of a network. They do not depend on verdicts: TensorRT fuses before it looks at devices."""
     return graph.once("units", _fuse)
 
 
@@ -251,7 +250,7 @@ def _fuse(graph: LayerGraph) -> UnitGraph:
 
 
 def is_matmul_by_constant(layer: Layer, graph: LayerGraph) -> bool:
-    """MatMulToConvTransform applies: the second operand alone is a constant matrix (leading dims, if any, are 1)."""
+    """Whether MatMulToConvTransform applies: only the second operand is constant, a matrix (leading dims, if any, are 1)."""
     if layer.type != "MATRIX_MULTIPLY" or len(layer.inputs) != 2:
         return False
     a, b = graph.input_tensors(layer)
@@ -261,7 +260,7 @@ def is_matmul_by_constant(layer: Layer, graph: LayerGraph) -> bool:
 
 
 def batch_of(layer: Layer, graph: LayerGraph) -> int:
-    """Effective batch of what the layer writes; dynamic dims count as 1 (the rules refuse them anyway)."""
+    """Effective batch of the layer's output; dynamic dims count as 1 (the rules refuse them anyway)."""
     n = 1
     if layer.outputs:
         for d in graph.tensors[layer.outputs[0]].dims[:-3]:

@@ -13,16 +13,16 @@ from edgedla.targets import Platform
 
 #: The rule that refuses a layer whose dims are not known when the engine is built.
 OPEN_SIZES_RULE = "GEN001"
-#: Where a layer ends, why, the same as a sentence, and for knock-ons the layers behind it.
+#: (where a layer ends, why, why as a sentence, for knock-ons the layers that cause it).
 Outcome = Tuple[Placed, Cause, str, Tuple[int, ...]]
 
 
 class LayerOutcomes:
-    """The end state of every layer.
+    """Works out where every layer ends, and why.
 
     Args:
         verdicts: one per layer, in order.
-        failing: units that the second look throws out, with the message.
+        failing: unit index -> message, for units that the second look removes.
         regions: all candidates, with `kept` set.
         limit: how many of them one DLA core takes.
     """
@@ -62,7 +62,7 @@ class LayerOutcomes:
         return tuple(result)
 
     def _merge_open_sizes(self) -> None:
-        """Open sizes of a network input are one finding, at the first layer that they reach, not one for every layer."""
+        """Reports open sizes of a network input once, at the first layer that they reach, not for every layer after it."""
         text = open_sizes_text(self.graph)
         if not text:
             return
@@ -99,13 +99,13 @@ class LayerOutcomes:
         return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", behind
 
     def _behind_fusion(self, layer: int) -> Tuple[int, ...]:
-        """The layers that keep `layer`'s unit on the GPU, or whose transform added the reshape that it is merged into."""
+        """The layers that keep `layer`'s unit on the GPU, or whose transform added the reshape that the layer is merged into."""
         unit = self.units.units[self.units.unit_of[layer]]
         others = tuple(j for j in unit.layers if j != layer and (self.roots[j] or self.verdicts[j].validation))
         return others or unit.reshape_of
 
     def _dropped(self, region: Region, candidates: int, limit: int) -> Outcome:
-        """The outcome of all layers of a region that the cap dropped: behind it are the root causes of its cuts."""
+        """The outcome of all layers of a region that the cap dropped, caused by the layers that cut it off."""
         behind: Set[int] = set()
         for cut in region.cuts:
             i = cut.layer

@@ -24,17 +24,17 @@ def predict(
     mode: str = "fallback",
     ranked: bool = True,
 ) -> Prediction:
-    """What TensorRT will do with the network on this platform.
+    """Predicts what TensorRT does with the network on this platform.
 
     A layer whose support is unknown, in the first check or in the second look, is predicted on the GPU and marked:
-    the prediction never counts on what no source states. The prediction is the same in every mode; what a build
-    without fallback says to it stands in `edgedla.regions.strict`.
+    the prediction never relies on what no source states. It is the same in every mode; `edgedla.regions.strict`
+    answers for builds without fallback.
 
     Args:
         graph: the network.
-        verdicts: one a live layer, in the same order.
+        verdicts: one per live layer, in the same order.
         precision: "fp16" or "int8".
-        mode: "fallback", "strict" or "standalone"; recorded in no field.
+        mode: "fallback", "strict" or "standalone"; the result does not hold it.
         ranked: also rank the changes, which takes longer than the rest.
     """
     supported = [v.support is Support.DLA and platform.has_dla for v in verdicts]
@@ -56,7 +56,7 @@ def predict(
     )
 
 
-#: Layers that the parser puts around the one that does a node's work.
+#: Types of layers that the parser adds around the layer that does a node's work.
 HELPERS = frozenset({"SHUFFLE", "SQUEEZE", "UNSQUEEZE", "CONSTANT", "IDENTITY", "CAST"})
 
 
@@ -73,7 +73,7 @@ def _node(node: OnnxNode, layers: Sequence[LayerPrediction], graph: LayerGraph) 
     return NodePrediction(node.name, node.op, support, decisive.placed, node.layers, decisive.cause, decisive.reason)
 
 
-#: What decides a node of several layers, first one first.
+#: Of a node with several layers the first of these that occurs decides.
 _SUPPORTS = (Support.GPU, Support.UNKNOWN, Support.DLA)
 _PLACES = (Placed.GPU, Placed.DLA, Placed.FOLDED)
 

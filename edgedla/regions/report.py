@@ -21,10 +21,10 @@ class Priced(Protocol):
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One live TensorRT layer: its own verdict, where it ends and why. See LayerPrediction.
+    """One live TensorRT layer: its verdict, where it ends, and why. See LayerPrediction.
 
     `predecessors` are the indices of the live layers that feed it. `source` is where in the user's code it comes from,
-    None where the exporter left no trace.
+    None if the exporter did not record it.
     """
 
     index: int
@@ -64,16 +64,16 @@ class LayerReport:
         }
 
 
-#: A node's prediction says it all: there are thousands in a network, so they are not copied.
+#: Reports use the prediction of a node itself: copies of thousands of nodes would be a waste.
 NodeReport = NodePrediction
 
 
 @dataclass(frozen=True)
 class RegionReport:
-    """One candidate subgraph, kept or dropped by the cap. `name` is TensorRT's name for it.
+    """One candidate subgraph, kept or dropped by the cap. `name`: TensorRT's name for it.
 
-    `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the precision
-    asked for; `findings` are the limits of one loadable that they break.
+    `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the chosen
+    precision; `findings`: limits of one loadable that they break.
     """
 
     id: int
@@ -112,9 +112,9 @@ class RegionReport:
 class Totals:
     """Counts and shares. Folded layers do no work at run time and count in neither share.
 
-    `layers_unknown` counts layers whose `cause` is unknown: nobody knows by the first check (`support` unknown) or by
-    the second look (`support` dla). They are predicted on the GPU and count there. `transitions` leaves the network's inputs
-    and outputs out; those of a placement count them.
+    `layers_unknown` counts layers whose `cause` is unknown, in the first check (`support` unknown) or in the second look
+    (`support` dla). They are predicted on the GPU and count there. `transitions` excludes the network's inputs and outputs; a
+    placement's transitions include them.
     """
 
     layers: int
@@ -155,16 +155,16 @@ class Totals:
 
 @dataclass(frozen=True)
 class StrictResult:
-    """Would a build without GPU fallback succeed.
+    """Whether a build without GPU fallback would succeed.
 
     Attributes:
         mode: "strict" (trtexec without --allowGPUFallback) or "standalone" (--buildDLAStandalone).
         passes: True, False, or None where unknown layers leave it open.
-        first_offender: name of the layer that TensorRT's error would name; "" where none.
-        offenders: names of all of them, in network order; constants that TensorRT refuses too are listed by their
+        first_offender: the layer that TensorRT's error would name; "" if none.
+        offenders: names of all layers that fail the build, in network order; refused constants by the name of their
         node.
         messages: why not, one sentence each.
-        unknowns: what no rule decides, rule and layer: "POOL008 at avgpool". Where `passes` is None, all that leaves it so.
+        unknowns: rule and layer of everything that no rule decides: "POOL008 at avgpool". They are why `passes` is None.
     """
 
     mode: str
@@ -199,17 +199,17 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
-        sizes: of inputs, as the user gave them: for the commands that a report shows; in no document.
-        narrow_layers: that compute in FP16 or BF16 by the model's own types and get no INT8 scale, for the command to run next; in
-            no document.
-        verdicts: of the rules, one per layer in mode "fallback", so that costs need not ask again; in no document.
-        as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
-        stands_in_for: the platform's own release, where its parser was not observed; else "".
+        sizes: sizes of inputs that the user gave, for the commands that a report shows; not in the document.
+        narrow_layers: layers that compute in FP16 or BF16 by the model's own types and get no INT8 scale, for the next command
+            that the report suggests; not in the document.
+        verdicts: the rules' verdicts, one per layer in mode "fallback", for the cost model; not in the document.
+        as_exported: totals of the file as exported, if the answer is for the model after training; else None.
+        stands_in_for: the platform's own release, if its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
-        worth: predicted time and energy of every way to run it (placement.worth), where it was asked for.
-        slower: changes that are left out of the ranking, where costs are known.
-        fix_gain: whether `edgedla fix` pays, where it was asked for: for the command to run next; in no document.
-        with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
+        worth: predicted time and energy of every way to run the model (placement.worth); None if not asked for.
+        slower: changes that the ranking leaves out because a frame would take longer; None without costs.
+        fix_gain: whether `edgedla fix` pays, for the next command that the report suggests; None if not asked for. Not in the document.
+        with_fixes: what `edgedla fix` would change (fixes.FixResult.summary); None if not asked for.
     """
 
     model: str
@@ -239,7 +239,7 @@ class CheckReport:
 
     @property
     def parser(self) -> str:
-        """The release whose observed parser answers, and what it stands in for."""
+        """The release whose observed parser answers, and the release that it stands in for."""
         return (self.lowering or "not known") + (
             f" for {self.stands_in_for} (not observed)" if self.stands_in_for else ""
         )
@@ -271,7 +271,7 @@ class CheckReport:
 
     @property
     def cost(self) -> Optional[Tuple[Mapping[str, Any], ...]]:
-        """The two plain ways at the precision asked for: version 0.1 had these alone; `worth` says more."""
+        """Costs as placed and on the GPU alone, at the chosen precision: the field of version 0.1. `worth` says more."""
         if self.worth is None:
             return None
         fields = ("name", "title", "latency_us", "energy_mj", "spread", "basis")

@@ -1,4 +1,4 @@
-"""SHUFFLE layers as steps (transpose, reshape), and what is left of a chain of them."""
+"""SHUFFLE layers as steps (transpose, reshape), and the shortest form of a chain of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build without GPU fallback: would it succeed, and which layer would TensorRT's error name first."""
+"""Whether a build without GPU fallback would succeed, and which layer TensorRT's error would name first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgedla.targets import Platform
 
 
 class KnownAs(NamedTuple):
-    """A prediction with every unknown layer on the DLA.
+    """A prediction that assumes every unknown layer on the DLA.
 
     Attributes:
-        rules: layer name to the rule that leaves it open.
+        rules: layer name -> the rule that leaves the layer unknown.
     """
 
     prediction: Prediction
@@ -35,18 +35,17 @@ def check_strict(
 ) -> StrictResult:
     """The answer for mode "strict" (no GPU fallback) or "standalone" (a loadable without TensorRT around it).
 
-    TensorRT stops at the first layer of the network that its per-layer check refuses. Constants are layers too, and
-    are
-    refused: with fallback they are folded, without it they are fatal (YOLO11 build logs name the attention's scale).
-    Only when the per-layer check passes does the build get as far as the second look and the reshapes that it adds.
+    TensorRT stops at the first layer of the network that its per-layer check refuses. Constants are layers too, and it
+    refuses them: with fallback it folds them, without it they are fatal (YOLO11 build logs name the attention's scale).
+    Only if the per-layer check passes does the build reach the second look and the reshapes that TensorRT adds.
 
-    A layer that no rule decides fails nothing by itself: the build is known to fail only where it fails with every such
-    layer on the DLA as well.
+    An unknown layer does not fail the build by itself: the build is known to fail only if it also fails with every
+    unknown layer on the DLA.
 
     Args:
         io_findings: what the rules say of the network's inputs and outputs (RuleSet.check_io).
-        known: the same prediction with every unknown layer on the DLA, and what makes each unknown; None where the
-            prediction itself is all there is.
+        known: the prediction with every unknown layer on the DLA, and what makes each unknown; None without unknown
+            layers.
     """
     if not platform.has_dla:
         reason = platform.no_dla or "no DLA"
@@ -87,7 +86,7 @@ def check_strict(
 def known_as(
     graph: LayerGraph, verdicts: Sequence[Verdict], prediction: Prediction, platform: Platform, precision: str
 ) -> Optional[KnownAs]:
-    """The prediction with every unknown layer on the DLA; None where no layer is unknown."""
+    """The prediction with every unknown layer on the DLA; None if no layer is unknown."""
     if not any(_is_open(p) for p in prediction.layers):
         return None
     rules: Dict[str, str] = {}
@@ -99,7 +98,7 @@ def known_as(
 
 
 def _is_open(layer: LayerPrediction) -> bool:
-    """Nobody knows. The per-layer check also asks what goes away afterwards: it stands in front of all removals."""
+    """Whether the layer is unknown. Layers that TensorRT removes later count: the per-layer check comes before removals."""
     return layer.cause is Cause.UNKNOWN or (layer.placed is Placed.FOLDED and layer.support is Support.UNKNOWN)
 
 
@@ -112,14 +111,14 @@ def _on_dla(verdict: Verdict) -> Verdict:
 def _unknowns(
     layers: Sequence[Tuple[str, str]], io_findings: Sequence[Finding], known: Optional[KnownAs]
 ) -> Tuple[str, ...]:
-    """What leaves the answer open: "POOL008 at avgpool"."""
+    """Everything that leaves the answer unknown: "POOL008 at avgpool"."""
     rules = {} if known is None else known.rules
     open_layers = [f"{rules[name]} at {name}" if name in rules else name for name, _ in layers]
     return (*open_layers, *(f"{f.rule} at {f.layer}" for f in io_findings if f.effect is Effect.UNKNOWN))
 
 
 def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, str]]:
-    """Layers and constants that the per-layer check refuses, in network order."""
+    """(name, reason) of layers and constants that the per-layer check refuses, in network order."""
     seen = set()
     for i in _in_network_order(graph):
         if isinstance(i, str):
@@ -139,7 +138,7 @@ def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, s
 
 
 def _in_network_order(graph: LayerGraph) -> Iterator[int | str]:
-    """Layer indices, and names of nodes that are constants altogether in front of the layers that follow them."""
+    """Layer indices; names of nodes that are only constants come before the layers that follow them."""
     constants: Dict[int, List[str]] = {}
     waiting: List[str] = []
     for node in graph.nodes:
@@ -154,7 +153,7 @@ def _in_network_order(graph: LayerGraph) -> Iterator[int | str]:
 
 
 def _added_reshapes(graph: LayerGraph, prediction: Prediction) -> List[Tuple[str, str]]:
-    """Reshapes that no ONNX node stands for, and that only the GPU runs.
+    """(name, reason) of reshapes that TensorRT adds without an ONNX node, and that only the GPU runs.
 
     `reshape_before_X` and `reshape_after_X` come with the convolution that a MATRIX_MULTIPLY becomes. Around any other
     DLA layer with fewer than 4 dims TensorRT puts a shuffle (`At least one shuffle layer will be inserted which cannot

@@ -8,14 +8,14 @@ from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph, outer_name
 from edgedla.regions.values import LayerPrediction, Placed, Transition
 
-#: Bytes of one element at a border, by precision. An INT8 build may keep a border at FP16: this is the least.
+#: Minimum bytes of one element at a border, by precision: an INT8 build may keep a border at FP16.
 BORDER_BYTES = {"fp16": 2.0, "int8": 1.0}
 
 
 def transitions_of(
     graph: LayerGraph, units: UnitGraph, layers: Sequence[LayerPrediction], precision: str
 ) -> Tuple[Transition, ...]:
-    """One entry for each tensor and each pair of places that it crosses between, in network order.
+    """One entry per tensor and pair of places (device and region) that it crosses between, in network order.
 
     A tensor that three layers of one region read crosses once. The network's own inputs and outputs are not counted.
     """
@@ -34,7 +34,7 @@ def transitions_of(
         for producer, tensor in unit.inputs:
             if places[producer] == places[consumer] or (tensor, places[consumer]) in transitions:
                 continue
-            # The inner tensors of a transformed MATRIX_MULTIPLY bear its output's name in front of a NUL.
+            # The inner tensors of a transformed MATRIX_MULTIPLY are named after its output, with a suffix after a NUL.
             name = outer_name(tensor, graph.tensors)
             members = units.units[producer].layers
             transitions[tensor, places[consumer]] = Transition(

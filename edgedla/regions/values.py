@@ -25,7 +25,7 @@ class Cause(str, Enum):
 
     Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
     Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest
-    ones), OPEN_SIZES (refused for the open sizes of a network input alone, as the first layer that is).
+    ones), OPEN_SIZES (refused only because a network input's sizes are open; the first such layer has the RULE).
     """
 
     ON_DLA = "on_dla"
@@ -47,12 +47,12 @@ class Cause(str, Enum):
 
 
 class Cut(NamedTuple):
-    """Why two DLA layers do not stand in one region.
+    """Why two DLA layers are not in one region.
 
     Attributes:
         kind: "gpu_layer" (a layer between them runs on the GPU), "batch" (their effective batches differ),
-            "validation" (TensorRT split its candidate at a layer that failed the second look), "path" (in one region they
-            would wait for a GPU layer between them).
+            "validation" (TensorRT split its candidate at a layer that failed the second look), "path" (a GPU layer
+            lies on a path between them).
         layer: index of the layer at which the cut is.
         message: one sentence.
     """
@@ -72,11 +72,11 @@ class Region(NamedTuple):
 
     Attributes:
         id: position among all candidates, in topological order.
-        layers: indices of its layers, rising.
+        layers: indices of its layers, in ascending order.
         batch: the effective batch that all members share.
-        size: how many layers TensorRT counts in it after its fusions (decides who survives the cap).
-        kept: False where the cap per core dropped it, so that its layers run on the GPU.
-        cuts: what ended it at its borders, by layer.
+        size: number of layers after TensorRT's fusions, by which the cap chooses.
+        kept: False if the cap per core dropped it: its layers then run on the GPU.
+        cuts: what ended the region at its borders, by layer.
     """
 
     id: int
@@ -95,11 +95,10 @@ class LayerPrediction:
         index: the layer's index in its graph.
         support: the verdict of its own rules.
         placed: where it ends.
-        region: id of its region; None where it is in none. A layer of a dropped region keeps the id and is on the
-        GPU.
+        region: id of its region; None if it is in none. A layer of a dropped region keeps the id and runs on the GPU.
         cause: why it is there.
-        reason: the same as a sentence.
-        because_of: for a knock-on, indices of the layers behind it.
+        reason: the cause as a sentence.
+        because_of: for a knock-on, indices of the layers that cause it.
     """
 
     index: int
@@ -117,7 +116,7 @@ class NodePrediction(NamedTuple):
     Attributes:
         name, op: of the ONNX node.
         support: GPU if any of its layers is refused, else UNKNOWN if any is unknown, else DLA.
-        placed: DLA where the layer that does the node's work is there, FOLDED where nothing of it is left at run
+        placed: DLA if the layer that does the node's work is on the DLA; FOLDED if nothing of the node is left at run
         time.
         layers: indices of its live layers.
         cause, reason: of the layer that decides.
@@ -166,8 +165,8 @@ class Transition(NamedTuple):
 class RankedChange:
     """One entry of "change these layers first": one change of the model, on top of the entries before it.
 
-    All figures are as if exactly these layers ran on the DLA (or were gone, where that is what the remedy does) and
-    nothing else changed: candidates, second look and cap are worked out anew.
+    All figures assume that exactly these layers run on the DLA (or are removed, if the remedy removes them), and nothing
+    else changes; candidates, second look and cap are predicted again.
 
     Attributes:
         layers: indices of the layers that it frees.
@@ -175,12 +174,12 @@ class RankedChange:
         cause: why they run on the GPU now.
         message: the first layer's finding.
         fixes: ids of the remedies, all of which are applied.
-        regions_after, regions_merged: number of candidates then, and how many fewer that is than before this entry.
+        regions_after, regions_merged: number of candidates after this entry, and how many fewer than before it.
         layers_gained, macs_gained: how many more layers and MACs then run on the DLA.
         kept_after: loadables that one core then keeps.
         layers_after, layers_dla_after, macs_after, macs_dla_after: all layers that do work, those on the DLA; MACs alike.
-        helps_alone: it helps without the entries before it too.
-        latency_us: of one frame then, as TensorRT places it; None where no cost was asked for.
+        helps_alone: whether it also helps without the entries before it.
+        latency_us: of one frame after this entry, as TensorRT places the model; None without costs.
     """
 
     layers: Tuple[int, ...]
@@ -222,12 +221,12 @@ class RankedChange:
 
 
 class SlowerChanges(NamedTuple):
-    """Changes that put more layers on the DLA and are not ranked, because a frame would take longer with them.
+    """Changes that put more layers on the DLA but make a frame slower, so that the ranking leaves them out.
 
     Attributes:
         fixes: ids of their remedies.
-        latency_us: of one frame with them and the ranked ones, as TensorRT places it; predicted.
-        without_us: with the ranked ones alone.
+        latency_us: predicted time of one frame with these and the ranked changes, as TensorRT places the model.
+        without_us: the same with only the ranked changes.
     """
 
     fixes: Tuple[str, ...]
@@ -242,16 +241,17 @@ class SlowerChanges(NamedTuple):
         }
 
 
-#: A change of the model is named for the time of a frame where it takes off this share of it at least.
+#: Minimum share of a frame's time that a change must save for a report to recommend it for speed.
 LEAST_GAIN = 0.01
 
 
 class FixGain(NamedTuple):
-    """What `edgedla fix` gains, as its own search judges it, without proofs.
+    """What `edgedla fix` gains, as its own search predicts, without proofs.
 
     Attributes:
-        pays: whether a frame takes LEAST_GAIN less, or a strict or standalone build comes nearer.
-        latency_us: of one frame after it, as TensorRT places it, or less: the search ends where it pays. None where unknown.
+        pays: whether it saves LEAST_GAIN of a frame's time, or brings a strict or standalone build nearer to success.
+        latency_us: upper bound of one frame's time after it, as TensorRT places the model: the search stops once it pays. None if
+            unknown.
     """
 
     pays: bool

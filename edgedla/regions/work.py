@@ -19,7 +19,7 @@ _NONE = Work()
 
 
 def work_is_known(graph: LayerGraph) -> bool:
-    """False where a layer that counts MACs has open sizes: no share of the others' MACs means anything then."""
+    """False if a layer with MACs has open sizes: then shares of MACs mean nothing."""
     kinds: Dict[str, bool] = {}
     for layer in graph.layers:
         if layer.index in graph.unread or not any(t.is_dynamic for t in graph.output_tensors(layer)):
@@ -32,7 +32,7 @@ def work_is_known(graph: LayerGraph) -> bool:
 
 
 def work_of(graph: LayerGraph) -> Tuple[Work, ...]:
-    """One entry per layer, in order. Kinds that count neither are looked at once, not for every layer."""
+    """One entry per layer, in order. Layer kinds without MACs and weights share one entry."""
     return graph.once("work", _work)
 
 

@@ -1,4 +1,4 @@
-"""What TensorRT would make of the network after a set of remedies: candidates, cap, layers and MACs on the DLA."""
+"""Predicts the network after a set of remedies: candidates, cap, layers and MACs on the DLA."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from edgedla.regions.ranking.remedies import changed, needs_of
 from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Support, Verdict
 
-#: What one loadable more must bring at least, as a share of all layers plus a share of all MACs: its start and its two
-#: crossings cost about what 1 to 2 % of a network does on the DLA.
+#: Minimum gain for one more loadable, as a share of all layers plus a share of all MACs: its start and its two transitions
+#: cost about as much as 1 to 2 % of a network on the DLA.
 LOADABLE_WEIGHT = 0.015
 
 
 class Outcome(NamedTuple):
-    """`candidates` before the cap; layers and MACs on the DLA after it; `layers` of the network that do work."""
+    """`candidates`: before the cap. Layers and MACs on the DLA: after the cap. `layers`: all that do work."""
 
     candidates: int
     kept: int
@@ -28,17 +28,17 @@ class Outcome(NamedTuple):
 
     @property
     def value(self) -> float:
-        """What a set of remedies is compared by: shares of layers and MACs on the DLA, less what loadables cost."""
+        """The value to compare sets of remedies by: shares of layers and MACs on the DLA, minus the cost of loadables."""
         shares = self.layers_dla / max(self.layers, 1) + self.macs_dla / max(self.macs, 1)
         return shares - LOADABLE_WEIGHT * self.candidates
 
 
 class Outcomes:
-    """Outcomes of one network by set of remedies, each worked out once.
+    """Outcomes of one network by set of remedies, computed once per set.
 
     Args:
         limit: loadables that one core takes.
-        units: of the network as it is.
+        units: the units of the unchanged network.
     """
 
     def __init__(

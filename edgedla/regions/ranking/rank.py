@@ -1,4 +1,4 @@
-"""The order of remedies: the one that helps most first, then what helps most on top of it."""
+"""Orders remedies: first the one that helps most, then the one that helps most on top of it, and so on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgedla.regions.ranking.remedies import Needs
 from edgedla.regions.values import LayerPrediction, RankedChange
 from edgedla.rules.verdict import Verdict
 
-#: So many changes are shown; more than that nobody does in one go.
+#: Most changes to show: nobody makes more at a time.
 MOST_CHANGES = 5
-#: Each set costs one run of the grouping, so large networks try fewer remedies; the ones of the most layers first.
+#: Each set of remedies costs one run of the grouping, so large networks try fewer: first those that concern most layers.
 MOST_REMEDIES, FEWEST_REMEDIES, MOST_UNIT_VISITS = 8, 3, 12_000
-#: A change of the value below this is none.
+#: A smaller change of the value counts as none.
 NOTHING = 1e-9
 
 
@@ -31,12 +31,12 @@ def rank_changes(
 ) -> Tuple[RankedChange, ...]:
     """At most MOST_CHANGES remedies that help, each on top of those before it, so that the last one shows the sum.
 
-    One remedy is one change of the model, whatever rules and kinds of layers ask for it. Remedies that help together
-    only are one entry (the average and the scale of a squeeze-and-excite block). What gains nothing, or adds loadables
-    for little, is left out; so are remedies that leave the layer on the GPU.
+    A remedy is one change of the model, whichever rules and layer kinds ask for it. Remedies that only help together
+    are one entry (the average and the scale of a squeeze-and-excite block). Left out are remedies that gain nothing, that
+    add loadables for little gain, or that leave the layer on the GPU.
 
     Args:
-        verdicts, layers: one a live layer, in order.
+        verdicts, layers: one per live layer, in order.
         limit: loadables that one core takes.
     """
     outcomes = Outcomes(graph, units, verdicts, limit, precision)
@@ -64,10 +64,10 @@ def rank_changes(
 def in_order(
     graph: LayerGraph, verdicts: Sequence[Verdict], changes: Sequence[RankedChange], limit: int, precision: str
 ) -> Tuple[RankedChange, ...]:
-    """The changes in this order, each with its figures on top of those before it; one that frees no layer then is left out.
+    """The changes in this order, with figures on top of the changes before; leaves out a change that then frees no layer.
 
     Args:
-        changes: of `rank_changes` for this network, in any order and number. The rest as for `rank_changes`.
+        changes: of `rank_changes` for this network, in any order and number. Other arguments as in `rank_changes`.
     """
     outcomes = Outcomes(graph, fuse(graph), verdicts, limit, precision)
     needs = outcomes.needs
@@ -83,7 +83,7 @@ def in_order(
 
 
 def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
-    """The remedy, or where none helps by itself the two, that raise the value most."""
+    """The remedy that raises the value most; if none helps by itself, the two that do."""
     now = outcomes.of(taken).value
     left = [r for r in remedies if r not in taken]
     for size in (1, 2):

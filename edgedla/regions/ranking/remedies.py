@@ -16,7 +16,7 @@ STOPS = (Effect.REJECT, Effect.UNKNOWN)
 class Needs:
     """What keeps a layer off the DLA: one entry per finding, with the remedies of which any one will do.
 
-    An entry without remedies is one that nobody can apply, and the layer stays where it is.
+    With an entry that has no remedy the layer stays where it is.
     """
 
     index: int
@@ -27,14 +27,14 @@ class Needs:
 
     @property
     def remedies(self) -> FrozenSet[str]:
-        """All that help; empty where something has no remedy."""
+        """All remedies that help; empty if some finding has none."""
         if not all(self.choices):
             return frozenset()
         return frozenset(r for choice in self.choices for r in choice)
 
 
 def needs_of(verdicts: Sequence[Verdict]) -> Dict[int, Needs]:
-    """By index, the layers that the first check or the second look stops."""
+    """Layer index -> needs, for layers that the first check or the second look stops."""
     unusable = {remedy.id for remedy in known_remedies().values() if remedy.effect == "stays"}
     needs: Dict[int, Needs] = {}
     for verdict in verdicts:
@@ -42,7 +42,7 @@ def needs_of(verdicts: Sequence[Verdict]) -> Dict[int, Needs]:
         if verdict.support is Support.DLA and not verdict.validation:
             continue
         usable = [tuple(r for r in f.fixes if r not in unusable) for f in stops]
-        # Without a finding nobody knows what would help.
+        # Without a finding it is not known what would help.
         needs[verdict.index] = Needs(verdict.index, tuple(usable) or ((),))
     return needs
 
@@ -59,12 +59,12 @@ def changed(
     remedies: AbstractSet[str],
     needs: Optional[Mapping[int, Needs]] = None,
 ) -> Tuple[LayerGraph, Tuple[Verdict, ...]]:
-    """The network as if the remedies were applied: layers whose needs they meet run on the DLA, or are gone.
+    """The network as if the remedies were applied: layers whose needs they meet run on the DLA, or are removed.
 
-    Nothing else changes: a layer that the rewrite would add is not there, and verdicts of the others stay.
+    Nothing else changes: layers that a rewrite would add are left out, and verdicts of the other layers stay.
 
     Args:
-        needs: of the verdicts; worked out where not given.
+        needs: `needs_of(verdicts)`, if the caller has it already.
     """
     needs = needs_of(verdicts) if needs is None else needs
     freed = {i for i, need in needs.items() if need.met_by(remedies)}
@@ -85,7 +85,7 @@ def _fit(verdict: Verdict) -> Verdict:
 
 
 def without(graph: LayerGraph, gone: AbstractSet[int]) -> LayerGraph:
-    """The graph without layers of one input and one output: their readers read what they read.
+    """The graph without these layers of one input and one output: readers of the output read the input instead.
 
     A layer that writes a network output stays connected: its input becomes the output.
     """
