@@ -1,4 +1,4 @@
-"""Modules, releases and platforms: `platform_for` answers what a verdict holds for."""
+"""Modules, releases and platforms: `platform_for` gives the platform of a verdict."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] 
     Args:
         target: a module's name ("agx-orin-64gb") or an alias ("orin").
         jetpack: for example "6.2".
-        trt: TensorRT, two to four numbers: "10.3", "8.5.2", "10.3.0.30". A short one means its newest release.
-            Without both the module's default release holds (rules/targets/).
+        trt: TensorRT, two to four numbers: "10.3", "8.5.2", "10.3.0.30". A short one means the newest release that begins with it.
+            Without jetpack and trt it is the module's default release (rules/targets/).
 
     Raises:
         UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry.
     """
     for name, value in (("target", target), ("jetpack", jetpack), ("trt", trt)):
         if not isinstance(value, str) and (value is not None or name == "target"):
-            # A number has lost what it meant: 10.10 is 10.1.
+            # A number cannot tell 10.10 from 10.1.
             what = f"{value!r} of type {type(value).__name__}"
             raise UsageError(what, where=name, allowed='text: "orin", "6.2", "10.3"')
     return _platform(target, jetpack, trt)
 
 
 def target_options(platform: Platform) -> str:
-    """The options that ask for this module and release again: of the release none where the module's default is meant."""
+    """The command-line options for this module and release; without the release if it is the module's default."""
     module, release = platform.module.id, platform.release
     text = f"--target {module}"
     if release == platform_for(module).release:

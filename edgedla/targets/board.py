@@ -1,4 +1,4 @@
-"""Which Jetson this is, what is installed on it, and which power mode it is in; None where it is no Jetson."""
+"""Detects which Jetson this machine is, what is installed on it, and its power mode; None if it is no Jetson."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS: Tuple[Tuple[str, str], ...] = (
     # What JetPack 5 calls the AGX Xavier.
     ("jetson-agx", "agx-xavier"),
 )
-#: Part numbers of modules as the device tree's `compatible` has them, whatever the carrier's maker calls its board.
+#: Part numbers of modules in the device tree's `compatible`, which do not depend on the carrier board's name.
 #: Source: NVIDIA's flash configurations (jetson-agx-orin-devkit.conf, jetson-orin-nano-devkit.conf, jetson-xavier*.conf).
 PARTS: Mapping[str, str] = {
     "p3767-0000": "orin-nx-16gb",
@@ -49,7 +49,7 @@ SIZES_GB = {
     "xavier-nx": (8, 16),
     "agx-xavier": (32, 64),
 }
-#: Caps are set in steps of the clock's table; two within this share are the same.
+#: Clock caps are set in steps of the clock's table; two that differ by less than this share count as equal.
 SAME_CLOCK = 0.01
 _L4T = r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)"
 #: nvpmodel's names of modes that differ only in how many CPU cores run: 30W_ALL, 30W_4CORE.
@@ -66,11 +66,11 @@ class Board:
     Attributes:
         model: the device tree's name. target: edgedla's name, None if it knows no such module.
         l4t: "36.4.3". jetpack: the release that this L4T belongs to, None if unknown.
-        jetpack_nearest: the L4T is in no table; `jetpack` is that of the nearest older patch release.
+        jetpack_nearest: whether the L4T is in no table, and `jetpack` is that of the nearest older patch release.
         power_mode: nvpmodel's name of the current mode. power_modes: names by nvpmodel's id.
-        dla_caps_mhz: by core, what the kernel, or else the mode's section of nvpmodel.conf, allows at most; a core is missing
-            where neither says it, or where the chip's own limit holds.
-        container: runs inside one.
+        dla_caps_mhz: maximum clock by core, from the kernel, else from the mode's section of nvpmodel.conf; a core is missing
+            if neither states it, or if only the chip's own limit holds.
+        container: whether this runs inside a container.
     """
 
     model: str
@@ -84,10 +84,10 @@ class Board:
     dla_caps_mhz: Mapping[int, float] = field(default_factory=dict)
 
     def mode_of(self, module: Module) -> Optional[PowerMode]:
-        """The mode of `module` that this board is in, by what the kernel allows; nvpmodel's name is only a label.
+        """The mode of `module` that this board is in, found by its clock caps: nvpmodel's names are only labels.
 
-        A super-flashed Orin NX calls "15W" what its plain image called otherwise, with other caps. Where no mode on record
-        has these caps, a mode made of them; None where there are neither caps nor a known name.
+        An Orin NX with the super image calls "15W" a mode with other caps than the plain image's. If no known mode has these
+        caps, the result is a mode made of them; None if there are neither caps nor a known name.
         """
         named = known_mode(self.power_mode, module.power_modes) if self.power_mode else None
         capped = len(self.dla_caps_mhz) == module.dla_cores > 0
@@ -128,15 +128,15 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
 
 
 def board_target(base: Optional[Path] = None) -> Optional[str]:
-    """The module that this is, as `--target` names it, without any table of releases; None where it is not known."""
+    """This board's module as `--target` names it, without reading the table of releases; None if unknown."""
     base = base or root()
     return _target(file_text(base, "model") or "", file_text(base, "compatible") or "", base)
 
 
 def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
-    """What belongs to a build or measurement on this Jetson: module, release, power mode, clocks; None elsewhere.
+    """Facts to record with a build or measurement on this Jetson: module, release, power mode, clocks; None elsewhere.
 
-    `clocks_mhz` are those of this moment, by name; a clock that cannot be read is missing.
+    `clocks_mhz`: current clocks by name; a clock that cannot be read is missing.
     """
     board = this_board(base)
     if board is None:
@@ -153,7 +153,7 @@ def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
 
 
 def known_mode(name: str, known: Mapping[str, object]) -> Optional[str]:
-    """nvpmodel's name of a power mode as one of `known`: MODE_30W_ALL is 30W. None where none fits."""
+    """The name in `known` for nvpmodel's name of a power mode: MODE_30W_ALL is 30W. None if there is none."""
     plain = name[5:] if name.startswith("MODE_") else name
     return next((n for n in (name, plain, re.sub(_CPU_CORES, "", plain)) if n in known), None)
 
@@ -182,16 +182,16 @@ def _target(model: str, compatible: str, base: Path) -> Optional[str]:
     kib = re.search(r"MemTotal:\s+(\d+)", read_text(base / "proc/meminfo") or "")
     if kib is None:
         return None
-    # The kernel and carve-outs take up to a tenth: the size is the smallest one that holds what is left.
+    # The kernel and carve-outs take up to a tenth of the memory: the module's size is the smallest that holds the rest.
     gib = int(kib.group(1)) / (1 << 20)
     size = next((s for s in SIZES_GB[family] if gib <= s), SIZES_GB[family][-1])
     return f"{family}-{size}gb"
 
 
 def _jetpack(l4t: Optional[str]) -> Tuple[Optional[str], bool]:
-    """(the JetPack of an L4T release, whether the table has that very release).
+    """(the JetPack of an L4T release, whether the table has exactly this release).
 
-    NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2); such a one is answered as the nearest older patch.
+    NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2); for those the nearest older patch answers.
     """
     wanted = padded(parse_version(l4t) or ()) if l4t else None
     if wanted is None:

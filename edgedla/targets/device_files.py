@@ -1,4 +1,4 @@
-"""The kernel's files about DLA cores, clocks, temperatures and power, below a root that tests can set."""
+"""Reads the kernel's files about DLA cores, clocks, temperatures and power, below a root that tests can set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_number(path: Path) -> Optional[float]:
 
 
 def core_folder(core: int, base: Optional[Path] = None) -> Optional[Path]:
-    """The device folder of a DLA core; None where the kernel shows none."""
+    """The device folder of a DLA core; None if the kernel has none."""
     base = base or root()
     for pattern in CORE_PATTERNS:
         folders = sorted(glob.glob(str(base / pattern.format(core=core))))
@@ -40,7 +40,7 @@ def core_folder(core: int, base: Optional[Path] = None) -> Optional[Path]:
 
 
 def clock_caps_hz(base: Optional[Path] = None) -> Dict[int, float]:
-    """By DLA core, the clock that the power mode allows at most. JetPack 6 has clk_cap beside the core, 5 below `acm`."""
+    """Maximum clock in the power mode, by DLA core. JetPack 6 has clk_cap in the core's folder, JetPack 5 below `acm`."""
     caps: Dict[int, float] = {}
     for core in range(4):
         folder = core_folder(core, base)
@@ -52,21 +52,21 @@ def clock_caps_hz(base: Optional[Path] = None) -> Dict[int, float]:
 
 
 def core_active_ms(core: int, base: Optional[Path] = None) -> Optional[float]:
-    """Milliseconds that a core was powered on since boot (runtime power management); None where it is not known."""
+    """Milliseconds that a core was powered on since boot (runtime power management); None if unknown."""
     folder = core_folder(core, base)
     return None if folder is None else read_number(folder / "power" / "runtime_active_time")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at the board. None where a file is missing.
+    """One reading of the board. None for a missing file.
 
     Attributes:
         core_active_ms, core_suspended_ms, core_status: by core number.
-        clocks_hz: current clock by name (gpu, emc, dla0, ...). clocks_max_hz: their limits, in the power mode where it is told.
-        unlocked: clocks that may move: (name, what they are at or go down to, their limit), in Hz.
+        clocks_hz: current clock by name (gpu, emc, dla0, ...). clocks_max_hz: their limits, of the power mode if known.
+        unlocked: clocks that may change: (name, current or minimum clock, limit), in Hz.
         temperatures_c: by zone. power_mw: by rail.
-        throttled_by: cooling devices at work now that slow something down. over_current_events: so far, since boot.
+        throttled_by: cooling devices that slow something down now. over_current_events: number since boot.
     """
 
     core_active_ms: Dict[int, Optional[float]]
@@ -100,7 +100,7 @@ def read_board(base: Optional[Path] = None) -> Reading:
     )
 
 
-#: Where root reads clocks: the BPMP's tree, then the kernel's own, each with the names of our clocks in it.
+#: Where root reads clocks: the BPMP's tree, then the kernel's, each with its names of our clocks.
 DEBUG_CLOCKS: Dict[str, Tuple[str, ...]] = {
     "emc": ("bpmp/debug/clk/emc/rate", "clk/emc/clk_rate"),
     "dla0": (
@@ -111,7 +111,7 @@ DEBUG_CLOCKS: Dict[str, Tuple[str, ...]] = {
     ),
     "dla1": ("bpmp/debug/clk/nafll_dla1_core/rate", "bpmp/debug/clk/dla1_core/rate", "clk/dla1_core/clk_rate"),
 }
-#: What nvpmodel allows the memory's clock: JetPack 6, then 5.
+#: Files with nvpmodel's cap of the memory clock: JetPack 6, then 5.
 EMC_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
 _GPU = ("gpu", "gv11b", "ga10b", "gb10b")
 
@@ -141,7 +141,7 @@ def _clocks(base: Path) -> Tuple[Dict[str, float], Dict[str, float]]:
                 if limit is not None:
                     most[name] = limit
                 break
-    # The tree's max_rate is the chip's, whatever the power mode allows.
+    # max_rate in the tree is the chip's limit, not the power mode's.
     for core, cap in clock_caps_hz(base).items():
         most[f"dla{core}"] = min(cap, most.get(f"dla{core}", cap))
     cap_emc = next((v for v in (read_number(base / path) for path in EMC_CAPS) if v), None)
@@ -151,7 +151,7 @@ def _clocks(base: Path) -> Tuple[Dict[str, float], Dict[str, float]]:
 
 
 def _unlocked(base: Path, now: Dict[str, float], most: Dict[str, float]) -> Iterator[Tuple[str, float, float]]:
-    """What jetson_clocks would lock: GPU, CPU and memory. Other engines keep their own clocks, and it leaves them alone."""
+    """Unlocked clocks of those that jetson_clocks locks: GPU, CPU and memory. It leaves other engines' clocks alone."""
     gpu = _gpu_folder(base)
     if gpu is not None and "gpu" in now and "gpu" in most:
         least = read_number(gpu / "min_freq")
@@ -169,7 +169,7 @@ def _unlocked(base: Path, now: Dict[str, float], most: Dict[str, float]) -> Iter
 
 
 def _throttled_by(base: Path) -> Iterator[str]:
-    """Types of the cooling devices that slow something down now; fans are cooling devices too, and slow nothing down."""
+    """Types of the cooling devices that slow something down now. Fans are cooling devices too, but slow nothing down."""
     for state in sorted(glob.glob(str(base / "sys/class/thermal/cooling_device*/cur_state"))):
         kind = read_text(Path(state).parent / "type") or ""
         if (
@@ -183,7 +183,7 @@ def _temperatures(base: Path) -> Dict[str, float]:
     by_zone = {}
     for zone in sorted(glob.glob(str(base / "sys/class/thermal/thermal_zone*"))):
         name, value = read_text(Path(zone) / "type"), read_number(Path(zone) / "temp")
-        # Zones that are switched off read an impossible value.
+        # Zones that are switched off give an impossible value.
         if name and value is not None and -40000 < value < 150000:
             by_zone[name] = value / 1000.0
     return by_zone

@@ -1,9 +1,8 @@
 """Whether this machine is a Jetson: the files and devices that say so, below a root that tests can set.
 
-Every command that takes a module asks, mostly on laptops; which Jetson it is, `board` says. In a container the release
-file and the device tree are hidden (Docker masks /sys/firmware; NVIDIA's runtime passes neither), but the devices are
-there. A copy of either file can be given: EDGEDLA_BOARD_DIR names a folder with `nv_tegra_release`, `model` and
-`compatible`.
+Every command that takes a module calls this, mostly on laptops; `board` then says which Jetson it is. In a container the
+release file and the device tree are hidden (Docker masks /sys/firmware; NVIDIA's runtime passes neither), but the devices
+are visible. EDGEDLA_BOARD_DIR names a folder with copies of `nv_tegra_release`, `model` and `compatible`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Optional, Tuple
 ROOT_VARIABLE = "EDGEDLA_ROOT"
 #: A folder with copies of what a container hides.
 BOARD_VARIABLE = "EDGEDLA_BOARD_DIR"
-#: Where each file is looked for, below the root; the last are copies that containers are commonly given.
+#: Paths of each file below the root, in the order to try; the last ones are copies that are commonly mounted in containers.
 FILES = {
     "nv_tegra_release": ("etc/nv_tegra_release",),
     "model": ("proc/device-tree/model", "sys/firmware/devicetree/base/model", "tmp/nv_jetson_model"),
@@ -47,10 +46,10 @@ def read_text(path: Path) -> Optional[str]:
 
 
 def on_jetson(base: Optional[Path] = None) -> bool:
-    """Whether this is a Jetson, known or not."""
+    """Whether this is a Jetson, even one whose module edgedla does not know."""
     base = base or root()
     if base == Path("/") and BOARD_VARIABLE not in os.environ and platform.machine() != "aarch64":
-        # Looking through /sys takes longer than the rest of a small check.
+        # Searching /sys takes longer than the rest of a small check.
         return False
     named = "jetson" in (file_text(base, "model") or "").lower()
     return named or file_text(base, "nv_tegra_release") is not None or bool(jetson_devices(base))
@@ -61,12 +60,12 @@ def in_container(base: Path) -> bool:
 
 
 def jetson_devices(base: Path) -> Tuple[str, ...]:
-    """Those of DEVICES that are here."""
+    """Those of DEVICES that exist."""
     return tuple(p for pattern in DEVICES for p in sorted(glob.glob(str(base / pattern))))
 
 
 def file_text(base: Path, name: str) -> Optional[str]:
-    """The text of one of FILES; None where neither it nor a copy is here."""
+    """The text of one of FILES; None if neither the file nor a copy exists."""
     copies = os.environ.get(BOARD_VARIABLE)
     places = [Path(copies) / name] if copies else []
     places += [base / place for place in FILES[name]]

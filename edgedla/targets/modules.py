@@ -1,4 +1,4 @@
-"""The modules of rules/targets/, one file each: read only when asked for."""
+"""The modules of rules/targets/, one file each, read on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REQUIRED = (
     "dram_gb_s",
     "memory_gib",
 )
-#: Modules that people ask for and that never had a DLA (NVIDIA's Jetson module specifications).
+#: Modules without a DLA that users ask for (NVIDIA's Jetson module specifications).
 WITHOUT_DLA = {
     "nano": "Jetson Nano",
     "jetson-nano": "Jetson Nano",
@@ -46,7 +46,7 @@ def modules() -> Mapping[str, Module]:
     """All modules by name, sorted.
 
     Raises:
-        RuleError: two are called alike.
+        RuleError: two modules have the same name or alias.
     """
     found = {name: _load(name) for name in module_ids()}
     called: Dict[str, str] = {name: name for name in found}
@@ -54,15 +54,15 @@ def modules() -> Mapping[str, Module]:
         for alias in module.aliases:
             if alias in called:
                 raise RuleError(
-                    f"{alias!r} is what {called[alias]} is called already", where=f"rules/targets/{name}.yaml: aliases",
-                    hint="a name stands for one module: leave it out here, or there",
+                    f"{alias!r} is already a name of {called[alias]}", where=f"rules/targets/{name}.yaml: aliases",
+                    hint="a name stands for one module: remove it from one of the two",
                 )  # fmt: skip
             called[alias] = name
     return found
 
 
 def module_for(target: str) -> Module:
-    """The module of that name or alias.
+    """The module with this name or alias.
 
     Raises:
         UsageError: no such module.
@@ -75,7 +75,7 @@ def module_for(target: str) -> Module:
     aliases = {alias: m for m in modules().values() for alias in m.aliases}
     if name in aliases:
         return aliases[name]
-    # orinnx, agxorin: people leave the dashes out.
+    # orinnx, agxorin: users leave out the dashes.
     joined = {n.replace("-", ""): n for n in (*aliases, *module_ids())}
     if name.replace("-", "") in joined:
         same = joined[name.replace("-", "")]
@@ -137,7 +137,7 @@ def _load(name: str) -> Module:
 
 
 def _clock(row: strict_yaml.Table, value: Any, key: str) -> Optional[float]:
-    """A clock in MHz; None where the file says nothing of it."""
+    """A clock in MHz; None if the file does not state it."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:

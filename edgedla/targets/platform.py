@@ -1,4 +1,4 @@
-"""Module, Release and Platform: what a verdict holds for."""
+"""Module, Release and Platform: a verdict holds for a platform."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 @dataclass(frozen=True)
 class PowerMode:
-    """One nvpmodel mode. Clocks in MHz at their cap; None where no source states it.
+    """One nvpmodel mode. Clocks are caps in MHz; None if no source states them.
 
-    `dla_mhz` has one entry per core: in low modes the cores of one module can differ by five times.
+    `dla_mhz` has one entry per core: in low modes the cores of one module can differ by a factor of five.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Module:
         chip: "xavier", "orin" or "thor".
         dla_version: 1 (Xavier), 2 (Orin), 0 (no DLA).
         dla_cores: number of DLA cores.
-        sram_bytes: hardware SRAM one core can use (Orin), or all engines share (Xavier).
+        sram_bytes: SRAM that one core can use (Orin), or that all engines share (Xavier).
         sram_shared: True where the SRAM is shared by several engines.
         dram_gb_s: peak DRAM bandwidth.
-        memory_bytes: DRAM that CPU, GPU and DLA share; Linux and the carve-outs take a part of it.
+        memory_bytes: DRAM that CPU, GPU and DLA share, including what Linux and the carve-outs take.
         power_modes: by name, the fastest first.
         family: modules of one family run the same JetPack releases, for example "orin-nx".
-        aliases: other names it is asked for by.
-        default_jetpack: the JetPack meant where the user names no release.
+        aliases: other names for it.
+        default_jetpack: the JetPack if the user names no release.
     """
 
     id: str
@@ -63,9 +63,9 @@ class Module:
 
 @dataclass(frozen=True)
 class Release:
-    """A software release. `trt` is the version tuple that rules are matched with.
+    """A software release. `trt`: the version tuple that rules are matched with.
 
-    `jetpack` is None where only TensorRT was named and several JetPacks carry it.
+    `jetpack` is None if the user named only TensorRT and several JetPacks carry it.
     """
 
     trt: Tuple[int, ...]
@@ -89,8 +89,8 @@ class Platform:
     """A module with a release.
 
     Attributes:
-        no_dla: why no DLA can be counted on; None where the pair has one.
-        dla_unknown: True where `no_dla` says that nobody knows, instead of no.
+        no_dla: why there is no DLA, or none can be counted on; None if there is one.
+        dla_unknown: whether `no_dla` says unknown rather than no.
     """
 
     module: Module

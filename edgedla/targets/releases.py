@@ -1,4 +1,4 @@
-"""The table of rules/releases.yaml: JetPack, L4T, TensorRT, and where a DLA can be used."""
+"""The table of rules/releases.yaml: JetPack, L4T, TensorRT, and which pairs of module and release have a DLA."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgedla.targets.versions import Version, VersionRange, padded, parse_versio
 
 
 class JetPack(NamedTuple):
-    """One JetPack release: the TensorRT it installs, those offered as separate packages, and where it runs."""
+    """One JetPack release: its TensorRT, TensorRT releases offered as separate packages, and the modules that it runs on."""
 
     version: str
     trt: Version
@@ -68,7 +68,7 @@ def releases() -> ReleaseTable:
 
 
 def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> Release:
-    """The release that the user names; the module's default JetPack where neither is named.
+    """The release that the user names; the module's default JetPack if neither is named.
 
     Raises:
         UsageError: an unknown release, or a TensorRT that this JetPack does not carry.
@@ -119,9 +119,9 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
     return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
 
 
-#: What people write for the newest release.
+#: Words for the newest release.
 NEWEST = ("latest", "newest")
-#: L4T as people write it: `r36.4.3`, `L4T 36.4`, or the line of /etc/nv_tegra_release.
+#: Spellings of L4T: `r36.4.3`, `L4T 36.4`, or the line of /etc/nv_tegra_release.
 _L4T = re.compile(r"^(?:l4t[\s_-]*r?|r)(?P<number>\d+\.\d+(?:\.\d+)?)$", re.I)
 _TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<minor>[\d.]+)", re.I)
 
@@ -139,14 +139,14 @@ def _find_jetpack(text: str, module: Module) -> JetPack:
         raise _unknown("L4T", text, [v for row in rows for v in row.l4t])
     asked = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
     for row in rows:
-        # "6" alone would answer for 6.0 and its older TensorRT.
+        # "6" is ambiguous: 6.0 has an older TensorRT.
         if asked is not None and len(asked) >= 2 and padded(asked) == padded(parse_version(row.version) or ()):
             return row
     raise _unknown("JetPack", text, [j.version for j in rows])
 
 
 def _l4t_number(text: str) -> Optional[str]:
-    """36.4.3 of any spelling of an L4T release; None for another text."""
+    """The number, as 36.4.3, in any spelling of an L4T release; None for another text."""
     line = _TEGRA_RELEASE.search(text)
     if line is not None:
         return f"{line['major']}.{line['minor'].rstrip('.')}"
@@ -155,7 +155,7 @@ def _l4t_number(text: str) -> Optional[str]:
 
 
 def _find_trt(text: str) -> Version:
-    """The version asked for; a shorter one becomes the newest listed release that begins with it."""
+    """The version that the user names; a shorter one becomes the newest listed release that begins with it."""
     asked = parse_version(text.strip().lower().lstrip("v"))
     known = [t.version for t in releases().tensorrt]
     if asked is not None and len(asked) >= 2:
@@ -169,17 +169,17 @@ def _find_trt(text: str) -> Version:
 
 def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
     def shared(version: str) -> int:
-        """Length of the common beginning: 6.3 is nearer to 6.2.2 than to 4.6.3."""
+        """Length of the common prefix: 6.3 is nearer to 6.2.2 than to 4.6.3."""
         return len(os.path.commonprefix([text.strip(), version]))
 
     number = text.strip().lower().replace("jetpack", "").replace("jp", "")
     alike = [v for v in known if v.startswith(number + ".")]
     if alike:
-        # "10" is no typing error: it stands for releases with and without DLA.
+        # "10" is no typing error but ambiguous: it stands for releases with and without a DLA.
         which = f"Name the second number too, {alike[0]} to {alike[-1]}."
         return UsageError(f"{what} {number} stands for several releases", allowed=", ".join(alike), hint=which)
     near = max(known, key=shared)
-    # The newest of those that begin alike.
+    # Of the releases with the longest common prefix, the newest.
     near = [v for v in known if shared(v) == shared(near)][-1]
     hint = f"Did you mean {near}?" if shared(near) >= 2 else None
     return UsageError(f"unknown {what} release {text!r}", allowed=", ".join(known), hint=hint)

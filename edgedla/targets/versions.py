@@ -11,7 +11,7 @@ _TOP = (1 << 30,)
 
 
 def parse_version(text: str) -> Optional[Version]:
-    """ "10.3.0.30" -> (10, 3, 0, 30); None where the text is no version of one to four numbers."""
+    """ "10.3.0.30" -> (10, 3, 0, 30); None if the text is not a version of one to four numbers."""
     text = text.strip()
     if not re.match(r"[0-9]{1,4}(\.[0-9]{1,5}){0,3}\Z", text):
         return None
@@ -19,12 +19,12 @@ def parse_version(text: str) -> Optional[Version]:
 
 
 def padded(version: Version) -> Version:
-    """With zeros to four numbers, so that (10, 3) and (10, 3, 0) compare equal."""
+    """The version padded with zeros to four numbers, so that (10, 3) and (10, 3, 0) compare equal."""
     return (version + (0,) * _PARTS)[:_PARTS]
 
 
 class VersionRange(NamedTuple):
-    """Versions from `low` to `high`. `high` includes every version that begins with it: to "10.7" holds 10.7.0.23."""
+    """Versions from `low` to `high`. `high` includes every version that begins with it: 10.7.0.23 is within "10.7"."""
 
     low: Optional[Version] = None
     high: Optional[Version] = None

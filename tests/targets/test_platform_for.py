@@ -267,7 +267,7 @@ def test_a_name_stands_for_one_module(alias: str, tmp_path: Path, monkeypatch: p
     try:
         for cached in found:
             cached.cache_clear()
-        with pytest.raises(RuleError, match="is called already"):
+        with pytest.raises(RuleError, match="is already a name"):
             table.modules()
     finally:
         for cached in found:
