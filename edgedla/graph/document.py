@@ -1,4 +1,4 @@
-"""LayerGraph to and from the `edgedla layers` document, whose layers have the form of the recorded parser output."""
+"""Converts a LayerGraph to and from the `edgedla layers` document, in the form of the recorded parser output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def to_document(graph: LayerGraph) -> Dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> LayerGraph:
-    """A LayerGraph from such an object. Tensors that nothing writes and that are no network input are constants.
+    """The LayerGraph of such an object. Tensors that no layer writes and that are no network input are constants.
 
     Raises:
         DocumentError: a field is missing or has the wrong form.

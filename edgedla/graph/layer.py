@@ -16,12 +16,12 @@ class Layer:
         index: position in the network, in the order in which the parser adds the layers (topological).
         type: TensorRT's LayerType name, for example CONVOLUTION, SHUFFLE, ELEMENTWISE.
         name: TensorRT's layer name.
-        onnx_node: name of the ONNX node that it comes from ("" if none).
+        onnx_node: name of the ONNX node that the layer comes from ("" if none).
         onnx_op: that node's operator.
         inputs, outputs: tensor names, in order.
         params: the layer's parameters under the parser's own names (`kernel`, `stride`, `pre_padding`, `op`, `axis`, ...).
             edgedla.graph.kinds reads them into numbers named by axis.
-        source: where in the user's code the node comes from; None where the exporter left no trace.
+        source: where in the user's code the node comes from; None if the exporter did not record it.
     """
 
     index: int
@@ -37,15 +37,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """An ONNX node and what became of it.
+    """An ONNX node and the layers that it becomes.
 
     Attributes:
         name: the node's name; unnamed nodes get the name that TensorRT's parser gives them.
         op: ONNX operator.
-        layers: indices of the live layers it became (empty: no layer, or only constants).
-        constant_layers: LayerType names of the layers it adds whose outputs are build-time constants.
-        unknown: why the importer could not tell ("" where it could).
-        nested: it stands in a subgraph or a function; its layers are work of the node before it that is not nested.
+        layers: indices of its live layers (empty: no layer, or only constants).
+        constant_layers: LayerType names of its layers whose outputs are build-time constants.
+        unknown: why the importer does not know its layers ("" if it does).
+        nested: whether it is in a subgraph or function; its layers then count to the last node before it that is not nested.
     """
 
     name: str

@@ -9,12 +9,12 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Opti
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.tensor import Tensor
 
-#: Layers that hand values into a loop's body, those that take its results out, and the borders of a condition.
+#: Layers that pass values into a loop's body, layers that pass results out, and the borders of a condition.
 LOOP_ENTRIES = frozenset({"ITERATOR", "RECURRENCE"})
 LOOP_EXITS = frozenset({"LOOP_OUTPUT", "TRIP_LIMIT"})
 CONDITION_BORDERS = frozenset({"CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT"})
-#: Up to so many layers a graph keeps what was worked out of it, some 2 kB per layer; above, memory counts more than time.
-MOST_KEPT = 10_000
+#: Up to this many layers a graph caches derived results, some 2 kB per layer. Above, memory matters more than time.
+MOST_CACHED = 10_000
 T = TypeVar("T")
 
 
@@ -24,8 +24,8 @@ class LayerGraph:
 
     A RECURRENCE reads what a later layer of its loop writes: the one edge that runs against the order of `layers`.
 
-    `layers` holds live layers only: those whose outputs are build-time constants stand, by type, in
-    `OnnxNode.constant_layers`, and their outputs in `tensors` with `is_constant`.
+    `layers` holds only live layers. Layers whose outputs are build-time constants are listed by type in
+    `OnnxNode.constant_layers`; their outputs are in `tensors`, with `is_constant`.
 
     Attributes:
         name: the model's name (file name without its ending).
@@ -33,13 +33,13 @@ class LayerGraph:
         tensors: every tensor that a live layer reads or writes, by name.
         inputs, outputs: names of the network's input and output tensors.
         nodes: all ONNX nodes, in the model's order.
-        lowering: the TensorRT release whose observed parser answers, for example "10.3".
-        stands_in_for: the release that was asked for, where its own parser was not observed; else "".
+        lowering: the TensorRT release whose observed parser the layers follow, for example "10.3".
+        stands_in_for: the user's release, if its own parser was not observed; else "".
         opset: version of the default ONNX domain.
-        sha256: of the model file, hex; "" for a graph that came from no file.
+        sha256: of the model file, hex; "" for a graph without a file.
         notes: what the reader should know (dynamic dims, missing external data).
         constant_users: how many live layers read each constant, by `Tensor.constant_of`.
-        as_exported: the layers of the file itself, where these are the ones that it has once it is trained; else None.
+        as_exported: the layers of the file as exported, if this graph is the model as it will be after training; else None.
     """
 
     name: str
@@ -68,7 +68,7 @@ class LayerGraph:
 
     @property
     def narrow(self) -> Tuple[Layer, ...]:
-        """Layers that compute in FP16 or BF16 by the model's own types. A cast, as one at an input, does not count."""
+        """Layers that compute in FP16 or BF16 by the model's own types, without casts."""
         types = ("HALF", "BF16")
         return tuple(
             x for x in self.layers if x.type != "CAST" and any(self.tensors[t].dtype in types for t in x.outputs)
@@ -76,7 +76,7 @@ class LayerGraph:
 
     @property
     def narrow_types(self) -> str:
-        """In words, what the `narrow` layers compute in: "FP16", "BF16", or both."""
+        """The types that the `narrow` layers compute in: "FP16", "BF16", or both."""
         found = {self.tensors[t].dtype for layer in self.narrow for t in layer.outputs}
         return " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in found)
 
@@ -89,7 +89,7 @@ class LayerGraph:
         return tuple(self._consumers.get(tensor, ()))
 
     def readers(self, tensor: str) -> Tuple[int, ...]:
-        """As `consumers`, without those that no output depends on."""
+        """Like `consumers`, without layers that no network output depends on."""
         found = self.consumers(tensor)
         return tuple([i for i in found if i not in self.unread]) if self.unread else found
 
@@ -102,7 +102,7 @@ class LayerGraph:
         """Indices of the live layers that read an output of layer `index`, without repeats."""
         return tuple(dict.fromkeys(c for t in self.layers[index].outputs for c in self._consumers.get(t, ())))
 
-    # Lists become tuples sooner than generators do, and these three are called millions of times.
+    # tuple(list) is faster than tuple(generator), and these three are called millions of times.
     def input_tensors(self, layer: Layer) -> Tuple[Tensor, ...]:
         tensors = self.tensors
         return tuple([tensors[t] for t in layer.inputs if t])
@@ -112,24 +112,24 @@ class LayerGraph:
         return tuple([tensors[t] for t in layer.outputs])
 
     def activations(self, layer: Layer) -> Tuple[Tensor, ...]:
-        """The layer's inputs that are no build-time constants."""
+        """The layer's inputs that are not build-time constants."""
         return tuple([t for t in self.input_tensors(layer) if not t.is_constant])
 
     @cached_property
     def input_names(self) -> FrozenSet[str]:
-        """`inputs`, for a quick look-up: a network may have tens of thousands."""
+        """`inputs` as a set: a network may have tens of thousands."""
         return frozenset(self.inputs)
 
     @cached_property
     def output_names(self) -> FrozenSet[str]:
-        """`outputs`, for a quick look-up."""
+        """`outputs` as a set."""
         return frozenset(self.outputs)
 
     @cached_property
     def unread(self) -> FrozenSet[int]:
-        """Indices of the layers that no output of the network depends on: what is left where an output was taken away.
+        """Indices of the layers that no output of the network depends on, as after an output was removed.
 
-        The borders of loops and conditions stay with what feeds them: they hang together by more than tensors.
+        The borders of loops and conditions count together with what feeds them: more than tensors connects them.
         """
         if not self.outputs:
             return frozenset()
@@ -145,12 +145,12 @@ class LayerGraph:
         return frozenset(range(len(self.layers))) - read
 
     def once(self, name: str, work_out: Callable[[LayerGraph], T]) -> T:
-        """What follows from the graph alone, worked out once. A graph above MOST_KEPT layers keeps nothing.
+        """A result that depends only on the graph, computed once. A graph above MOST_CACHED layers caches nothing.
 
         Args:
-            name: of the result, one for each `work_out`.
+            name: name of the result; one name per `work_out`.
         """
-        if len(self.layers) > MOST_KEPT:
+        if len(self.layers) > MOST_CACHED:
             return work_out(self)
         if name not in self._results:
             self._results[name] = work_out(self)
@@ -159,10 +159,10 @@ class LayerGraph:
 
     @cached_property
     def bodies(self) -> FrozenSet[int]:
-        """Indices of the layers that work inside a loop, or in a branch of a condition.
+        """Indices of the layers inside a loop, or in a branch of a condition.
 
-        A loop's body reads, at however many steps, what the loop hands in. A branch may read nothing but tensors
-        from outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of the same number.
+        A loop's body reads, directly or over other layers, what the loop passes in. A branch may read only tensors from
+        outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of the same number.
         """
         pending = [layer.index for layer in self.layers if layer.type in LOOP_ENTRIES]
         inside = set(pending)

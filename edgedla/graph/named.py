@@ -1,4 +1,4 @@
-"""The error for a name that no layer or input of a network has, with the name that was meant."""
+"""Errors for names that no layer or input of a network has, with the nearest name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from edgedla.vocabulary import did_you_mean
 
 
 def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False) -> UsageError:
-    """Args:
-    name: may hold `*`, which has no nearest. where: the option or argument.
-    nodes: the name of an ONNX node would have done too.
+    """The error for a name that no layer has.
+
+    Args:
+        name: may hold `*`, for which there is no nearest name. where: the option or argument.
+        nodes: whether names of ONNX nodes were allowed too.
     """
     known = [layer.name for layer in graph.layers] + ([n.name for n in graph.nodes] if nodes else [])
     near = None if "*" in name else did_you_mean(name, known)
@@ -23,7 +25,7 @@ def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False)
 
 
 def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises UsageError where one of `names` is no input or output of the network."""
+    """Raises UsageError if one of `names` is not an input or output of the network."""
     known = tuple(known)
     for name in names:
         if name not in known:
@@ -33,7 +35,7 @@ def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> N
 
 
 def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None) -> UsageError:
-    """For a name of --shapes."""
+    """The error for a name in --shapes that no input has."""
     known = sorted(inputs)
     return UsageError(
         f"--shapes names {name!r}, which is no input of the model",

@@ -1,4 +1,4 @@
-"""Network inputs whose sizes a model leaves open, in one text for every command: what is open, and what fixes it."""
+"""Network inputs with open sizes: the one text, for every command, on what is open and which option fixes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgedla.errors import UsageError
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.graph.tensor import dims_text
 
-#: What trtexec takes for an open size that no shape is given for (sampleOptions, DEFAULT_DIMENSION).
+#: trtexec's size for an open dimension without a given shape (sampleOptions, DEFAULT_DIMENSION).
 TRTEXEC_BATCH = 1
 _SHAPES = "--shapes "
 #: Letters for the open axes of an image tensor.
@@ -18,7 +18,7 @@ _IMAGE_AXES = ("N", "C", "H", "W")
 
 
 def batch_taken(batch: int) -> str:
-    """The note about an open batch that is answered for as trtexec builds it."""
+    """The note about an open batch, for which edgedla takes the size that trtexec builds."""
     return f"batch ? taken as {batch}, as trtexec does; --batch N for another"
 
 
@@ -27,12 +27,12 @@ def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
 
 
-#: Words of `data_sizes_text` that tell it from other notes.
+#: Words by which `data_sizes_text` is recognised among notes.
 OF_THE_DATA = "depends on the data"
 
 
 def data_sizes_text(graph: LayerGraph) -> str:
-    """Which layer makes the first size that no input decides (NonMaxSuppression, NonZero, Loop); "" for none."""
+    """Names the first layer whose output size depends on the data (NonMaxSuppression, NonZero, Loop); "" if none."""
     for layer in graph.layers:
         for tensor in graph.output_tensors(layer):
             if tensor.is_dynamic and layer.index not in graph.unread:
@@ -44,16 +44,16 @@ def data_sizes_text(graph: LayerGraph) -> str:
 
 
 class GivenSizes(NamedTuple):
-    """Sizes of inputs that the user gave: `shapes` by name ("" is the only input's), `batch` for all of them."""
+    """Sizes of inputs that the user gave. `shapes`: by name ("" names the only input). `batch`: for all inputs."""
 
     shapes: Optional[Mapping[str, Sequence[int]]] = None
     batch: Optional[int] = None
 
     def options(self, closing: Sequence[str] = ()) -> str:
-        """The options that give them again, for a shell; "" for none.
+        """The command-line options for these sizes; "" for none.
 
         Args:
-            closing: `closing_option` of each input that is open still; their letters stand for the user's numbers.
+            closing: `closing_option` of each input that is still open; letters in them stand for numbers that the user has to choose.
         """
         shapes = [":".join(filter(None, (n, "x".join(map(str, dims))))) for n, dims in (self.shapes or {}).items()]
         shapes += [option[len(_SHAPES) :] for option in closing if option.startswith(_SHAPES)]
@@ -63,8 +63,10 @@ class GivenSizes(NamedTuple):
 
 
 def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
-    """Raises:
-    UsageError: shapes that are no mapping of names to whole numbers of 0 or more, or a batch that is no whole number of 1 or more.
+    """Checks the sizes that the user gave.
+
+    Raises:
+        UsageError: shapes do not map names to whole numbers of 0 or more, or batch is not a whole number of 1 or more.
     """
     if batch is not None and not (isinstance(batch, Integral) and int(batch) >= 1):
         raise UsageError(f"a batch of {batch}", allowed="a whole number of 1 or more")
@@ -80,7 +82,7 @@ def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
 
 
 def closing_option(name: str, dims: Sequence[int]) -> str:
-    """The option that closes the sizes: --batch where the batch alone is open, else --shapes spelled out."""
+    """The option that fixes the open sizes: --batch if only the batch is open, else --shapes in full."""
     if all(d >= 0 for d in dims[1:]):
         return "--batch N"
     letters = _IMAGE_AXES if len(dims) == 4 else tuple(f"D{i}" for i in range(len(dims)))

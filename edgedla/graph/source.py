@@ -1,4 +1,4 @@
-"""Where in the user's own code a layer comes from: module path, file and line, as the exporter wrote them down."""
+"""Where in the user's code a layer comes from: module path, file and line, as the exporter recorded them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class SourceLocation(NamedTuple):
 
     Attributes:
         module: path of the module in the model, for example "features.0.2"; "" where unknown.
-        file: path of the Python file as the exporting machine had it; "" where unknown.
+        file: path of the Python file on the exporting machine; "" if unknown.
         line: line in it, from 1; 0 where unknown.
-        function: the function that the line stands in; "" where unknown.
+        function: the function that contains the line; "" if unknown.
     """
 
     module: str = ""

@@ -27,7 +27,7 @@ class Tensor:
         dtype: TensorRT's DataType name: FLOAT, HALF, BF16, INT8, UINT8, INT32, INT64, BOOL, FP8, INT4.
         is_constant: the value is known when the engine is built (weights, folded shape arithmetic).
         constant_of: for a constant, the ONNX tensor (initializer or Constant output) that it comes from, if one.
-        load_value: for a small constant, works out its value when it is asked for.
+        load_value: for a small constant, computes its value on demand.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Tensor:
 
     @property
     def value(self) -> Any:
-        """A small constant's value as a NumPy array; None where it is large or its data is missing."""
+        """A small constant's value as a NumPy array; None if it is large or its data is missing."""
         return None if self.load_value is None else self.load_value()
 
     @property
@@ -52,7 +52,7 @@ class Tensor:
 
     @property
     def volume(self) -> int:
-        """Number of elements; 0 where a dimension is dynamic."""
+        """Number of elements; 0 if a dimension is dynamic."""
         n = 1
         for d in self.dims:
             n *= max(d, 0)
@@ -73,6 +73,6 @@ class Tensor:
         return c, h, w
 
     def size_bytes(self, element_bytes: Optional[float] = None) -> int:
-        """Size of the packed tensor in bytes, at its own element type unless told another."""
+        """Size of the packed tensor in bytes, with its own element type or `element_bytes` per element."""
         each = ELEMENT_BYTES.get(self.dtype, 4) if element_bytes is None else element_bytes
         return int(self.volume * each)

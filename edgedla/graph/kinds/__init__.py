@@ -9,8 +9,8 @@ from edgedla.graph.kinds.base import Kind
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
-#: LayerType name to module and class. A module is imported when its kind first occurs: a check of one network needs
-#: about seven of them, and importing all takes longer than applying the rules.
+#: LayerType name -> module and class. A module is imported when its kind first occurs: a check of one network needs about
+#: seven of them, and importing all takes longer than applying the rules.
 KINDS: Dict[str, Tuple[str, str]] = {
     "ACTIVATION": ("activation", "Activation"),
     "CAST": ("cast", "Cast"),
@@ -39,7 +39,7 @@ def kind_class(layer_type: str) -> Type[Kind]:
     known = _loaded.get(layer_type)
     if known is None:
         module, name = KINDS.get(layer_type, ("base", "Kind"))
-        # Set once it is whole: another thread may ask for it at the same time.
+        # Set only when complete: another thread may read it at the same time.
         known = _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
     return known
 
@@ -48,7 +48,7 @@ def kind_of(layer: Layer, graph: LayerGraph) -> Kind:
     """The layer's numbers as a value of its kind."""
     known: Dict[int, Kind] = graph.once("kinds", lambda _: {})
     kind = known.get(layer.index)
-    # Callers may ask for a layer that is not the graph's own, or not yet.
+    # The layer may not be one of the graph's.
     if kind is None or graph.layers[layer.index] is not layer:
         kind = kind_class(layer.type).of(layer, graph)
         if layer.index < len(graph.layers) and graph.layers[layer.index] is layer:

@@ -1,4 +1,4 @@
-"""What every layer kind knows: its tensors by axis, its work, its bytes."""
+"""Kind: the facts that every layer has: tensors by axis, work, bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Kind:
         out_dims: dims of the first output.
         in_dtype, out_dtype: TensorRT DataType names of the same tensors.
         activation_inputs, constant_inputs: how many inputs are run-time values and how many are build-time constants.
-        in_body: works inside a loop or a condition.
-        inputs_open: a network input leaves a size open; else an open size here depends on the data.
+        in_body: whether it is inside a loop or a condition.
+        inputs_open: whether a network input leaves a size open; if not, an open size of this layer depends on the data.
     """
 
     TYPE: ClassVar[str] = ""
@@ -90,7 +90,7 @@ class Kind:
 
     @property
     def dims_of_tensors(self) -> Tuple[Tuple[int, ...], ...]:
-        """Dims of every run-time tensor that it reads or writes. Kinds with several inputs override this."""
+        """Dims of every run-time tensor that the layer reads or writes. Kinds with several inputs override this."""
         return (self.in_dims, self.out_dims)
 
     @property
@@ -142,7 +142,7 @@ class Kind:
 
 
 def volume(dims: Tuple[int, ...]) -> int:
-    """Number of elements; 0 where a dimension is dynamic."""
+    """Number of elements; 0 if a dimension is dynamic."""
     n = 1
     for d in dims:
         n *= max(d, 0)
@@ -157,14 +157,14 @@ def _product(dims: Tuple[int, ...]) -> int:
 
 
 def is_constant(layer: Layer, graph: LayerGraph, position: int) -> bool:
-    """True where that input is a build-time constant or is not there."""
+    """Whether that input is a build-time constant, or missing."""
     if position >= len(layer.inputs) or not layer.inputs[position]:
         return True
     return graph.tensors[layer.inputs[position]].is_constant
 
 
 def two_inputs(layer: Layer, graph: LayerGraph) -> Tuple[Tensor, Tensor]:
-    """The first two inputs. Engine listings can show one: it stands for both then, the other was fused away."""
+    """The first two inputs. Engine listings may show only one, as the other was fused away: it then counts as both."""
     inputs = graph.input_tensors(layer)
     first = inputs[0] if inputs else Tensor("", ())
     return first, inputs[1] if len(inputs) > 1 else first

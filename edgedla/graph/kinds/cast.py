@@ -1,4 +1,4 @@
-"""CAST and IDENTITY: the element type changes, or nothing does."""
+"""CAST and IDENTITY: changes the element type, or nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.graph.kinds.base import Kind
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
-#: The results that only exist as BOOL between a comparison and its cast.
+#: Comparisons: their results exist only as BOOL, before a cast.
 COMPARISONS = ("EQUAL", "GREATER", "LESS")
 
 

@@ -45,5 +45,5 @@ class Concatenation(Kind):
 
     @property
     def axis_from_channel(self) -> int:
-        """0 where the axis is the third from the end (C of NCHW)."""
+        """The axis counted from the third last (C of NCHW), which is 0."""
         return self.axis - (self.out_rank - 3)

@@ -19,11 +19,11 @@ class Elementwise(Kind):
     Attributes:
         op: SUM, PROD, MAX, MIN, SUB, DIV, POW, FLOOR_DIV, AND, OR, XOR, EQUAL, GREATER, LESS.
         a_dims, b_dims: dims of the operands, in order.
-        a_constant, b_constant: which of them are build-time constants.
+        a_constant, b_constant: whether each is a build-time constant.
         constant_users: how many live layers read the constant operand (0: no operand is constant).
         consumers: LayerType names of the layers that read the result.
         is_network_output: the result leaves the network.
-        is_bias: adds one constant per column to a product with constant weights, which takes it in as its bias.
+        is_bias: adds one constant per column to a product with constant weights; TensorRT fuses it as the product's bias.
     """
 
     TYPE: ClassVar[str] = "ELEMENTWISE"
@@ -68,12 +68,12 @@ class Elementwise(Kind):
 
     @property
     def dtypes(self) -> Tuple[str, ...]:
-        """Comparisons give BOOL by nature; only what they read counts."""
+        """Types of the operands and, except for comparisons, whose result is always BOOL, of the result."""
         return (self.in_dtype,) if self.op in COMPARISONS else (self.in_dtype, self.out_dtype)
 
     @property
     def is_cast_at_once(self) -> bool:
-        """A comparison's result has one reader, a cast, and does not leave the network."""
+        """Whether the result (of a comparison) has only one reader, a cast, and is no network output."""
         return self.consumers in (("CAST",), ("IDENTITY",)) and not self.is_network_output
 
     @property
@@ -97,8 +97,9 @@ class Elementwise(Kind):
 
     @property
     def operands(self) -> str:
-        """Two tensors; or a constant that is one number or one row of numbers (with one reader, or shared by several),
-        part of the tensor's size, or all of it. A row lies along C, or along the last axis where channels come last.
+        """The form of the operands: two tensors; or a tensor and a constant that is one number, one row of numbers (with one
+        reader, or shared), a part of the tensor's size, or all of it. A row lies along C, or along the last axis if channels
+        come last.
         """
         if not self.has_constant:
             return "two tensors"

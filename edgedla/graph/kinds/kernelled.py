@@ -1,4 +1,4 @@
-"""What convolution and transposed convolution share: a kernel that slides, its steps, its weights."""
+"""Shared by convolution and transposed convolution: kernel, stride, weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Kernelled(Kind):
 
     @property
     def padding(self) -> Tuple[int, ...]:
-        """Padding of all sides in one row: in front, then behind."""
+        """Padding of all sides in one row: before, then after."""
         return self.pre_padding + self.post_padding
 
     @property

@@ -1,4 +1,4 @@
-"""MATRIX_MULTIPLY: ONNX MatMul, and Gemm since its own layer is gone."""
+"""MATRIX_MULTIPLY: ONNX MatMul, and Gemm since TensorRT dropped its fully connected layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MatrixMultiply(Kind):
     Attributes:
         a_dims, b_dims: dims of the operands as stored, before op0 and op1 transpose them.
         op0, op1: NONE, TRANSPOSE or VECTOR.
-        a_constant, b_constant: which of them are build-time constants.
+        a_constant, b_constant: whether each is a build-time constant.
     """
 
     TYPE: ClassVar[str] = "MATRIX_MULTIPLY"
@@ -47,7 +47,7 @@ class MatrixMultiply(Kind):
 
     @property
     def inner(self) -> int:
-        """Length of the sums: K of (M, K) x (K, N)."""
+        """Number of products per sum: K of (M, K) x (K, N)."""
         if not self.a_dims:
             return 1
         return self.a_dims[-2] if self.op0 == "TRANSPOSE" and len(self.a_dims) > 1 else self.a_dims[-1]

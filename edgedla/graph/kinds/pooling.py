@@ -55,7 +55,7 @@ class Pooling(Kind):
 
     @property
     def padding(self) -> Tuple[int, ...]:
-        """Padding of all sides in one row: in front, then behind."""
+        """Padding of all sides in one row: before, then after."""
         return self.pre_padding + self.post_padding
 
     @property
@@ -64,5 +64,5 @@ class Pooling(Kind):
 
     @property
     def is_padded(self) -> bool:
-        """True where windows reach over the edge: by padding, or because the output size was rounded up."""
+        """Whether windows reach over the edge: by padding, or because the output size was rounded up."""
         return any(self.pre_padding) or any(self.post_padding) or self.padding_mode == "EXPLICIT_ROUND_UP"
