@@ -216,6 +216,21 @@ def test_a_runner_that_hangs_is_given_up(caplog):
     assert seen == list(range(6))
 
 
+def test_an_output_that_closes_slowly_is_no_part_of_the_rate():
+    class Slow(Callback):
+        def close(self):
+            time.sleep(0.7)
+
+    p = pipeline(
+        "synthetic://?pattern=counter&width=64&height=48&frames=6",
+        [FakeRunner((), 1.0, echo, name="DLA0")],
+        [Slow(lambda r: None)],
+    )
+    summary = p.run()
+    assert summary["seconds"] < 0.7
+    assert summary["throughput_fps"] > 6 / 0.7
+
+
 def test_a_full_disk_ends_the_run_and_leaves_whole_lines():
     p = pipeline(
         "synthetic://?pattern=counter&width=64&height=48&frames=20",

@@ -167,11 +167,12 @@ class Pipeline:
         try:
             self._watch()
         finally:
+            # Outputs may wait for seconds while they close, and no frame comes any more: that is no part of the rate.
+            self.ended_s = time.monotonic()
             self.stop()
             for capture in self.captures.values():
                 capture.stop()
             self._end(threads)
-            self.ended_s = time.monotonic()
         failures = [c.failure for c in self.captures.values() if c.failure is not None]
         if self._error is None and failures:
             self._error = failures[0]
