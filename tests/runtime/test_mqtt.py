@@ -33,6 +33,8 @@ MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
         ({"url": "mqtt://broker:99999"}, "no broker's address"),
         ({"url": "mqtt://broker/path"}, "no broker's address"),
         ({"url": "mqtt://user:secret@broker"}, "holds a password"),
+        ({"password_file": "/secret"}, "allowed: a user in outputs.mqtt.url: mqtt://USER@broker"),
+        ({"ca_file": "/ca.pem"}, "allowed: mqtts://"),
         ({"qos": 2}, "qos is 2"),
         ({"queue": 0}, "queue is 0"),
         ({"topic": "site/+/x"}, "the topic 'site/+/x'"),
@@ -46,6 +48,50 @@ def test_settings_that_name_no_broker_or_topic_are_refused(changes, says):
         check_mqtt(MqttConfig(**{"url": "mqtt://broker", **changes}))
     assert says in str(e.value)
     assert "secret" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "file", "warned"),
+    [
+        ("mqtt://cam@broker.invalid", "", True),
+        ("mqtt://cam@broker.invalid", "password", True),
+        ("mqtt://cam@192.0.2.1", "", True),
+        ("mqtts://cam@broker.invalid", "", False),
+        ("mqtt://broker.invalid", "", False),
+        ("mqtt://cam@127.0.0.1:1", "", False),
+        ("mqtt://cam@localhost:1", "", False),
+        ("mqtt://cam@[::1]:1", "", False),
+    ],
+)
+def test_a_password_that_goes_as_plain_text_over_a_network_is_told(url, file, warned, tmp_path, monkeypatch, caplog):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    (tmp_path / "password").write_text("s3cret-word")
+    if not file:
+        monkeypatch.setenv("EDGEDLA_MQTT_PASSWORD", "s3cret-word")
+    Mqtt(MqttConfig(url=url, password_file=file and str(tmp_path / file))).close()
+    said = [r.getMessage() for r in caplog.records if "plain text" in r.getMessage()]
+    assert bool(said) == warned
+    assert all("mqtts://" in text and "s3cret" not in text for text in said)
+
+
+def test_a_user_without_a_password_is_not_warned_of_one(monkeypatch, caplog):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    monkeypatch.delenv("EDGEDLA_MQTT_PASSWORD", raising=False)
+    Mqtt(MqttConfig(url="mqtt://cam@broker.invalid")).close()
+    assert "plain text" not in caplog.text
+
+
+@pytest.mark.parametrize(("text", "says"), [(None, "No such file"), ("no certificate", "no certificate in PEM form")])
+def test_authorities_that_cannot_be_read_are_named(text, says, tmp_path):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    path = tmp_path / "ca.pem"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError) as e:
+        Mqtt(MqttConfig(url="mqtts://127.0.0.1:1", ca_file=str(path)))
+    assert str(path) in str(e.value)
+    assert "outputs.mqtt.ca_file cannot be read" in str(e.value)
+    assert says in str(e.value)
 
 
 def test_the_status_stands_beside_the_results():
@@ -221,12 +267,16 @@ def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are
     reader.close()
 
 
-def test_a_broker_that_is_away_holds_up_neither_start_nor_end(tmp_path):
+def test_a_broker_that_is_away_holds_up_neither_start_nor_end_and_is_told_once(caplog):
     pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
-    started = time.monotonic()
-    sink = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{free_port()}", queue=5))
+    started, port = time.monotonic(), free_port()
+    sink = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{port}", queue=5))
     for n in range(20):
         sink.write(result(n))
+    said = f"mqtt 127.0.0.1:{port}: the broker cannot be reached: Connection refused"
+    assert until(lambda: said in caplog.text)
+    time.sleep(1.5)
+    assert caplog.text.count("cannot be reached") == 1
     sink.close()
     assert time.monotonic() - started < 60
     assert (sink.to_dict()["queued"], sink.to_dict()["dropped"]) == (5, 15)
@@ -248,7 +298,7 @@ def test_the_last_will_says_offline_when_the_process_is_killed(broker, tmp_path)
     reader.close()
 
 
-def test_tls_and_a_password_from_a_file(folder):
+def test_tls_and_a_password_from_a_file(folder, caplog):
     pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
     passwd = shutil.which("mosquitto_passwd")
     if not os.path.exists(MOSQUITTO) or not passwd or not shutil.which("openssl"):
@@ -281,7 +331,7 @@ def test_tls_and_a_password_from_a_file(folder):
         refused.close()
         # Without the authority the certificate is nobody's.
         untrusted = Mqtt(MqttConfig(url=url, password_file=str(folder / "password")))
-        time.sleep(1.0)
+        assert until(lambda: "certificate verify failed" in caplog.text)
         assert not untrusted.connected
         untrusted.close()
     finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, Deque, Dict, Optional, Set, Tuple
@@ -33,7 +35,7 @@ class MqttConfig:
 
     Attributes:
         url: mqtt://[user@]host[:port], or mqtts:// for TLS. The password stands in `password_file`, or in the variable
-            EDGEDLA_MQTT_PASSWORD.
+            EDGEDLA_MQTT_PASSWORD; without TLS it goes over the network as plain text, which a warning says.
         topic: of results; {source} and {model} are filled in.
         status: topic of the retained "online" and "offline"; "": `topic` up to its first name, with /status.
         event_topic: of events; "": `topic` with /event behind it.
@@ -65,7 +67,17 @@ def check_mqtt(config: MqttConfig) -> None:
     parts = _parts(config.url)
     if parts.password is not None:
         raise UsageError(
-            "the address holds a password", where="outputs.mqtt.url", allowed=f"password_file, or {PASSWORD_VARIABLE}"
+            "the address outputs.mqtt.url holds a password",
+            allowed=f"outputs.mqtt.password_file, or {PASSWORD_VARIABLE}",
+        )
+    if config.password_file and not parts.username:
+        raise UsageError(
+            "outputs.mqtt.password_file is set, but outputs.mqtt.url names no user",
+            allowed=f"a user in outputs.mqtt.url: {parts.scheme}://USER@{parts.hostname}",
+        )
+    if config.ca_file and parts.scheme == "mqtt":
+        raise UsageError(
+            f"outputs.mqtt.ca_file is for TLS, and outputs.mqtt.url is {config.url}", allowed="mqtts://..."
         )
     if config.qos not in (0, 1):
         raise UsageError(f"outputs.mqtt.qos is {config.qos}", allowed="0, 1")
@@ -84,10 +96,16 @@ def _parts(url: str) -> SplitResult:
     except ValueError:
         good = False
     if not good or parts.path.strip("/") or parts.query:
-        raise UsageError(
-            "no broker's address", where="outputs.mqtt.url", allowed="mqtt://[user@]host[:port], mqtts://..."
-        )
+        raise UsageError("outputs.mqtt.url is no broker's address", allowed="mqtt://[user@]host[:port], mqtts://...")
     return parts
+
+
+def _is_here(host: str) -> bool:
+    import ipaddress
+
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _password(config: MqttConfig) -> Optional[str]:
@@ -118,20 +136,22 @@ class Mqtt:
         self._in_flight: Set[int] = set()
         #: Acknowledged before `publish` had told us their number.
         self._early: Set[int] = set()
-        self._ending = False
+        self._ending = self._told_away = False
         self.connected = False
         self.published = self.dropped = self.connects = 0
         client = self._client = _client(config.client_id)
         if parts.username:
             client.username_pw_set(parts.username, password)
         if parts.scheme == "mqtts":
-            client.tls_set(ca_certs=config.ca_file or None)
+            _use_tls(client, config.ca_file)
+        elif parts.username and password and not _is_here(str(parts.hostname)):
+            log.warning(
+                "outputs.mqtt.url: mqtt:// sends the password of %s as plain text; mqtts:// encrypts it, where the broker has TLS",
+                parts.username,
+            )
         client.will_set(config.status_topic, "offline", qos=1, retain=True)
-        client.on_connect, client.on_disconnect, client.on_publish = (
-            self._on_connect,
-            self._on_disconnect,
-            self._on_publish,
-        )
+        client.on_connect, client.on_connect_fail = self._on_connect, self._on_connect_fail
+        client.on_disconnect, client.on_publish = self._on_disconnect, self._on_publish
         client.reconnect_delay_set(1, 30)
         self._broker = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
         client.connect_async(str(parts.hostname), parts.port or PORTS[parts.scheme], keepalive=30)
@@ -142,14 +162,26 @@ class Mqtt:
     def _on_connect(self, client: Any, userdata: object, flags: object, code: Any, *more: object) -> None:
         refused = code.is_failure if hasattr(code, "is_failure") else code != 0
         if refused:
-            log.warning("%s: the broker refuses: %s", self._broker, code)
+            log.warning("mqtt %s: the broker refuses: %s", self._broker, code)
             return
         client.publish(self._config.status_topic, "online", qos=1, retain=True)
         with self._condition:
             self._forget_unsent()
-            self.connected = True
+            self.connected = self._told_away = True
             self.connects += 1
             self._condition.notify_all()
+
+    def _on_connect_fail(self, *arguments: object) -> None:
+        """Told once until the broker has answered: attempts go on for as long as the run."""
+        told, self._told_away = self._told_away, True
+        if not told and not self._ending:
+            # The client hands no reason on; it calls from where it caught the error.
+            error = sys.exc_info()[1]
+            reason = getattr(error, "strerror", None) or error or "no connection"
+            log.warning(
+                "mqtt %s: the broker cannot be reached: %s; keeping the newest %d results for it",
+                self._broker, reason, self._config.queue,
+            )  # fmt: skip
 
     def _on_disconnect(self, *arguments: object) -> None:
         with self._condition:
@@ -157,7 +189,7 @@ class Mqtt:
             self._forget_unsent()
         if was and not self._ending:
             log.warning(
-                "%s: no connection to the broker; keeping the newest %d results for it",
+                "mqtt %s: no connection to the broker; keeping the newest %d results for it",
                 self._broker,
                 self._config.queue,
             )
@@ -229,11 +261,9 @@ class Mqtt:
         self._client.loop_stop()
         if left or self.dropped:
             log.warning(
-                "%s: %d results were not sent; for %d of them the queue was full",
-                self._broker,
-                left + self.dropped,
-                self.dropped,
-            )
+                "mqtt %s: %d results were not sent; for %d of them the queue of %d was full",
+                self._broker, left + self.dropped, self.dropped, self._config.queue,
+            )  # fmt: skip
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -249,6 +279,16 @@ class Mqtt:
 
 def _filled(topic: str, source: str, model: str) -> str:
     return topic.replace("{source}", source or ONLY).replace("{model}", model or "model")
+
+
+def _use_tls(client: Any, ca_file: str) -> None:
+    import ssl
+
+    try:
+        client.tls_set(ca_certs=ca_file or None)
+    except OSError as e:
+        reason = "no certificate in PEM form is in it" if isinstance(e, ssl.SSLError) else e.strerror
+        raise UsageError(f"outputs.mqtt.ca_file cannot be read: {reason}", where=ca_file) from e
 
 
 def _client(client_id: str) -> Any:
