@@ -165,7 +165,7 @@ def fix_gain(
     """
     require_size(model, platform.release.trt)
     turn = turns_types((), (), precision, platform.release.strongly_typed)
-    opened = _opened(open_weightless(model), "", None, shapes or {}, batch, turn, False, None)
+    opened = _opened(open_weightless(model), _path_of(model), None, shapes or {}, batch, turn, False, None)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before))
     goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)
@@ -211,9 +211,9 @@ def _opened(
     wanted = opset_to_write(before, opset)
     work = before if wanted is None else convert_opset(before, wanted)
     require_opset(work, source)
-    require_sound(work)
     # All of them: a conversion makes a model of its own.
     taken = [set_shapes(form, shapes, batch) for form in (before, work)]
+    require_sound(work, source)
     notes = (*((batch_taken(TRTEXEC_BATCH),) if any(taken) else ()), *conversion_note(before, work, prove))
     turned = in_float32(work, feeds_of(work, data) if prove else ()) if turn else None
     if turned is None:

@@ -27,6 +27,16 @@ def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
 
 
+def no_shape_text(name: str) -> str:
+    """The note about an input of which the model does not even say how many dims it has."""
+    return f"input {name!r} has no shape; give {_SHAPES}{name}:{'x'.join(_IMAGE_AXES)}"
+
+
+def has_no_shape(graph: LayerGraph, name: str) -> bool:
+    """True for a network input without a shape; its tensor stands in the graph with one open dim."""
+    return no_shape_text(name) in graph.notes
+
+
 #: Words by which `data_sizes_text` is recognised among notes.
 OF_THE_DATA = "depends on the data"
 
@@ -105,8 +115,14 @@ def open_sizes_text(graph: LayerGraph) -> str:
     if not names:
         return ""
     parts: List[str] = []
+    options: List[str] = []
     for name in names:
         dims = graph.tensors[name].dims
-        parts.append(f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})")
-    option = GivenSizes().options([closing_option(n, graph.tensors[n].dims) for n in names])
-    return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {option}"
+        if has_no_shape(graph, name):
+            what, _, option = no_shape_text(name).partition("; give ")
+        else:
+            what = f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})"
+            option = closing_option(name, dims)
+        parts.append(what)
+        options.append(option)
+    return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {GivenSizes().options(options)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.graph.open_sizes import batch_taken, closing_option, what_is_open
+from edgedla.graph.open_sizes import batch_taken, closing_option, no_shape_text, what_is_open
 from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
@@ -70,7 +70,7 @@ def import_inputs(
         if dims is not None and any(d > MAX_DIM for d in dims):
             raise Refused(f"input {value.name!r} has dims {list(dims)}, TensorRT allows {MAX_DIM}")
         if dims is None:
-            notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
+            notes.append(no_shape_text(value.name))
         elif any(d < 0 for d in dims):
             notes.append(
                 f"input {value.name!r} leaves {what_is_open(value.name, dims)} open ({dims_text(dims)}); "

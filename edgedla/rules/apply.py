@@ -86,17 +86,18 @@ def unknown_dla(name: str, reason: str) -> Finding:
     return Finding("GEN000", "no-dla", name, Effect.UNKNOWN, reason)
 
 
-def unwritten(name: str, kind: str, platform: Platform, unknown: str = "") -> Finding:
+def unwritten(name: str, kind: str, platform: Platform, unknown: str = "", fixes: Tuple[str, ...] = ()) -> Finding:
     """The finding for a layer kind without rules on this platform.
 
     Args:
         unknown: why it is not known which layers the parser makes of the layer's ONNX node.
+        fixes: ids of the remedies after which it is known.
     """
     message = (
         unknown
         or f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
     )
-    return Finding("GEN099", "no-rule-written", name, Effect.UNKNOWN, message, {"kind": kind})
+    return Finding("GEN099", "no-rule-written", name, Effect.UNKNOWN, message, {"kind": kind}, fixes=fixes)
 
 
 def element_bytes_of(kind: Kind, platform: Platform, precision: str) -> int:

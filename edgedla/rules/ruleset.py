@@ -10,6 +10,7 @@ from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import Kind, kind_of
+from edgedla.graph.open_sizes import has_no_shape
 from edgedla.rules.apply import (
     ORDER,
     Active,
@@ -94,7 +95,8 @@ class RuleSet:
             findings = findings_of(kind, layer.name, active.rules, element_bytes_of(kind, platform, precision))
             why = unknown_nodes.get(layer.index, "")
             if not active.known and (why or not any(f.finding.effect is Effect.REJECT for f in findings)):
-                findings.append(Found(unwritten(layer.name, layer.type, platform, why)))
+                fixes = ("static-shapes",) if why and any(has_no_shape(graph, t) for t in layer.inputs) else ()
+                findings.append(Found(unwritten(layer.name, layer.type, platform, why, fixes)))
             if platform.dla_unknown:
                 findings.append(Found(unknown_dla(layer.name, str(platform.no_dla))))
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)

@@ -77,3 +77,41 @@ def test_fix_names_the_check_that_tells(tmp_path: Path, capsys: pytest.CaptureFi
     save(flattened(256), tmp_path / "m.onnx")
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
     assert "`edgedla check MODEL --batch 2` says where the parser stops, and why" in capsys.readouterr().err
+
+
+@pytest.fixture
+def shapeless(tmp_path: Path) -> Path:
+    """A model with an input of which it does not even say how many dims it has, as TensorFlow's exports may have."""
+    model = onnx_model(
+        [node("Conv", "x w", "y", name="conv")],
+        {"x": (1, 3, 8, 8)},
+        {"y": None},
+        {"w": np.ones((4, 3, 3, 3), np.float32)},
+    )
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    return save(model, tmp_path / "open.onnx")
+
+
+def test_an_input_without_a_shape_is_asked_for_by_every_command(
+    shapeless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["check", str(shapeless), "--target", "agx-orin-64gb"]) == 1
+    told = capsys.readouterr().out
+    assert "input 'x' has no shape; give --shapes x:NxCxHxW" in told
+    assert told.rstrip().endswith("--shapes x:NxCxHxW"), "the next command is another one than this"
+    assert "1. Fix the input shapes" in told
+    assert "No remedy is known" not in told
+    assert exit_code_of(["place", str(shapeless), "--target", "agx-orin-64gb"]) == 2
+    assert "has no shape: nothing can be placed before it is fixed; give --shapes x:NxCxHxW" in capsys.readouterr().err
+
+
+def test_fix_asks_for_a_missing_shape_too_and_takes_it(shapeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    out = shapeless.parent / "fixed.onnx"
+    command = ["fix", str(shapeless), "--target", "agx-orin-64gb", "-o", str(out)]
+    assert exit_code_of(command) == 3
+    assert f"{shapeless}: input 'x' has no shape\n  give --shapes x:NxCxHxW" in capsys.readouterr().err
+    assert not out.exists()
+    assert exit_code_of([*command, "--shapes", "x:1x3x8x8"]) == 0
+    assert out.exists()

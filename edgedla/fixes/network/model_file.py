@@ -18,6 +18,7 @@ from edgedla.fixes.network.network import (
     tensor_path,
 )
 from edgedla.fixes.network.sound import require_sound_nodes
+from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
 
 #: TensorProto's fields with elements.
@@ -39,7 +40,7 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
         ModelError: it cannot be read, or not whole.
     """
     opened = _opened(model)
-    require_whole(opened)
+    require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
     for path in sorted({tensor_path(t) for t in external_tensors(opened) if has_data(t)}):
         if not os.access(path, os.R_OK):
             raise ModelError("external weights cannot be read: permission denied", where=str(path))
@@ -147,8 +148,11 @@ def checked(model: Any) -> None:
     _check(_checkable(model), "the rewritten model", model.graph.name)
 
 
-def require_whole(model: Any) -> None:
+def require_whole(model: Any, source: str = "") -> None:
     """What onnx-ir reads it does not always write or copy again.
+
+    Args:
+        source: the file, which an error names; "" for the graph's own name.
 
     Raises:
         ModelError: an attribute or tensor has no type or another one than it says, a tensor holds more or fewer bytes than
@@ -157,7 +161,7 @@ def require_whole(model: Any) -> None:
     """
     from onnx import checker
 
-    where = model.graph.name or "<model>"
+    where = source or model.graph.name or "<model>"
     opset = next((v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS), 0)
     try:
         for name, value in model.graph.initializers.items():
@@ -231,11 +235,20 @@ def _is_type(number: int) -> bool:
     return number in onnx.TensorProto.DataType.values() and number != onnx.TensorProto.UNDEFINED
 
 
-def require_sound(model: Any) -> None:
-    """Raises:
-    ModelError: onnx.checker refuses the model.
+def require_sound(model: Any, source: str = "") -> None:
     """
-    _check(_checkable(model), "the model", model.graph.name)
+    Args:
+        source: the file, which an error names; "" for the graph's own name.
+
+    Raises:
+        ModelError: onnx.checker refuses the model, or an input has no shape.
+    """
+    where = source or model.graph.name
+    for value in model.graph.inputs:
+        if value.shape is None and isinstance(value.type, onnx_ir().TensorType):
+            what, _, option = no_shape_text(value.name).partition("; ")
+            raise ModelError(what, where=where, hint=option)
+    _check(_checkable(model), "the model", where)
 
 
 def _check(proto: Any, what: str, name: str) -> None:
