@@ -134,13 +134,22 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
     return value
 
 
+def _compared(want: np.ndarray, got: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Both as vectors, where the reference is a number: log(0) is infinite in every precision. All of it where it is none at all:
+    then the metric is none either.
+    """
+    a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(got, np.float64).reshape(-1)
+    known = np.isfinite(a)
+    return (a, b) if known.all() or not known.any() else (a[known], b[known])
+
+
 def _cosine(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     assert reference is not None
     cosines = []
     for name, want in reference.items():
-        a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
+        a, b = _compared(want, outputs[name])
         norm = math.sqrt(dot(a, a)) * math.sqrt(dot(b, b))
-        cosines.append(dot(a, b) / norm if norm > 0 else float(not a.any() and not b.any()))
+        cosines.append(dot(a, b) / norm if norm != 0 else float(not a.any() and not b.any()))
     return float(np.mean(cosines))
 
 
@@ -149,9 +158,9 @@ def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     assert reference is not None
     closeness = []
     for name, want in reference.items():
-        a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
+        a, b = _compared(want, outputs[name])
         norm, error = math.sqrt(dot(a, a)), math.sqrt(dot(b - a, b - a))
-        closeness.append(1 - error / norm if norm > 0 else float(error == 0))
+        closeness.append(1 - error / norm if norm != 0 else float(error == 0))
     return float(np.mean(closeness))
 
 

@@ -240,7 +240,7 @@ def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
     if not math.isfinite(against.value):
         raise DataError(
             f"{score.metric} of the model in {reference} is no number", where=where,
-            hint="for example, frames without an object have no mAP: give more samples",
+            hint="frames without an object have no mAP (give more samples), and an output of NaN has no score (are the weights right?)",
         )  # fmt: skip
     if not math.isfinite(score.value):
         raise RunError(

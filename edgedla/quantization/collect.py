@@ -65,8 +65,9 @@ def collect(
         broken = [name for name, top, values in pairs if not (np.isfinite(top) and np.isfinite(values).all())]
         if broken:
             raise RunError(
-                f"{len(broken)} tensors hold NaN or infinity, first {broken[0]!r}, in sample {done + 1}",
-                hint="random input does not suit this model: give --calib-data"
+                f"{broken[0]!r} holds NaN or infinity in sample {done + 1}"
+                + (f", as {len(broken) - 1} more" * (len(broken) > 1)),
+                hint="random input does not suit this model (give --calib-data), or its weights hold NaN"
                 if samples.synthetic
                 else "are the weights and the preprocessing right?",
             )

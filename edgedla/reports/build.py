@@ -91,9 +91,18 @@ def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
         False: f"OUTSIDE the tolerance {accuracy['tolerance_rel_l2']}",
         None: "no verdict: scales of real data, random input (give --calib-data)",
     }[accuracy["within"]]
-    head = f"error     relative L2 {accuracy['worst_rel_l2']} against {accuracy['reference']}"
+    blind = [o["name"] for o in accuracy["outputs"] if o["cosine"] is None]
+    if blind and accuracy["within"] is None:
+        verdict = f"no verdict: {', '.join(blind)} of the model itself is NaN or infinite, in every element"
+    worst = accuracy["worst_rel_l2"]
+    head = f"error     relative L2 {'not known' if worst is None else worst} against {accuracy['reference']}"
     lines = [f"{head}, {verdict} ({accuracy['samples']})"]
     for output in accuracy["outputs"]:
+        if output["name"] in blind:
+            lines.append(
+                f"            {output['name']}: nothing to compare; are the weights right? do the samples suit it?"
+            )
+            continue
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
         lines.append(
             f"            {output['name']}: relative L2 {output['rel_l2']}, largest difference {output['max_abs']}, "

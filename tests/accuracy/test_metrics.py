@@ -137,6 +137,18 @@ def test_the_interval_of_a_difference_holds_it_19_times_in_20(share: float) -> N
     assert np.mean(held) > 0.93
 
 
+@pytest.mark.parametrize("name", ["l2", "cosine"])
+def test_closeness_is_that_of_numbers(name: str) -> None:
+    """One infinite value made both 0, of any output: every step held the metric."""
+    metric = METRICS[name]
+    want = {"y": np.array([1.0, 2.0, -np.inf])}
+    assert metric.of_sample(want, None, want) == pytest.approx(1)
+    assert metric.of_sample({"y": np.array([1.0, 1.0, 5.0])}, None, want) < 0.99
+    none = {"y": np.full(3, np.nan)}
+    assert not math.isfinite(metric.of_sample(none, None, none))
+    assert not math.isfinite(metric.of_sample(none, None, want))
+
+
 def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metric.py").write_text("def peak(outputs, label):\n    return outputs['y'].max()\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -18,6 +18,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.session import open_session
+from edgedla.reports.build import _accuracy
 from tests.models import node, onnx_model
 
 RNG = np.random.default_rng(0)
@@ -180,6 +181,19 @@ def test_error_numbers_on_known_values() -> None:
     assert other_shape.rel_l2 == 1.0
     assert other_shape.to_dict()["max_abs"] is None
     assert error_of((np.zeros(0, np.float32), np.zeros(0, np.float32))).cosine == 1.0
+
+
+def test_a_model_that_gives_no_number_is_equal_to_nothing(dla_plan: Callable[..., BuildPlan]) -> None:
+    """NaN against NaN was an error of 0.0, within the tolerance."""
+    blind = error_of((np.full(3, np.nan), np.full(3, np.nan)))
+    assert blind.to_dict() == {"name": "y", "rel_l2": None, "max_abs": None, "cosine": None, "same": None}
+    built = build_host(dla_plan("fp16", {"conv": "DLA0"}), network([conv()], {"w": WEIGHT * np.nan}))
+    assert built.accuracy["within"] is None
+    assert built.accuracy["worst_rel_l2"] is None
+    assert built.notes == ("weights of conv hold NaN or infinity: w",)
+    told = "\n".join(_accuracy(built.accuracy))
+    assert "relative L2 not known against ONNX Runtime FP32, no verdict: y of the model itself is NaN" in told
+    assert "y: nothing to compare" in told
 
 
 def test_the_error_over_pieces_and_samples_is_that_over_all(monkeypatch: pytest.MonkeyPatch) -> None:

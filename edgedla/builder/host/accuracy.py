@@ -38,6 +38,7 @@ class OutputError:
     Attributes:
         rel_l2: ||y - y_fp32|| / ||y_fp32||. max_abs: largest absolute difference. cosine: similarity, 1 is equal.
         same: share of equal elements, for integer outputs (indices, classes); None for floats.
+        All of them are NaN where FP32 itself gives no number to compare with.
     """
 
     name: str
@@ -70,9 +71,12 @@ def accuracy_of(
         own_types: NumPy types of the model's floating-point inputs. nodes: ONNX nodes by simulated precision.
     """
     tolerance = TOLERANCE_REL_L2[plan.precision]
-    worst = max((e.rel_l2 for e in errors), default=0.0)
+    known = [e.rel_l2 for e in errors if not math.isnan(e.rel_l2)]
+    worst = max(known, default=math.nan if errors else 0.0)
     # Scales of real data clip random input, which says nothing about either.
     comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
+    # An output of NaN alone, as weights of NaN make it, is equal to nothing.
+    comparable = comparable and (len(known) == len(errors) or worst > tolerance)
     # Few samples are better used for the scales than held back from them, but then it is to be said.
     seen = "" if checked.synthetic or calibration.source != "data" else "; the scales were measured on them too"
     return {
@@ -132,6 +136,8 @@ class ErrorSum:
         self.name = name
         self.count = self.equal = 0
         self.floating = self.same_shapes = True
+        #: Whether a value of the reference is none.
+        self.blind = False
         self.want2 = self.got2 = self.difference2 = self.product = self.most = 0.0
 
     def add(self, want: np.ndarray, got: np.ndarray) -> None:
@@ -155,8 +161,10 @@ class ErrorSum:
             raise RunError(
                 f"output {self.name!r} is not finite in the simulated precision", hint="values exceed FP16's 65504"
             )
+        self.blind = self.blind or not finite.all()
         want, got = want[finite], got[finite]
         if want.size:
+            self.count += want.size
             difference = got - want
             self.most = max(self.most, float(np.abs(difference).max()))
             self.want2 += dot(want, want)
@@ -170,6 +178,8 @@ class ErrorSum:
         if not self.floating:
             same = self.equal / self.count if self.count else 1.0
             return OutputError(self.name, 1.0 - same, 0.0 if same == 1.0 else float("inf"), same, same)
+        if self.blind and not self.count:
+            return OutputError(self.name, math.nan, math.nan, math.nan)
         norm, norms = math.sqrt(self.want2), math.sqrt(self.want2) * math.sqrt(self.got2)
         rel = math.sqrt(self.difference2) / norm if norm > 0 else math.sqrt(self.difference2)
         return OutputError(self.name, rel, self.most, self.product / norms if norms > 0 else float(norm == 0))

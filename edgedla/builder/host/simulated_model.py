@@ -171,7 +171,8 @@ class _Writer:
             values = numpy_helper.to_array(tensor)
             rounded = quantize_weights(values, axis) if axis is not None else fp16_weights(values)
             if not np.isfinite(rounded).all():
-                self.notes.append(f"weights of {node.name or node.op_type} exceed FP16 and became infinite: {name}")
+                what = "exceed FP16 and became infinite" if np.isfinite(values).all() else "hold NaN or infinity"
+                self.notes.append(f"weights of {node.name or node.op_type} {what}: {name}")
             self.added_constants[copy] = numpy_helper.from_array(rounded.astype(np.float32), copy)
         return copy
 
