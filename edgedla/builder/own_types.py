@@ -29,7 +29,7 @@ def require_fp32(graph: LayerGraph, path: Path, platform: Platform) -> None:
 
 @contextmanager
 def types_named(source: OnnxSource, precision: str, platform: Platform) -> Iterator[None]:
-    """Where ONNX Runtime refuses a model that computes in other types, as in DOUBLE, says so and what turns them."""
+    """Where ONNX Runtime refuses the model, names its file; of one that computes in other types, as in DOUBLE, what turns them."""
     try:
         yield
     except ModelError as e:
@@ -37,7 +37,9 @@ def types_named(source: OnnxSource, precision: str, platform: Platform) -> Itera
 
         own = own_types(source.file.model) if e.hint is None else None
         if own is None:
-            raise
+            if e.where is not None:
+                raise
+            raise ModelError(e.what, where=str(source.path), hint=e.hint) from e
         raise ModelError(
             f"{own.text}: {e.what}", where=str(source.path), hint=_turn(source.path, precision, platform)
         ) from e

@@ -25,7 +25,7 @@ _ERROR_CHARACTERS = 300
 #: Of ONNX Runtime's messages: its code, and the line, function and condition of its source.
 _NO_WORDS = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : |Exception during initialization: "
-    r"|\S*/onnxruntime/\S+:\d+ (?:.*? was false\. |\S+\([^)]*\) )?"
+    r"|\S*/onnxruntime/\S+:\d+ (?:.*? was false\. |(?:void )?\S+\([^)]*\) )?"
 )
 _AT_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 #: A session below this is no news.

@@ -22,6 +22,7 @@ from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMiss
 from edgedla.formats.pack import pack, unpack
 from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
+from tests.models import node, onnx_model, save
 
 
 def request(**changes: Any) -> BuildRequest:
@@ -408,3 +409,14 @@ def test_where_a_placement_chose_the_gpu_no_rule_is_the_reason(chain: Callable[.
     assert {layer.device for layer in plan.layers} == {"GPU"}
     assert {"no layer runs on the DLA", "devices are those of a placement"} <= set(plan.notes)
     assert not any("reason" in note for note in plan.notes)
+
+
+def test_what_onnx_runtime_refuses_names_the_file_and_no_place_in_its_source(tmp_path: Path) -> None:
+    model = onnx_model([node("Relu", "x", "y", name="relu")], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {}, opset=17)
+    model.opset_import[0].version = 99
+    path = save(model, tmp_path / "late.onnx")
+    with pytest.raises(ModelError) as caught:
+        build(path, tmp_path / "out", BuildRequest(target="agx-orin-64gb", backend="host"))
+    assert str(caught.value).startswith(f"{path}: ONNX Runtime refuses the model: ")
+    assert "Opset 99" in str(caught.value)
+    assert "onnxruntime::" not in str(caught.value)
