@@ -151,10 +151,20 @@ def test_random_inputs_of_sites_keep_to_the_limit() -> None:
         synthetic_samples([InputSpec("x", (1 << 32,), np.float32)])
 
 
+def output_made_twice() -> ModelProto:
+    return model([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Tanh", ["x"], ["y"], name="b")])
+
+
+def attribute_of_another_type() -> ModelProto:
+    return model([helper.make_node("LeakyRelu", ["x"], ["y"], name="leak", alpha="two")])
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        attribute_of_another_type,
         attribute_without_type,
+        output_made_twice,
         weights_cut_short,
         output_that_nothing_makes,
         input_that_nothing_makes,
@@ -168,6 +178,8 @@ def test_a_broken_model_is_refused_in_words(make: Callable[[], ModelProto], tmp_
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+    assert f"edgedla: error: {tmp_path / 'm.onnx'}" in done.stderr
+    assert "_deserialize" not in done.stderr
 
 
 def doubled_values() -> ModelProto:

@@ -69,7 +69,14 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
         if not isinstance(model, ir.Model):
             # Says what is wrong with the file.
             read(model)
-        raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=where) from e
+        raise ModelError(f"the model cannot be read: {_root_of(e)}", where=where) from e
+
+
+def _root_of(error: BaseException) -> str:
+    """onnx-ir raises classes of its own around plain ones, which name its functions; the first cause says what is wrong."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error)[:200]
 
 
 def outline(model: Any, nodes: Optional[Sequence[Any]] = None) -> Any:
@@ -176,11 +183,12 @@ def require_whole(model: Any, source: str = "") -> None:
         for entry in _plain_attributes(proto.graph.node):
             checker.check_attribute(entry)
         require_sound_nodes(proto.graph.node, opset)
-    except ModelError:
-        raise
+    except ModelError as e:
+        if not source or e.where in (None, where):
+            raise
+        raise ModelError(e.what, where=f"{source}, {e.where}", allowed=e.allowed, hint=e.hint) from e
     except Exception as e:
-        # onnx-ir raises classes of its own around plain ones; the cause says more.
-        raise ModelError(f"the model cannot be read whole: {str(e.__cause__ or e)[:200]}", where=where) from e
+        raise ModelError(f"the model cannot be read whole: {_root_of(e)}", where=where) from e
     for entry in proto.graph.input:
         if entry.type.HasField("tensor_type") and not _is_type(entry.type.tensor_type.elem_type):
             raise ModelError(f"the input {entry.name!r} has no element type", where=where)
