@@ -9,7 +9,9 @@ import pytest
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
+from edgedla.regions.values import SlowerChanges
 from edgedla.reports import worth
+from edgedla.reports.check.slower import slower_changes
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 
@@ -32,3 +34,15 @@ def test_a_shorter_frame_is_named_where_changes_bring_one(share: float, named: b
     joint = replace(report.ranking[-1], latency_us=dla.cost.latency_us * share)
     text = worth.verdict(replace(report, ranking=(joint,))).text
     assert ("One change brings" in text) == named, text
+
+
+@pytest.mark.parametrize(
+    ("with_us", "told"),
+    [
+        (240.0, "would take 0.240 ms instead of 0.222 ms (predicted)"),
+        (222.01, "would take as long, 0.222 ms (predicted)"),
+    ],
+)
+def test_a_change_that_is_left_out_says_no_number_in_place_of_itself(with_us: float, told: str) -> None:
+    report = check_graph(load_onnx(MODEL), platform_for("orin"), "fp16")
+    assert told in slower_changes(replace(report, slower=SlowerChanges(("no-identity",), with_us, 222.0)))

@@ -41,7 +41,5 @@ def slower_changes(report: CheckReport) -> str:
     if slower is None:
         return ""
     with_them, without = milliseconds(slower.latency_us), milliseconds(slower.without_us)
-    return (
-        f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {with_them} instead "
-        f"of {without} (predicted)."
-    )
+    instead = f"{with_them} instead of {without}" if with_them != without else f"as long, {without}"
+    return f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {instead} (predicted)."
