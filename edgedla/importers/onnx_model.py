@@ -112,7 +112,7 @@ def _import(
     opset = _opset(source)
     ctx = Context(trt, opset)
     ctx.shared_parameters = shared
-    reader = TensorReader(ctx, source.folder)
+    reader = TensorReader(ctx, source.folder, source.where)
     walk = Walk(ctx, source.where, reader.weights, lambda: described_tensors(ctx, proto))
     graph = proto.graph
     for function in proto.functions:

@@ -49,9 +49,13 @@ WIDENED_TYPES = {ONNX_TYPES["UINT8"]: "INT32"}
 class TensorReader:
     """Makes Weights of TensorProtos; remembers what was missing."""
 
-    def __init__(self, ctx: Context, folder: Optional[Path]) -> None:
+    def __init__(self, ctx: Context, folder: Optional[Path], where: str) -> None:
+        """Args:
+        where: the model's file, which errors name.
+        """
         self.ctx = ctx
         self.folder = folder
+        self.where = where
         self.external: Dict[str, Optional[Path]] = {}
 
     def weights(self, proto: Any) -> Weights:
@@ -110,6 +114,7 @@ class TensorReader:
             # protobuf hands out bytes where a text is no UTF-8.
             raise ModelError(
                 f"the external data of {proto.name!r} is at {location!r}, which is no UTF-8 text",
+                where=self.where,
                 hint="the file is damaged, or save the model with its external data under another name",
             )
         if location in self.external:
@@ -118,6 +123,7 @@ class TensorReader:
         if self.folder is not None and path is None:
             raise ModelError(
                 f"the external data of {proto.name!r} is at {location!r}, outside the model's folder",
+                where=self.where,
                 allowed=f"a file under {self.folder}",
                 hint="save the model with its external data beside it",
             )
