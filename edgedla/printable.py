@@ -85,3 +85,9 @@ def json_text(document: Any) -> str:
         text.write(words)
     text.write("\n")
     return json_escaped(text.getvalue())
+
+
+def short(value: float, digits: int = 3) -> str:
+    """A number as `:.3g` writes it, but 18930 is no 1.893e+04."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text else text

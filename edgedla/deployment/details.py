@@ -12,6 +12,7 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.source import Facts
 from edgedla.deployment.steps import LAYERS
+from edgedla.printable import short
 from edgedla.version import __version__
 from edgedla.vocabulary import GPU
 
@@ -79,9 +80,11 @@ def bound_notes(best: Candidate, measured: Mapping[str, Any]) -> List[str]:
     latency = best.value("latency")
     if bound is None or measured or not best.bound_kept:
         return []
-    text = f"the bound of {bound:g} us is kept as predicted ({latency:.4g} us ±{spread:.0%})"
+    text = f"the bound of {bound:g} us is kept as predicted ({short(latency, 4)} us ±{spread:.0%})"
     if latency * (1 + spread) > bound:
-        return [f"{text}: within its spread a frame may take {latency * (1 + spread):.4g} us; measure it on the board"]
+        return [
+            f"{text}: within its spread a frame may take {short(latency * (1 + spread), 4)} us; measure it on the board"
+        ]
     return [f"{text}, with its whole spread; no board measured it"]
 
 

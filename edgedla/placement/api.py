@@ -25,8 +25,9 @@ from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.pipeline_starts import stage_starts, whole_model_starts
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
+from edgedla.printable import short
 from edgedla.targets import Platform, platform_for
-from edgedla.vocabulary import DEVICES
+from edgedla.vocabulary import DEVICES, GPU
 
 #: Share of the time left that looking for starts may take; for a makespan, whose solver has better ones soon, less.
 STARTING, STARTING_MAKESPAN = 0.3, 0.1
@@ -211,7 +212,9 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
 def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight], costs: CostModel) -> str:
     """Frames per second of each model with one frame in flight, which waits for the GPU at each of its visits."""
     one = pace or OneInFlight(costs, one_process=True)
-    rates = ", ".join(f"{name} {1e6 / p.frame_us:.4g}" for name, p in zip(problem.models, one.paces(problem, best)))
+    rates = ", ".join(
+        f"{name} {short(1e6 / p.frame_us, 4)}" for name, p in zip(problem.models, one.paces(problem, best))
+    )
     process = "in one process" if one.one_process else "in processes of their own"
     text = f"with one frame of each model in flight, {process}, frames/s: {rates}"
     return text if pace else f"{text}; the period needs several in flight"
@@ -265,9 +268,8 @@ def _solved(
         raise NoPlacement(
             f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."
         )
-    raise NoPlacement(
-        f"no placement keeps the limits: {_limits_text(problem, goal)}", hint="Allow the GPU, or loosen a limit."
-    )
+    hint = "Loosen a limit." if GPU in problem.devices else "Allow the GPU, or loosen a limit."
+    raise NoPlacement(f"no placement keeps the limits: {_limits_text(problem, goal)}", hint=hint)
 
 
 def _limits_text(problem: Problem, goal: Goal) -> str:

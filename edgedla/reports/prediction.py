@@ -7,6 +7,7 @@ from typing import Iterable, Iterator, List
 from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
+from edgedla.printable import short
 from edgedla.reports.text import Line, aligned, folded, print_lines
 from edgedla.reports.worth import parts_text
 
@@ -60,18 +61,18 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
             [
                 s.name,
                 s.devices,
-                *(f"{t.latency_us / 1e3:.3g} ±{t.spread:.0%}" for t in times),
-                f"{s.throughput_fps:.4g}",
-                f"{s.energy_mj:.3g} ±{s.latency.energy_spread:.0%}",
+                *(f"{short(t.latency_us / 1e3)} ±{t.spread:.0%}" for t in times),
+                short(s.throughput_fps, 4),
+                f"{short(s.energy_mj)} ±{s.latency.energy_spread:.0%}",
             ]
         )
     yield from aligned(rows)
     if p.concurrent:
         # Not `side by side`, as `place` calls one frame of each: here the others go on.
         yield "beside others: ms of a frame while the other models keep running"
-    together = f", together {p.throughput_fps:.4g}" if several else ""
+    together = f", together {short(p.throughput_fps, 4)}" if several else ""
     yield (
-        f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {p.pipeline_fps:.4g}"
+        f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {short(p.pipeline_fps, 4)}"
         f"{' of each model' if several else ''} (±{p.period.spread:.0%})"
     )
     idle = float(p.costs.get("idle_power_w", 0.0))
@@ -88,13 +89,13 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
 
 def _memory_lines(s: PredictedStream) -> Iterator[str]:
     mib = 1 / (1 << 20)
-    yield f"{s.name}: of {s.latency.latency_us / 1e3:.3g} ms {parts_text(s.parts)}"
+    yield f"{s.name}: of {short(s.latency.latency_us / 1e3)} ms {parts_text(s.parts)}"
     yield f"{s.name}: weights {s.weight_bytes * mib:.1f} MiB, activations {s.activation_bytes * mib:.1f} MiB"
     for n, x in enumerate(s.loadables):
         m = x.memory
         over = f"; exceeds {', '.join(m.over)}" if m.over else ""
         yield (
-            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {x.cost.latency_us / 1e3:.3g} ms with its start, weights "
+            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {short(x.cost.latency_us / 1e3)} ms with its start, weights "
             f"{m.weight_bytes * mib:.1f} MiB, intermediate {m.intermediate_bytes * mib:.1f} MiB (±{m.spread:.0%}){over}"
         )
     for text in s.broken:
@@ -109,9 +110,9 @@ def _front_lines(front: ParetoFront) -> Iterator[str]:
         loadables = ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none"
         rows.append(
             [
-                f"{p.latency_us / 1e3:.3g} ±{p.spread:.0%}",
-                f"{p.energy_mj:.3g} ±{p.energy_spread:.0%}",
-                f"{p.throughput_fps:.4g}",
+                f"{short(p.latency_us / 1e3)} ±{p.spread:.0%}",
+                f"{short(p.energy_mj)} ±{p.energy_spread:.0%}",
+                short(p.throughput_fps, 4),
                 loadables,
                 front.standing(p),
             ]

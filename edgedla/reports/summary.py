@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Tuple
 
+from edgedla.printable import short
 from edgedla.regions.report import CheckReport
 from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.words import count, percent
@@ -94,7 +95,7 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
         priced = way(report, name)
         if priced is not None:
             cost, unit = priced.cost, "" if parts else " per frame"
-            parts.append(f"{cost.latency_us / 1e3:.3g} ms{unit} (±{cost.spread * 100:.0f} %, {cost.basis}) {where}")
+            parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} (±{cost.spread * 100:.0f} %, {cost.basis}) {where}")
     if parts:
         yield "cost", f"predicted {'; '.join(parts)}"
 
@@ -152,7 +153,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
     if fixed["speedup"]:
         times = fixed["speedup"]
         than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times as long as"
-        text += f"; {after['latency_us'] / 1e3:.3g} ms per frame, {than} now"
+        text += f"; {short(after['latency_us'] / 1e3)} ms per frame, {than} now"
     lines.append((2, text))
     if after["passes"] is not None:
         lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))

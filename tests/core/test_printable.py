@@ -9,7 +9,8 @@ from typing import List
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.printable import without_credentials
+from edgedla.printable import short, without_credentials
+from tests.models import node, onnx_model, save
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,23 @@ def test_no_report_of_a_model_that_was_not_read_keeps_a_password(
     told = "".join([*capsys.readouterr(), *(file.read_text(encoding="utf-8") for file in files)])
     assert "***" in told.replace("\\", "")
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(18927.4, 4, "18930"), (1234.5, 3, "1230"), (999.6, 3, "1000"), (52.84, 3, "52.8"), (0.5, 3, "0.5"), (0, 3, "0")],
+)
+def test_a_large_number_has_no_power_of_ten(value: float, digits: int, text: str) -> None:
+    assert short(value, digits) == text
+
+
+def test_a_prediction_says_many_frames_per_second_in_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx_model([node("Relu", "x", "y")], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)})
+    path = str(save(model, tmp_path / "relu.onnx"))
+    for ways in (["--evaluate", "GPU"], ["--pareto", "latency,energy"]):
+        assert exit_code_of(["place", path, "--target", "agx-orin-64gb", *ways]) == 0
+        assert "e+0" not in capsys.readouterr().out
+    assert exit_code_of(["place", path, "--target", "agx-orin-64gb", "--objective", "energy", "--fps", "1000000"]) == 1
+    assert capsys.readouterr().err.endswith("frames/s\n  Loosen a limit.\n"), "the GPU is allowed"

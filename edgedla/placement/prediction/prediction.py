@@ -9,7 +9,7 @@ from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.breakdown import Breakdown
-from edgedla.printable import json_text
+from edgedla.printable import json_text, short
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Prediction:
             )
         for stream, rate in zip(self.streams, frames_per_second):
             if not 0 <= rate <= stream.throughput_fps:
-                most = f"0 to {stream.throughput_fps:.4g}"
+                most = f"0 to {short(stream.throughput_fps, 4)}"
                 raise UsageError(
                     f"{stream.name} at {rate:g} frames per second", where="frames_per_second", allowed=most
                 )

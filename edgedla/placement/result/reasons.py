@@ -7,6 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
+from edgedla.printable import short
 from edgedla.vocabulary import GPU
 
 
@@ -28,12 +29,16 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
         saved = borders_of.price(item.cost(other)) - borders_of.price(item.cost(device))
         borders = borders_of.added(i, other)
         if saved >= 0:
-            text = f"{saved:.4g} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
+            text = f"{short(saved, 4)} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
             sentences.append(("chosen", text))
         elif saved + borders >= 0 and borders > 0:
-            text = f"{other} would run it {-saved:.4g} {unit} faster, its transitions would add {borders:.4g}"
+            text = (
+                f"{other} would run it {short(-saved, 4)} {unit} faster, its transitions would add {short(borders, 4)}"
+            )
             if objective == "energy":
-                text = f"on {other} it would take {-saved:.4g} mJ less, its transitions {borders:.4g} mJ more"
+                text = (
+                    f"on {other} it would take {short(-saved, 4)} mJ less, its transitions {short(borders, 4)} mJ more"
+                )
             sentences.append(("kept", text))
         elif objective in ("throughput", "makespan"):
             sentences.append(("chosen", "balances the load of the engines"))

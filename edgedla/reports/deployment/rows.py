@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept
+from edgedla.printable import short
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.text import clean
 from edgedla.reports.words import percent
@@ -46,7 +47,7 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
         measured = deployment.measured
         took = measured["after"]["latency_us"] if measured else best.value("latency")
         basis = "measured" if measured else "predicted"
-        what = f"A frame takes {took:.4g} us, {basis}, more than {deployment.request.max_latency_us:g} us"
+        what = f"A frame takes {short(took, 4)} us, {basis}, more than {deployment.request.max_latency_us:g} us"
         return "bad", "Not accepted", f"{what}: {how}."
     return "bad", "Not accepted", f"Even with {how}, {score['metric']} falls by {significant(score['drop'])}."
 
@@ -69,7 +70,7 @@ def gain(deployment: Deployment) -> str:
         return f"No step lowered the predicted cost; {kept}."
     unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",
             "loadables": "loadables"}[objective]  # fmt: skip
-    return f"Predicted {before:.4g} {unit} before, {after:.4g} after ({before / after:.2f} times better)."
+    return f"Predicted {short(before, 4)} {unit} before, {short(after, 4)} after ({before / after:.2f} times better)."
 
 
 def _measured(deployment: Deployment) -> List[Row]:
