@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Tuple
 
+import numpy as np
 import pytest
 
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
+from edgedla.importers import load_onnx
+from edgedla.regions import check_graph
 from edgedla.rules import all_rules
 from edgedla.rules.docs import explain
 from edgedla.rules.remedies import fixes_markdown, remedies, rewrite_entries, rewrites_named
+from edgedla.targets import platform_for
+from tests.models import node, onnx_model
 
 
 def test_the_document_is_fresh():
@@ -50,3 +56,13 @@ def test_unknown_names_are_refused_with_the_nearest():
 
 def test_explaining_a_rule_names_the_command():
     assert "edgedla fix MODEL -o OUT --only average-pool" in explain("REDU001")
+
+
+@pytest.mark.parametrize(("size", "fixes"), [(28, ("padding-below-kernel",)), (64, ())])
+def test_a_dilation_as_large_as_the_map_leads_to_its_centre_tap(size: int, fixes: Tuple[str, ...]) -> None:
+    """`edgedla fix` moves it to the DLA, and `check` said that no remedy is known."""
+    weights = {"w": np.ones((4, 8, 3, 3), np.float32)}
+    conv = node("Conv", "x w", "y", dilations=[36, 36], pads=[36] * 4)
+    graph = load_onnx(onnx_model([conv], {"x": (1, 8, size, size)}, {"y": None}, weights))
+    (layer,) = check_graph(graph, platform_for("orin"), "fp16").layers
+    assert [f.fixes for f in layer.findings if f.rule == "CONV007"] == [fixes]

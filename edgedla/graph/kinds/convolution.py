@@ -27,6 +27,16 @@ class Convolution(Kernelled):
         return cls(**f, pre_padding=pre, post_padding=post)
 
     @property
+    def centre_alone(self) -> bool:
+        """Whether every tap but the centre one reads padding only, because the dilation is as large as the map."""
+        sizes = zip(self.in_dims[-len(self.kernel) :], self.kernel, self.stride, self.dilation)
+        edges = zip(self.pre_padding, self.post_padding)
+        return any(k > 1 for k in self.kernel) and all(
+            s == 1 and k % 2 == 1 and pre == post == d * (k // 2) and (k == 1 or d >= n)
+            for (n, k, s, d), (pre, post) in zip(sizes, edges)
+        )
+
+    @property
     def macs(self) -> int:
         """Every output element sums over its group: out_volume * weights / C_out."""
         return self.out_volume * self.weight_elements // max(self.out_channels, 1)
