@@ -32,9 +32,26 @@ FIRST_OPSET: Dict[str, int] = {
 }  # fmt: skip
 
 
+#: What to do about operators that are no part of a network as the parser takes it.
+INSTEAD: Dict[str, str] = {
+    **dict.fromkeys(
+        ("QLinearConv", "QLinearMatMul"),
+        "write the quantised model with Q/DQ nodes: quant_format=QuantFormat.QDQ in ONNX Runtime",
+    ),
+    **dict.fromkeys(
+        ("ConvInteger", "DynamicQuantizeLinear", "MatMulInteger"),
+        "take the model as it was before dynamic quantisation, which TensorRT does not have",
+    ),
+    **dict.fromkeys(
+        ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", "Adagrad", "Adam", "Gradient", "Momentum"),
+        "export the network without its loss and optimiser",
+    ),
+}
+
+
 def way_out(op: str) -> str:
-    """What a user does about an operator without an importer: another release, an older opset; "" where neither helps."""
-    ways = []
+    """What a user does about an operator without an importer: another release, an older opset; "" where nothing is known to help."""
+    ways = [INSTEAD[op]] if op in INSTEAD else []
     if op in IMPORTED_SINCE:
         ways.append(f"TensorRT {'.'.join(map(str, IMPORTED_SINCE[op]))} is the first that imports {op}")
     if op in FIRST_OPSET:

@@ -154,7 +154,7 @@ class Walk:
         try:
             return function(ctx, node, inputs)
         except Refused as e:
-            raise self.refuse(str(e), node.proto) from e
+            raise self.refuse(str(e), node.proto, e.hint) from e
         except (IndexError, KeyError) as e:
             # The parser's own lookups throw here too.
             raise self.refuse(f"the node lacks an input or attribute ({type(e).__name__}: {e})", node.proto) from e

@@ -12,7 +12,7 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
-from edgedla.importers.refuse import Refused
+from edgedla.importers.refuse import EVALUATION, Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
 
 LOGIC = frozenset({"AND", "OR", "XOR"})
@@ -145,9 +145,9 @@ def dropout(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         if not isinstance(inputs[2], Weights):
             raise Refused("This Version of TensorRT only supports the training_mode input as an initializer.")
         if any(inputs[2].integers()[:1]):
-            raise Refused("TensorRT does not support the Dropout operator in training mode.")
+            raise Refused("TensorRT does not support the Dropout operator in training mode.", EVALUATION)
     if ctx.opset <= 6 and not node.integer("is_test", 1):
-        raise Refused("TensorRT does not support the Droupout operator with training mode.")
+        raise Refused("TensorRT does not support the Droupout operator with training mode.", EVALUATION)
     if len(node.outputs) == 1:
         return [ctx.identity(inputs[0])]
     # 8.6 hands the input itself on.

@@ -12,13 +12,16 @@ from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.operand import Value
-from edgedla.importers.refuse import Refused
+from edgedla.importers.refuse import EVALUATION, Refused
 from edgedla.importers.values import Weights
 
 
 def batch_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if node.integer("training_mode", 0):
-        raise Refused("This version of TensorRT does not support training_mode == 1 in BatchNormalization.")
+        raise Refused(
+            "This version of TensorRT does not support training_mode == 1 in BatchNormalization.",
+            f"{EVALUATION}; of one that standardises constant weights `edgedla fix` makes constants",
+        )
     if ctx.v10 and any(node.outputs[1:]):
         raise Refused("This version of TensorRT doesn't support more than 1 outputs for BatchNormalization nodes!")
     names = ("scale", "bias", "mean", "var")

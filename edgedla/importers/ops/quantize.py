@@ -12,7 +12,7 @@ from edgedla.importers.network.known import of_array
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.operand import Value
-from edgedla.importers.refuse import Refused
+from edgedla.importers.refuse import SYMMETRIC, Refused
 from edgedla.importers.values import Weights
 
 
@@ -37,7 +37,8 @@ def _zero_point(ctx: Context, x: Value) -> Optional[NetTensor]:
         if array is not None and array.any():
             raise Refused(
                 "TensorRT only supports symmetric quantization. The zero point for the QuantizeLinear/DequantizeLinear "
-                "operator must be all zeros."
+                "operator must be all zeros.",
+                SYMMETRIC,
             )
         if not ctx.v10:
             zeros = None if array is None else array.astype("float32")

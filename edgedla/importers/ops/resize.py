@@ -138,7 +138,9 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
             ctx.departs(node, "ignores keep_aspect_ratio_policy and stretches; name the sizes that are meant")
     else:
         if node.integer("antialias", 0):
-            raise Refused("Antialiasing is not supported currently.")
+            raise Refused(
+                "Antialiasing is not supported currently.", "leave antialias out; where the map shrinks, values change"
+            )
         if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
             raise Refused("Only `stretch` is supported currently as `keep_aspect_ratio_policy`.")
         axes = node.ints("axes")

@@ -8,15 +8,13 @@ from typing import Any, Dict, Mapping, Optional
 import numpy as np
 
 from edgedla.errors import ModelError
+from edgedla.importers.refuse import SYMMETRIC
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 #: ONNX Runtime's own domain has the same operators for models of old opsets.
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 #: The metadata entry in which a stripped model keeps where its pairs stood.
 METADATA = "edgedla_qdq"
-HINT_SYMMETRIC = (
-    "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
-)
 
 
 def is_quantize(node: Any) -> bool:
@@ -100,9 +98,9 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
             f"quantised to {str(zero.dtype).upper()}",
             where=where,
             allowed="INT8 with zero point 0",
-            hint=HINT_SYMMETRIC,
+            hint=SYMMETRIC,
         )
     if zero.any():
-        raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=HINT_SYMMETRIC)
+        raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=SYMMETRIC)
     axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
     return Quantizer(scales, axis)
