@@ -66,3 +66,9 @@ def test_a_dilation_as_large_as_the_map_leads_to_its_centre_tap(size: int, fixes
     graph = load_onnx(onnx_model([conv], {"x": (1, 8, size, size)}, {"y": None}, weights))
     (layer,) = check_graph(graph, platform_for("orin"), "fp16").layers
     assert [f.fixes for f in layer.findings if f.rule == "CONV007"] == [fixes]
+
+
+def test_each_finding_about_a_comparison_leads_to_the_same_remedy() -> None:
+    """One without a remedy made the layer one that nothing helps, though it is the comparison that has to go."""
+    rules = {rule.id: rule for rule in all_rules()}
+    assert [tuple(rules[name].fixes) for name in ("ELEM003", "ELEM004", "ELEM005", "CAST002")] == [("reconstruct",)] * 4
