@@ -31,7 +31,7 @@ class EdgedlaError(Exception):
     Args:
         what: one sentence that names the problem and the value found.
         where: file, file:line, layer or option, if there is one.
-        allowed: what would have been accepted.
+        allowed: what is accepted.
         hint: what to do next.
     """
 
@@ -77,16 +77,20 @@ def _rebuild(cls: type, what: str, where: Optional[str], allowed: Optional[str],
 
 
 class NoPlacement(EdgedlaError):
-    """No placement keeps the limits; `hint` says what is achievable."""
+    """No placement keeps the limits; `hint` says what can be reached."""
 
     exit_code = 1
 
 
 class UsageError(EdgedlaError):
+    """Wrong use: an unknown name, a value that is not allowed, or options that contradict each other."""
+
     exit_code = 2
 
 
 class DataError(EdgedlaError):
+    """Input data (samples, labels, pictures) is missing, broken or of the wrong form."""
+
     exit_code = 3
 
 
@@ -111,20 +115,27 @@ class DocumentError(DataError):
 
 
 class EnvironmentMissing(EdgedlaError):
+    """Something that the call needs is missing here: a library, a device, a DLA core, or a permission."""
+
     exit_code = 4
 
 
 class BuildError(EdgedlaError):
+    """The builder refused the model or plan, or failed."""
+
     exit_code = 5
 
 
 class RunError(EdgedlaError):
+    """A runner, source or pipeline failed, or the accuracy is outside the tolerance."""
+
     exit_code = 6
 
 
 class DeviceLost(RunError):
     """The GPU or a DLA failed asynchronously. CUDA's state in this process is undefined from then on (driver_types.h on
-    cudaErrorExternalDevice, 911: "the process must be terminated and relaunched"), so no other runner takes the work."""
+    cudaErrorExternalDevice, 911: "the process must be terminated and relaunched"), so no other runner in this
+    process takes the work."""
 
 
 #: A mistake has one exit code, whichever command meets it: (mistake, error). The tests hold every command to it.

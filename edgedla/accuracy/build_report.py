@@ -27,15 +27,15 @@ _NOTE = (
 def build(
     model: Model, out: Union[str, Path], request: BuildRequest, *, search: bool = False, say: Optional[Say] = None
 ) -> Artifact:
-    """Plans and builds, and saves the artifact in one step: until it is whole, `out` holds what it held before.
+    """Plans, builds and saves an artifact. Until it is complete, `out` stays as it was.
 
-    Where INT8 scales are measured on samples, the artifact keeps their report (quantization.json).
+    If INT8 scales are measured on samples, the artifact holds their report (quantization.json).
 
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto.
         out: folder for the artifact.
-        search: choose INT8 scales by the error at the outputs, as `quantize` does; else each by its tensor's histogram. It
-            takes about ten times as long as measuring them.
+        search: choose INT8 scales by the error at the outputs, as `quantize` does, not by each tensor's histogram. Takes
+            about ten times as long.
         say: called with one line per phase.
 
     Raises:

@@ -43,18 +43,18 @@ def quantize(
     say: Optional[Say] = None,
     progress: Optional[Progress] = None,
 ) -> Quantized:
-    """INT8 scales of a network for one platform, their error on held-out samples, and its repair.
+    """Chooses INT8 scales of a network for one platform, measures their error on held-out samples, and repairs it.
 
     Args:
-        model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ in it is taken out, and its scales are
-            judged and repaired as `absmax` is. What computes in FLOAT16, BFLOAT16 or DOUBLE is turned to FLOAT first; the
-            result holds the model that the scales are for.
+        model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ nodes are removed, and their scales are
+            used as `absmax` is. FLOAT16, BFLOAT16 and DOUBLE are converted to FLOAT first; the result holds the model that
+            the scales are for.
         data: calibration samples: arrays, pictures or a video by their path (see pictures.open_samples), Samples, an array
             or an iterable (see iterable_samples.samples_from), a function that makes Samples for the network's inputs, or
             None for random input, which is marked.
-        holdout: samples that errors are measured on; None takes the last fifth of `data` out of the calibration. Of 32 or
-            more the first half judges steps, and the numbers of the result are of the second.
-        absmax: ranges to judge and repair in place of those that `request.method` chooses, for example of a cache.
+        holdout: samples to measure errors on; None: the last fifth of `data`, which is then not used for calibration. Of 32 or
+            more, the first half decides on steps, and the second gives the numbers of the result.
+        absmax: ranges to start from in place of those that `request.method` chooses, for example of a cache.
         progress: called with (phase, done, of).
 
     Raises:

@@ -15,17 +15,18 @@ class QuantizeRequest:
     """Everything but the model and the samples; the fields are the options of `edgedla quantize`.
 
     Attributes:
-        method: a name of quantization.methods.
-        min_sqnr_db: outputs with less are repaired: better thresholds, then layers in FP16. None: nothing is asked.
-        max_drop: largest fall of `metric` against FP32, in the metric's own unit (0.01 is one point of top-1).
-        bias_correction: correct Conv and Gemm biases for the mean error of rounding.
-        equalize: bring the channels of activations to like ranges (cross-layer equalisation), where the error falls.
-        repair_fp16: rescale what FP16 cannot hold by powers of two, or keep its layers on the GPU.
-        everywhere: simulate every layer in INT8 on the DLA, in place of the devices that a build would use.
-        preprocess: how pictures become inputs. classes: names in the order of the outputs, of which pictures' folders are some.
-        triage_samples: samples that a run per tensor uses; 0: no tensor is run alone before a repair asks for it, and no
-            threshold is chosen by the error at the outputs. holdout_share: of the samples, where no others are held out.
-        keep_apart: measure the result on half of the held-out samples, which no step sees, where there are enough
+        method: a calibration method of quantization.methods.
+        min_sqnr_db: repair until the outputs have this SQNR: better thresholds, then layers in FP16. None: no such goal.
+        max_drop: maximum drop of `metric` against FP32, in the metric's own unit (0.01 is one point of top-1).
+        bias_correction: correct biases of Conv and Gemm for the mean rounding error.
+        equalize: even out the ranges of activation channels where that lowers the error (cross-layer equalisation).
+        repair_fp16: rescale tensors beyond FP16's range by powers of two, or keep their layers on the GPU.
+        everywhere: simulate every layer in INT8 on the DLA, even those that a build would put on the GPU.
+        preprocess: how pictures become inputs. classes: class names in the order of the outputs; folders of pictures are named after them.
+        triage_samples: number of samples for the run that measures each tensor alone. 0: run tensors alone only for a
+            repair, and choose no threshold by the error at the outputs. holdout_share: share of the samples to hold out if
+            no separate ones are given.
+        keep_apart: measure the result on half of the held-out samples, which no step uses, if there are enough
             (split_samples.ENOUGH).
     """
 

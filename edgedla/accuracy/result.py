@@ -38,17 +38,17 @@ class Quantized:
     """A network's INT8 scales for one platform and what they cost. Every error is simulated with ONNX Runtime.
 
     Attributes:
-        absmax: tensor -> range as the DLA gets it; scale = range / 127. method: how the ranges were chosen.
+        absmax: tensor -> range for the DLA; scale = range / 127. method: how the ranges were chosen.
         precisions: layer -> "fp16". devices: layer -> "GPU".
-        sqnr_db: of the outputs on held-out samples. methods: the same by method, for comparison.
-        scores: FP32's and the simulated network's metric, where one was asked for.
-        met: the goal that was asked for is met; None where none was.
-        predicted_us: of the network as built: "int8" all layers, "extra" what the steps added, "missing" what missing
-            scales cost, "fp16" all layers in FP16 on the DLA.
-        missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose none.
-        cache: text of the calibration cache; "" for TensorRT 11. model: changed ONNX, serialised; None where unchanged.
-        judged: the samples that steps were judged by; where they are those of `holdout`, its numbers are optimistic.
-        identity: {"name", "sha256", "external"} of the model as it came, see model_identity.
+        sqnr_db: SQNR of the outputs on held-out samples. methods: the same by calibration method, for comparison.
+        scores: the metric in FP32 and of the simulated network; None without a metric.
+        met: whether the goal is met; None without a goal.
+        predicted_us: predicted times: "int8": all layers as built; "extra": added by the steps; "missing": lost by missing
+            scales; "fp16": all layers in FP16 on the DLA.
+        missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose nothing.
+        cache: text of the calibration cache; "" for TensorRT 11. model: the changed ONNX model, serialised; None if unchanged.
+        judged: the samples that decided on steps. If they are those of `holdout`, its numbers are optimistic.
+        identity: {"name", "sha256", "external"} of the original model, see model_identity.
     """
 
     network: str
@@ -143,11 +143,11 @@ class Quantized:
 
     @property
     def layer_precisions(self) -> str:
-        """trtexec's --layerPrecisions argument; "" where no layer differs."""
+        """trtexec's --layerPrecisions argument; "" if all layers are in INT8."""
         return ",".join(f"{name}:{value}" for name, value in sorted(self.precisions.items()))
 
     def save(self, folder: Union[str, Path], more: Mapping[str, str] = {}) -> Tuple[Path, ...]:
-        """Writes calib.cache, layer-precisions.txt, model.onnx (where it changed) and quantization.json.
+        """Writes calib.cache, layer-precisions.txt, model.onnx (if it changed) and quantization.json.
 
         Args:
             more: file name -> text, for example the report as a page.
@@ -156,7 +156,7 @@ class Quantized:
             The paths; all appear together, quantization.json last.
 
         Raises:
-            UsageError: the folder holds somebody else's model.onnx.
+            UsageError: the folder holds a model.onnx that `quantize` did not write.
         """
         require_no_foreign_model(Path(folder), self.model)
         root = make_folder(folder)

@@ -49,7 +49,7 @@ WORK = ".work"
 def plan_build(
     model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
 ) -> BuildPlan:
-    """The plan alone: nothing is built or written (but measured INT8 ranges, into `work`).
+    """Makes the plan of a build. Builds and writes nothing, except measured INT8 ranges into `work`.
 
     Raises:
         UsageError, ModelError, BuildError (an illegal plan), EnvironmentMissing (INT8 without onnxruntime or scales).
@@ -66,7 +66,7 @@ def plan_build(
 def plan_stages(
     model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
 ) -> Tuple[BuildPlan, ...]:
-    """The plans alone: one, or one for each stage of a chain, where the placement uses both DLA cores.
+    """Makes the plans of a build: one, or one per stage of a chain if the placement uses both DLA cores.
 
     Raises:
         As `plan_build`.
@@ -79,10 +79,10 @@ def plan_stages(
 
 @typed
 def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Scripts:
-    """Scripts for trtexec: one, or one for each stage of a chain with its ONNX file beside it.
+    """Writes scripts for trtexec: one, or one per stage of a chain with the stage's ONNX file beside it.
 
     Args:
-        out: the script's name, which ends in .sh, or a folder for `build.sh`; of a chain always a folder.
+        out: the script's name, which ends in .sh, or a folder for `build.sh`; for a chain a folder.
 
     Raises:
         As `build`.

@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a user may decide about a plan; the defaults are those of `edgedla build`.
+    """The user's choices for a plan; the defaults are those of `edgedla build`.
 
     Attributes:
-        placed: layer name -> device of a placement, in place of the prediction.
-        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
+        placed: layer name -> device of a placement, which replaces the prediction.
+        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"); overrides placement and prediction. A name may hold one `*`,
+            as in trtexec.
         precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
-        input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
-        formats: tensor name -> format and type at the border, over both.
-        reformat_free: choose border formats that need no reformat also where the GPU may reformat.
+        input_formats, output_formats: format and type of inputs and outputs, in the network's order; () lets edgedla choose.
+        formats: tensor name -> format and type of that input or output; overrides both lists.
+        reformat_free: choose formats of inputs and outputs that need no reformat, even if the GPU may reformat.
         pools: field of Pools -> bytes.
         set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
-        allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
-        numerics: feature -> variant of rules/numerics.yaml, where the simulation shall depart from the default.
+        allow_unknown: put layers with an unknown verdict on the DLA; TensorRT's own check then decides.
+        numerics: feature -> variant of rules/numerics.yaml, for features whose simulation departs from the default.
     """
 
     dla_core: int = 0
@@ -74,16 +75,16 @@ class BuildRequest:
     """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
 
     Attributes:
-        target, jetpack, trt, precision: empty means those of the placement; without a placement a target is needed, the
-            release is the module's newest with a DLA, and the precision is FP16.
+        target, jetpack, trt, precision: empty means the placement's. Without a placement, target is required, the release is
+            the module's newest with a DLA, and the precision is FP16.
         calib: a TensorRT calibration cache, or the folder that `edgedla quantize` wrote. calib_data: .npz or .npy samples,
-            pictures or a video; beside a cache they only show the host backend's error. Without both INT8 is calibrated on
-            seeded random input, which is said everywhere.
-        preprocess: how pictures become inputs; the artifact keeps it, and `run` takes it from there.
+            pictures or a video; with a cache they only measure the host backend's error. Without both, INT8 is calibrated
+            on seeded random input, and every report says so.
+        preprocess: how pictures become inputs. The artifact keeps it for `run`.
         calib_method: one of vocabulary.CALIBRATION_METHODS, or "percentile:99.9".
-        placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
+        placement: a placement (`edgedla.place`) or its file; its devices replace the rules' verdicts.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
-        force: build also where the folder already holds this very build.
+        force: build even if the folder already holds this same build.
     """
 
     target: str = ""

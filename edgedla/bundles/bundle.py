@@ -26,12 +26,12 @@ OTHER_ARCHIVES = (".zip", ".gz", ".xz", ".bz2", ".zst", ".7z", ".whl", ".deb")
 
 @dataclass(frozen=True)
 class Bundle:
-    """What was written.
+    """The bundle that was written.
 
     Attributes:
-        command: what starts it. code_bytes, data_bytes: of modules, and of artifacts and other data, unpacked.
-        path_bytes: of what was written. private: it holds an address with a password, and only the user can read it.
-        lacking: films, folders and files with passwords that the pipeline names and the board has to bring.
+        command: starts it. code_bytes, data_bytes: unpacked size of modules, and of artifacts and other data.
+        path_bytes: size of what was written. private: it holds an address with a password, so that only the user can read it.
+        lacking: films, folders and password files that the pipeline names and that must be on the board.
     """
 
     path: Path
@@ -69,16 +69,16 @@ def bundle(
     *,
     pipeline: Union[None, str, Path] = None,
 ) -> Bundle:
-    """The smallest installation that runs a pipeline: its artifacts, and of edgedla only the modules that it uses.
+    """Writes the smallest installation that runs a pipeline: its artifacts, and only those modules of edgedla that it uses.
 
     It runs by `python3 OUT` with NumPy and what `needs` lists; no pip, no compiler. Every file's hash is verified at each
     start. The hashes find damage; they are no signature.
 
     Args:
-        artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file. Films and
-            pictures that it names relative to itself come along, up to 64 MB of a source.
-        out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. A file is replaced, a folder if it holds a bundle and
-            nothing else.
+        artifact: folder of `edgedla build`; the source is then an option at the start. pipeline: a pipeline file. The bundle
+            includes films and pictures that the file names relative to itself, up to 64 MB per source.
+        out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. An existing file is replaced; a folder only if
+            it holds a bundle and nothing else.
 
     Raises:
         UsageError, DocumentError, EnvironmentMissing.

@@ -60,28 +60,28 @@ def convert(
     python: Optional[str] = None,
     timeout_s: float = 900.0,
 ) -> Converted:
-    """A model of another framework as ONNX. A file is loaded in a process of its own.
+    """Converts a model of another framework to ONNX. A separate process loads a file.
 
     Args:
         source: .pt2, TorchScript (.pt, .ts), a pickled module (.pt, .pth), a SavedModel folder, a frozen graph (.pb), .keras,
             .h5, .tflite, .pdmodel, Paddle's .json; or the model itself: a PyTorch module, ScriptModule or ExportedProgram, a
             Keras model, a tf.Module.
-        example_inputs: of a model itself: a tensor, several in order, or by name of forward's parameters. Sizes become
+        example_inputs: for a model itself: a tensor, several in order, or by name of forward's parameters. Their sizes become
             static.
-        target, jetpack, trt: what has to read it; decides the operator set.
+        target, jetpack, trt: the platform that has to read the ONNX file; decides the operator set.
         opset: another operator set.
-        shapes: sizes of inputs by name, in order; "" names the only one. Where the source says none, they are needed.
-        trust: load a file whose loading runs code that stands in it.
-        exporter: of PyTorch: "torchscript", "dynamo" (operator set 18 or newer), "auto": the first, else the second.
-        inputs_as_nchw, outputs_as_nchw: of TensorFlow: those that become N x C x H x W, by name, or "all" of four
-            dimensions; without the transposes at the ends.
-        inputs, outputs: of a frozen graph: tensors where it begins and ends; by default its placeholders, and what nothing
-            reads. signature: of a SavedModel, where it has several; by default serving_default.
+        shapes: sizes of inputs by name, in order; "" names the only input. Required if the source leaves them open.
+        trust: load a file although loading it runs code in it.
+        exporter: for PyTorch: "torchscript", "dynamo" (operator set 18 or newer), or "auto": torchscript, else dynamo.
+        inputs_as_nchw, outputs_as_nchw: for TensorFlow: inputs and outputs to make N x C x H x W without transposes, by name,
+            or "all" of four dimensions.
+        inputs, outputs: for a frozen graph: its inputs and outputs; by default its placeholders, and tensors that no node
+            reads. signature: for a SavedModel with several; by default serving_default.
         python: interpreter that has the framework; this one by default.
 
     Raises:
-        UsageError: no model of another framework, missing shapes, or a file that runs code without `trust`.
-        EnvironmentMissing: the framework is not installed. ModelError: it is missing, or cannot be loaded or converted.
+        UsageError: not a model of another framework, missing shapes, or a file that runs code without `trust`.
+        EnvironmentMissing: the framework is not installed. ModelError: the model is missing, or cannot be loaded or converted.
     """
     one_of("exporter", exporter, EXPORTERS)
     platform = platform_for(target, jetpack=jetpack, trt=trt)

@@ -34,9 +34,9 @@ class Converted:
     """A converted model.
 
     Attributes:
-        model: serialised onnx.ModelProto. opset: of it.
-        rel_l2, max_abs: against the source framework on seeded input, the worst output; None where nothing was compared.
-        framework, exporter: with their versions. tolerance: the largest rel_l2 that is rounding.
+        model: serialised onnx.ModelProto. opset: its operator set.
+        rel_l2, max_abs: error of the worst output against the source framework on seeded input; None if not compared.
+        framework, exporter: with their versions. tolerance: the largest rel_l2 that counts as rounding.
         cache: text of the calibration cache of a quantised source, for `--calib`; "" without scales.
     """
 
@@ -54,14 +54,14 @@ class Converted:
 
     @property
     def within(self) -> Optional[bool]:
-        """Whether the difference is rounding; None where nothing was compared."""
+        """Whether the difference is only rounding; None if not compared."""
         return None if self.rel_l2 is None else self.rel_l2 <= self.tolerance
 
     def save(self, path: Union[str, Path]) -> Path:
-        """Writes the model, and beside it, as cache_path says, the cache of a quantised source.
+        """Writes the model and, for a quantised source, its calibration cache beside it (see cache_path).
 
         Raises:
-            UsageError: it is a device or a pipe, beside which no file stands. Else as `write_atomic`.
+            UsageError: the path is a device or a pipe, so that the cache has no place. Else as `write_atomic`.
         """
         if not self.cache:
             return write_atomic(path, self.model)

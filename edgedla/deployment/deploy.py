@@ -45,22 +45,22 @@ def deploy(
     fresh: bool = False,
     **options: Any,
 ) -> Deployment:
-    """The best artifact of a model that a level, a metric and a budget allow, with its test report.
+    """Builds the best artifact of a model within a level, a metric and a budget, with its test report.
 
     Args:
         model: path of an ONNX file, its bytes, an onnx.ModelProto, or whatever `edgedla.convert` takes: the path of a model
             of another framework, a PyTorch module or program, a Keras model.
-        example_inputs: of a PyTorch module: a tensor, several in order, or by name of forward's parameters.
-        out: folder of the result with its reports, which appear together: a new or empty one, or that of an earlier deployment
-            of the same model. Finished steps stand in `.work` below it, and a second call goes on from them. None: a
-            temporary folder that lives as long as the Deployment.
-        request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
+        example_inputs: for a PyTorch module: a tensor, several in order, or by name of forward's parameters.
+        out: folder for result and reports, which appear together: new or empty, or of an earlier deployment of the same
+            model. `.work` in it keeps finished steps, which a second call reuses. None: a temporary folder that lives as
+            long as the Deployment.
+        request: a DeployRequest; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
         say: called with one line per step. progress: called with (phase, done, of) while scales are made.
-        fresh: forget finished steps.
+        fresh: do not reuse finished steps.
 
     Raises:
-        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError. BuildError also where another deployment
-        with another request writes into `out` now.
+        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError. BuildError also if a deployment with
+        another request is writing into `out`.
     """
     if (request is None) == (not options):
         raise UsageError("give a request, or its fields", where="deploy", allowed="request=... or target=..., ...")

@@ -26,19 +26,19 @@ _RENDERER = "edgedla.reports.deployment"
 
 @dataclass
 class Deployment:
-    """What `deploy` reached.
+    """The result of `deploy`.
 
     Attributes:
-        first: the model as it came, built in FP16. best: the accepted one.
-        artifact: of the best. folder: what was written, artifact included.
-        first_score, score: on the samples that nothing else looked at, of `first` and of `best`.
-        accepted: the metric held on those samples, and the bound on the latency is kept.
+        first: the unchanged model, built in FP16. best: the best candidate.
+        artifact: the best candidate's. folder: where everything was written.
+        first_score, score: of `first` and `best`, on the samples that no step used.
+        accepted: whether the metric holds on those samples, and `max_latency_us` is kept.
         trials: every step, in the order in which they were tried.
-        layers_before, layers_after: the placed layers of both, for the page.
-        conversion: of a model of another framework, what `convert` states; None where it came as ONNX.
-        turned: its types became FLOAT before `first` was built.
-        measured: "before" and "after": times on the device that this ran on; {} where no device took part.
-        versions: of what took part. hashes: SHA-256 by what it is of.
+        layers_before, layers_after: the placed layers of `first` and `best`, for the page.
+        conversion: facts of `convert` for a model of another framework; None for an ONNX model.
+        turned: whether types were converted to FLOAT before `first` was built.
+        measured: times on this device, "before" and "after"; {} without a device.
+        versions: of the software that took part. hashes: SHA-256 by name of the file.
     """
 
     name: str
@@ -66,13 +66,13 @@ class Deployment:
     _runner: Optional[ArtifactRunner] = field(default=None, repr=False)
 
     def run(self, inputs: Union[np.ndarray, Mapping[str, np.ndarray]]) -> Dict[str, np.ndarray]:
-        """One inference of the artifact: simulated where it was built by the host backend, on the device else.
+        """Runs one inference of the artifact: simulated for the host backend, else on the device.
 
         Args:
-            inputs: by name, or the array of the only input; real values, of the input's shape.
+            inputs: arrays by name, or the array of the only input; real values, in the input's shape.
 
         Raises:
-            UsageError: an array without a name, and several inputs. EnvironmentMissing, RunError.
+            UsageError: one array without a name for several inputs. EnvironmentMissing, RunError.
         """
         if not isinstance(inputs, Mapping):
             names = [b.name for b in self.artifact.inputs]
@@ -129,16 +129,16 @@ class Deployment:
         return self.files(root)
 
     def write_reports(self, out: Publication, folder: Path) -> None:
-        """The reports, to be published with the rest."""
+        """Writes the reports into the publication."""
         for form, name in REPORTS.items():
             out.write(folder / name, self.render(form), follow=False)
 
     def files(self, folder: Path) -> List[Path]:
-        """The files and folders of this deployment that stand in `folder`."""
+        """The files and folders of this deployment in `folder`."""
         return [folder / name for name in (*FILES, *REPORTS.values()) if (folder / name).exists()]
 
     def to_dict(self) -> Dict[str, Any]:
-        """The versioned document: the same for equal input and seed; no times of this machine."""
+        """The versioned document. Equal input and seed give the same document: it holds no times of this machine."""
         return {
             **header("edgedla.deployment"),
             "model": self.name,

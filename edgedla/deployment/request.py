@@ -32,19 +32,19 @@ class DeployRequest:
 
     Attributes:
         level: 0 to 3, see LEVELS. None: 2 with data, 1 without.
-        objective: what a step has to lower, as predicted: "latency" of one frame, "throughput" (time between frames of
+        objective: what every step must lower, as predicted: "latency" of one frame, "throughput" (time between frames of
             a stream), "energy" per frame, or "loadables" (with place "dla").
-        place: of PLACES. devices: those that the placement may use, as for `place`.
-        max_latency_us: predicted latency that a frame may take.
-        data: samples: a folder of pictures, a video, .npz, .npy, or "random". Three fifths calibrate, one fifth judges
-            steps, the last fifth is looked at once, at the end.
-        holdout: samples for the end in place of the last fifth.
+        place: one of PLACES. devices: those that the placement may use, as in `place`.
+        max_latency_us: maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.
+        data: samples: a folder of pictures, a video, .npz, .npy, or "random". Three fifths calibrate, one fifth
+            decides on steps, the last fifth judges the result, once.
+        holdout: samples to judge the result on, in place of the last fifth.
         metric: one of vocabulary.METRICS, or `module:function`; higher is better. None: l2.
-        decode, reg_max, iou: of the metric map, as for `evaluate`.
-        max_drop: largest fall of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
-        approximate: largest relative L2 error that an approximate rewrite may make at its site (level 3).
-        budget_s: seconds for the whole; what a level of 0 needs is always done, and the best so far stands.
-        backend: of the artifact, as for `build`. Steps are always judged by simulation.
+        decode, reg_max, iou: for the metric map, as in `evaluate`.
+        max_drop: maximum drop of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
+        approximate: maximum relative L2 error of one place with an approximate rewrite (level 3).
+        budget_s: seconds for the whole call. Level 0 is always finished; after that the best result so far counts.
+        backend: of the artifact, as in `build`. Steps are always judged by simulation.
     """
 
     target: str
@@ -123,7 +123,7 @@ class DeployRequest:
         return {"shapes": self.shapes, "batch": self.batch}
 
     def to_dict(self) -> Dict[str, Any]:
-        """What was asked, as the document states it; paths by their last name."""
+        """The request as the document states it; of paths only the last name."""
         return {
             **self.platform,
             "level": self.level,

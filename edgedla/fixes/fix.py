@@ -61,26 +61,26 @@ def fix(
     opset: Optional[int] = None,
     embed_preprocess: Optional[Embedded] = None,
 ) -> FixResult:
-    """The model with the rewrites that move its layers to the DLA, each proven equal and accepted by predicted cost.
+    """Rewrites a model so that more of it runs on the DLA; each rewrite is proven equal and chosen by predicted cost.
 
     Args:
         model: path of an ONNX file, its bytes, an onnx.ModelProto or an onnx_ir.Model; it is not changed. Weights may
-            stand in external files, which are not loaded, or be missing.
+            be in external files, which are not loaded, or missing.
         target, jetpack, trt: as for `check`.
         precision: "fp16" or "int8".
         purpose: "hybrid" (GPU fallback allowed), "strict" (without it) or "standalone" (one DLA loadable).
         objective: what a hybrid build is judged by: "latency" of a frame, "throughput" (time of the busiest device per
             frame), "energy", or "loadables" (as few DLA subgraphs as possible).
-        change_outputs: an output may become 4-D. Default: only for strict and standalone, which fail without.
-        approximate: largest relative L2 error of a site that an approximate rewrite may make; 0.0 allows none.
+        change_outputs: whether an output may become 4-D. Default: only for strict and standalone, which else fail.
+        approximate: maximum relative L2 error of one place with an approximate rewrite; 0.0 allows none.
         only, skip: ids of rewrites or of remedies.
         shapes, batch: as for `check`.
-        data: .npz, .npy or a folder of them with inputs for the proofs; seeded random input without.
+        data: inputs for the proofs: .npz, .npy or a folder of them; by default seeded random input.
         prove: run each site and the network in ONNX Runtime.
-        seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
+        seeded_weights: prove a model without weights with seeded random ones. The result has no weights either.
         embed_preprocess: mean, std and colour order to put into the model, which then takes pixel values.
-        opset: operator set to convert the model to first, where the target's parser needs an older one. A model older than 11
-            becomes one of 13 by itself.
+        opset: operator set to convert the model to first, if the target's parser needs an older one. A model in an operator set
+            before 11 is always converted to 13.
 
     Raises:
         UsageError: an unknown target, precision, objective or rewrite.

@@ -83,23 +83,23 @@ class PlacedLayer:
 
 @dataclass(frozen=True)
 class FixResult:
-    """The answer of `fix`.
+    """The result of `fix`.
 
     Attributes:
         model: onnx_ir.Model, rewritten. name: of the model. source: its path, or "".
         platform: module and release as `check` prints them.
         folded: nodes that became constants.
-        applied, refused: sites.
-        before, after: predicted figures; `before` is of the model as it came.
-        bundles: sites judged together, with the objective's value with and without them.
+        applied, refused: places that were rewritten, and places that were not, with the reason.
+        before, after: predicted figures of the original and the rewritten model.
+        bundles: sites that were judged together, with the objective's value with and without them.
         network: proof of the whole network.
-        interface: what changed at its inputs and outputs, one sentence each.
-        outputs: those that differ from the first model's, as they were. decoder: serialised ONNX model from the new
-            outputs to the old ones, where one was cut off.
-        types: that the model's own types became FLOAT, and how far that is proven; "" where they did not.
-        notes: what else to know.
-        trials: forms of the network that were judged.
-        layers_before, layers_after: of both networks, in running order; empty where the parser refuses one.
+        interface: changes of inputs and outputs, one sentence each.
+        outputs: the original outputs that changed. decoder: if a decoder was cut off, serialised ONNX model from the new
+            outputs to the original ones.
+        types: says that the model's own types were converted to FLOAT, and how far that is proven; "" if they were not.
+        notes: what else the user should know.
+        trials: number of forms of the network that were judged.
+        layers_before, layers_after: layers of both networks in running order; empty if the parser refuses the network.
     """
 
     model: Any
@@ -156,7 +156,7 @@ class FixResult:
         return written_proto(self.model)
 
     def save(self, path: Union[str, Path]) -> List[Path]:
-        """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx: all at once."""
+        """Writes the model (see `save_model`) and a decoder that was cut off (NAME.decoder.onnx), all at once."""
         from edgedla.fixes.network.write_model import save_model
 
         with publication() as out:

@@ -24,22 +24,22 @@ def load_onnx(
     open_batch: Optional[int] = None,
     as_trained: bool = False,
 ) -> LayerGraph:
-    """The TensorRT layers that NVIDIA's ONNX parser makes of a model.
+    """Imports a model: the TensorRT layers that NVIDIA's ONNX parser makes of it.
 
     Args:
-        model: path, bytes or onnx.ModelProto. Weights are not needed: they may stand in a missing external file. A
-            LayerGraph of the same parser is handed back.
-        trt: TensorRT version, as "10.3" or (10, 3). `LayerGraph.lowering` says which observed parser answers for it.
+        model: path, bytes or onnx.ModelProto. Weights are not needed: they may be in a missing external file. A
+            LayerGraph of the same parser is returned unchanged.
+        trt: TensorRT version, as "10.3" or (10, 3). `LayerGraph.lowering` says which observed parser the layers follow.
         shapes: dims of inputs by name, for dynamic ones and to override the model's.
         batch: the first dim of every input; `shapes` wins where both are given.
-        open_batch: the first dim of inputs that leave it open and that neither `shapes` nor `batch` names; a note says so.
-            Commands that answer for a build give graph.open_sizes.TRTEXEC_BATCH, as trtexec does. None: it stays open.
-        as_trained: a model that was exported before training shares equal parameters through Identity nodes; True gives
-            the layers that it has once they differ, with those of the file itself in `LayerGraph.as_exported`.
+        open_batch: the first dim of inputs whose batch is open and not given by `shapes` or `batch`; a note says so. Commands
+            that answer for a build give graph.open_sizes.TRTEXEC_BATCH, as trtexec does. None: it stays open.
+        as_trained: a model that was exported before training shares equal parameters through Identity nodes. True gives the
+            layers after training, with the layers of the file in `LayerGraph.as_exported`.
 
     Raises:
         ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
-        UsageError: `trt` is no version; `shapes` names no input, or does not fit it; a LayerGraph of another parser.
+        UsageError: `trt` is not a version; `shapes` names no input, or does not fit it; a LayerGraph of another parser.
     """
     version = _version(trt)
     if isinstance(model, LayerGraph):

@@ -121,13 +121,13 @@ def inspect(
     trt: Optional[str] = None,
     precision: str = "fp16",
 ) -> Inspection:
-    """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
+    """Reads what a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
     bundle, edgedla document.
 
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
-        target, jetpack, trt, precision: what to predict for where `against` is a model. Without jetpack and trt, the
-            version that a log names is taken.
+        target, jetpack, trt, precision: the platform to predict for if `against` is a model. Without jetpack and trt it is the
+            version that a log names.
 
     Raises:
         DocumentError: unreadable, damaged, or of no known kind.

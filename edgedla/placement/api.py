@@ -64,7 +64,7 @@ def place(
     in_flight: str = "many",
     one_process: bool = False,
 ) -> Placement:
-    """Where each layer runs at least cost under the cost model, with proof, baselines and reasons.
+    """Finds the placement of layers at the optimum of the predicted cost, with proof, baselines and reasons.
 
     Args:
         models: one model or several: path, bytes, ModelProto or LayerGraph. For the rest see `PlacementRequest`.
@@ -72,7 +72,7 @@ def place(
     Raises:
         UsageError: unknown target, objective, device, or a pin that breaks a rule.
         ModelError: a model cannot be read.
-        NoPlacement: no placement keeps the bound and the limits (exit code 1).
+        NoPlacement: no placement keeps the latency bound and the limits (exit code 1).
     """
     request = PlacementRequest(
         target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
@@ -89,7 +89,7 @@ def place_request(
     """`place` for a request.
 
     Args:
-        spent_s: seconds of the time limit that are over already.
+        spent_s: seconds of the time limit that are already used.
     """
     began = time.monotonic()
     prepared = prepare(models, request)

@@ -59,11 +59,11 @@ class ParetoPoint:
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """Points by rising latency. All figures are predicted.
+    """A Pareto front: points in order of rising latency. All figures are predicted.
 
     Attributes:
-        complete: every placement is, within `resolution` of its latency, no better than one of the points in both
-            objectives. False where the time ran out before that was shown.
+        complete: whether it is proven that no placement is better than all points, where latencies that differ by less
+            than `resolution` count as equal. False if the time ran out first.
         resolution: a share of the latency.
     """
 
@@ -76,7 +76,7 @@ class ParetoFront:
     resolution: float = RESOLUTION
 
     def standing(self, point: ParetoPoint) -> str:
-        """The optimum within a point's latency: this one, or how much better it may be."""
+        """Says whether a point is the proven optimum within its latency, or how much better the optimum may be."""
         if point.proven:
             return "proven"
         if point.gap >= 1:
@@ -87,7 +87,7 @@ class ParetoFront:
 
     @property
     def completeness(self) -> str:
-        """What is shown of the placements that are no point of the front."""
+        """Says how far it is proven that no other placement belongs to the front."""
         if self.complete:
             return f"complete: no other placement is better in both by more than {self.resolution:.0%} of its latency"
         return "not shown to be complete in the time limit: there may be more points"
@@ -115,15 +115,15 @@ def pareto(
     objectives: Sequence[str] = ("latency", "energy"),
     spent_s: float = 0.0,
 ) -> ParetoFront:
-    """The front: for each of a falling row of latency bounds the best placement by the second objective.
+    """The Pareto front: for falling latency limits, the best placement by the second objective.
 
     `request.time_limit_s` holds for all of them together. The latency is that of one frame of every model in turn.
 
     Args:
-        spent_s: seconds of the time limit that are over already.
+        spent_s: seconds of the time limit that are already used.
 
     Raises:
-        UsageError: a pair that cannot be traded.
+        UsageError: a pair of objectives without a front.
         NoPlacement: no placement keeps the limits.
     """
     pair = tuple(objectives)

@@ -18,33 +18,32 @@ SOLVERS = ("auto", "highs", "python")
 
 @dataclass(frozen=True)
 class PlacementRequest:
-    """What is to be placed best, on what, and within which bounds.
+    """What to optimise, on which platform and devices, and within which bounds.
 
-    A single string for `devices` or `pins` is taken as the command takes it: parts separated by commas.
+    A single string for `devices` or `pins` is split at its commas, as on the command line.
 
     Attributes:
-        target, jetpack, trt: the platform, as `platform_for` takes it.
+        target, jetpack, trt: the platform, as for `platform_for`.
         objective: "latency" of one frame (several models: one after the other); "throughput" of a stream with many
             frames in flight; "energy" above idle of one frame; "makespan" of one frame of every model side by side.
         devices: of "GPU", "DLA0", "DLA1". Default: GPU and DLA0 for latency and energy, because one TensorRT engine
             uses one core; all of the module's for throughput and makespan.
         pins: as trtexec's --layerDeviceTypes, for example "conv1:DLA,*:GPU".
         limits: default: TensorRT's for this release.
-        latency_bound_us: no model's frame, alone, takes longer; one bound for all models or one per model.
+        latency_bound_us: maximum latency of a frame that runs alone; one for all models or one per model.
         rates: for throughput, frames of each model per period; 1 each by default.
-        frames_per_second: for energy, of each model: the power of these frames is minimised, and every device must get
-            them done.
-        in_flight: for throughput, "many" frames of each model (a pipeline: the period is the busiest engine's), or "one"
-            of each (an execution context a model: a frame also waits for the GPU at each of its visits).
-        one_process: with one frame in flight, all models run in one process and take turns on the GPU by kernels; else in
-            processes of their own, by frames.
+        frames_per_second: for energy, of each model. Minimises the power at these rates; no device may fall behind.
+        in_flight: for throughput, "many" frames of each model (a pipeline: the busiest device sets the period), or
+            "one" (one execution context per model: a frame queues for the GPU each time that it needs it).
+        one_process: with one frame in flight, all models run in one process, and their kernels take turns on the GPU. Else
+            each model has its own process, and whole frames take turns.
         profile: measured times that replace predictions: a profile that edgedla wrote, a file of trtexec's
             --exportProfile, or a Profile.
-        layer_info: for trtexec's, the file of --exportLayerInfo: it tells which ForeignNodes run on the DLA.
-        use_unknown: layers whose support no source states may go to the DLA.
-        time_limit_s: from reading the models to the answer; after it the best found is returned with its bound.
+        layer_info: for a profile of trtexec, its --exportLayerInfo file, which says which ForeignNodes run on the DLA.
+        use_unknown: allow layers with an unknown verdict on the DLA.
+        time_limit_s: seconds from reading the models to the answer. At its end the best placement found is returned with its bound.
         solver: "auto", "highs" or "python".
-        clocks: in MHz by "dla", "gpu", "emc", over those of the power mode.
+        clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
 
     Raises:
         UsageError: a value that is not allowed.

@@ -25,13 +25,13 @@ def verify(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[Violation, ...]:
-    """All constraints that the placement breaks; () where it holds.
+    """All constraints that the placement breaks; () if it keeps all.
 
     Args:
         models: in the document's order: paths, bytes, ModelProtos or LayerGraphs.
 
     Raises:
-        DocumentError: the document is about other models, or another number of them.
+        DocumentError: the document is for other models, or for another number of them.
         UsageError: its platform is unknown.
     """
     from edgedla.rules import load_rules

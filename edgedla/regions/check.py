@@ -41,7 +41,7 @@ def check(
     Args:
         model: path of an ONNX file, its bytes, a ModelProto, or a LayerGraph. Weights are not needed.
         target: a module's name, for example "agx-orin-64gb", or an alias.
-        jetpack, trt: the software release; without both the module's newest with DLA.
+        jetpack, trt: the software release; without both, the module's newest with a DLA.
         precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).
         mode: "fallback" (--allowGPUFallback), "strict" (without it) or "standalone" (--buildDLAStandalone).
         shapes: dims for dynamic inputs, by input name.
@@ -72,7 +72,7 @@ def compare(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[CheckReport, ...]:
-    """The same model on several platforms, in their order. Platforms of one release share one import.
+    """Checks one model on several platforms, in their order. Platforms of one release share one import of the model.
 
     Raises:
         UsageError: no platform, unknown precision or mode.

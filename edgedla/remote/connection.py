@@ -31,7 +31,7 @@ START_S = 60.0
 
 
 class ConnectionLost(RunError):
-    """The connection broke; what was started on the board goes on."""
+    """The connection broke. The job on the board goes on."""
 
 
 class Connection:
@@ -166,7 +166,7 @@ class Connection:
 
 
 class BoardRefused(RunError):
-    """The board refuses a request; `code` says of which kind: busy, disk, job, ended, refused, system."""
+    """The board refuses a request. `code`: busy, disk, job, ended, refused or system."""
 
     code = "refused"
     holder: Dict[str, str] = {}

@@ -94,22 +94,22 @@ class Artifact:
 
     Attributes:
         kind: "hybrid" (TensorRT engine, GPU and DLA), "standalone" (DLA loadable for cuDLA), or "chain": a network that a
-            placement spreads over both DLA cores, built as one engine per stage. "engine": a file of somebody else's build,
-            which says nothing of its model, of scales and of who built it.
+            placement spreads over both DLA cores, built as one engine per stage. "engine": a TensorRT engine file without a
+            manifest: its model, its scales and its builder are unknown.
         backend: "tensorrt" or "host".
-        simulated: True for the host backend: its numbers are computed, not those of a DLA.
-        model: {"name", "sha256"} of the ONNX file; "external": file name -> sha256 of the files beside it; "outputs": as they
-            were before `fix` changed them (importers.model_file.changed_outputs).
+        simulated: True for the host backend, whose results are computed on the host, not on a DLA.
+        model: {"name", "sha256"} of the ONNX file; "external": file name -> sha256 of its external data files; "outputs":
+            the outputs before `fix` changed them (importers.model_file.changed_outputs).
         platform: Platform.to_dict() of the target.
         software: versions that built it: tensorrt, jetpack, dla_software, onnxruntime (None where absent or unknown).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
-        placement_predicted, placement_real: layer name -> device, without layers that are folded away; `real` is None where
-            nothing could tell.
-        accuracy: what the builder measured of the result against ONNX Runtime in FP32, if it did.
+        placement_predicted, placement_real: layer name -> device, without folded layers; placement_real is None if
+            unknown.
+        accuracy: the error against ONNX Runtime in FP32 that the builder measured; None if it did not.
         notes: what the user must know.
         board: the Jetson that built it, as `targets.board.board_facts` tells (model, power mode, clocks); None elsewhere.
-        preprocess: how pictures become the input (preprocess.settings), as calibration had it; None where nobody said.
-        stages: of a chain, in the order in which a frame passes them; () for every other kind.
+        preprocess: how pictures become the input (preprocess.settings), as in calibration; None if not given.
+        stages: the stages of a chain, in the order in which a frame passes them; () for other kinds.
     """
 
     kind: str
@@ -132,10 +132,10 @@ class Artifact:
     preprocess: Optional[Mapping[str, Any]] = None
 
     def file(self, role: str) -> Path:
-        """The path of the file with this role.
+        """The path of the artifact's file with this role.
 
         Raises:
-            DocumentError: the artifact has none, or was never saved.
+            DocumentError: the artifact has no such file, or was never saved.
         """
         for entry in self.files:
             if entry.role == role and self.folder is not None:
@@ -147,7 +147,7 @@ class Artifact:
 
     @property
     def changed_outputs(self) -> Tuple[ChangedOutput, ...]:
-        """Outputs that the model had before `fix` changed them."""
+        """The outputs that the model had before `fix` changed them."""
         return tuple(ChangedOutput.of(entry) for entry in self.model.get("outputs", ()))
 
     @property
@@ -197,7 +197,7 @@ class Artifact:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rest of the manifest; with the hashes in it, of the whole artifact."""
+        """SHA-256 of the rest of the manifest. As that holds the hashes of all files, it covers the whole artifact."""
         return str(self.to_dict()["digest"])
 
 

@@ -35,14 +35,14 @@ def load_artifact(
 ) -> Artifact:
     """Reads and verifies an artifact: schema, manifest digest, and size and SHA-256 of every file.
 
-    A TensorRT engine runs code of whoever built it when it is deserialised, so its hash is verified here, before any
-    TensorRT call. The hashes find damage and careless edits. They are no signature: whoever can write the folder can
-    write matching hashes, so open artifacts only from people you trust.
+    A TensorRT engine runs its builder's code when it is deserialised, so its hash is verified before any call of TensorRT.
+    Hashes find damage and careless edits. They are no signature: anybody who can write the folder can write matching
+    hashes, so open only artifacts from people you trust.
 
     Args:
         folder: the artifact's folder, or its manifest.json.
         model: the ONNX file it should have been built from; another content makes it stale.
-        on: what is going to run it; another module or TensorRT makes it foreign. Simulated artifacts run anywhere.
+        on: the platform that will run it; another module or TensorRT makes it foreign. Simulated artifacts run anywhere.
 
     Raises:
         DocumentError: no artifact, unfinished, of another schema, damaged, tampered with, stale, or foreign.

@@ -89,23 +89,23 @@ class Calibration:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What is built, for what, and how. Pure data: equal plans give equal calls.
+    """What to build, for which platform, and how. Pure data: equal plans give equal calls of TensorRT.
 
     Attributes:
         model: {"name", "sha256"}.
         platform: Platform.to_dict().
         mode: "hybrid" (TensorRT engine) or "standalone" (one DLA loadable).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
-        dla_core: core given to the builder; None where no layer runs on the DLA.
+        dla_core: the DLA core for the builder; None if no layer runs on the DLA.
         gpu_fallback: whether any layer or reformat may run on the GPU.
-        strongly_typed: tensor types decide the precision (TensorRT 11); no precision flags, no calibrator then.
-        sparsity: allow 2:4 structured sparsity.
-        obey_precision: layer precisions are obeyed, not only preferred.
+        strongly_typed: whether tensor types decide the precision (TensorRT 11), without precision flags and calibrator.
+        sparsity: whether to allow 2:4 structured sparsity.
+        obey_precision: whether layer precisions are constraints, not preferences.
         concurrent_engines: how many engines share the core's (Orin) or the chip's (Xavier) SRAM.
         regions: expected DLA subgraphs as (first layer, last layer, number of layers).
-        timing_cache: reuse timings between builds of this folder.
-        numerics: feature -> variant of rules/numerics.yaml where a simulation departs from the default.
-        notes: what a person should know.
+        timing_cache: whether builds into this folder share kernel timings.
+        numerics: feature -> variant of rules/numerics.yaml, for features whose simulation departs from the default.
+        notes: what the user should know.
     """
 
     model: Mapping[str, str]
@@ -133,12 +133,12 @@ class BuildPlan:
 
     @property
     def direct_io(self) -> bool:
-        """No reformat at the border: without GPU fallback even that would be GPU work (developer guide 8.6.1, 12)."""
+        """Whether inputs and outputs need no reformat: without GPU fallback it would be GPU work (developer guide 8.6.1, 12)."""
         return not self.gpu_fallback
 
     @property
     def running(self) -> Tuple[LayerPlan, ...]:
-        """The layers of which something is left at run time: those that counts and placements are about."""
+        """The layers that remain at run time: counts and placements are about these."""
         return tuple(layer for layer in self.layers if not layer.folded)
 
     @property

@@ -58,29 +58,29 @@ def predict(
     profile: Union[None, str, Path, Profile] = None,
     layer_info: Union[None, str, Path] = None,
 ) -> Prediction:
-    """Time, throughput, energy and memory of an assignment, predicted without solving or building.
+    """Predicts time, throughput, energy and memory of an assignment, without solving or building.
 
     Args:
         models: one model or several: path, bytes, ModelProto or LayerGraph.
-        target, jetpack, trt, precision, power_mode: None means those of the placement among `devices`. Without one a
-            target is needed, and the others are the module's newest release with a DLA, "fp16" ("int8" is INT8 with FP16
-            allowed), and the module's default mode. A note says where they depart from the placement's.
+        target, jetpack, trt, precision, power_mode: None means those of the placement in `devices`. Without a
+            placement, target is required; the others default to the module's newest release with a DLA, "fp16" ("int8" is
+            INT8 with FP16 allowed), and the module's default mode. A note says where they differ from the placement's.
         devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
-        clocks: in MHz by "dla", "gpu", "emc", over those of the power mode.
+        clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
         borders: format of the network's inputs and outputs: "linear" (default), "dla" (the DLA's own; no reformat),
             one of TensorRT's names, or these by tensor name or by "inputs" and "outputs".
         sparsity: weights are 2:4 sparse and the builder may use it (Orin's DLA at int8).
         concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
-        one_process: they run in one process, as `edgedla run` runs them, and take turns on the GPU by kernels; else in
-            processes of their own, as several trtexec, and take turns by frames.
+        one_process: the models run in one process, as in `edgedla run`, and their kernels take turns on the GPU. Else each
+            model has its own process, as with several trtexec, and whole frames take turns.
         profile, layer_info: measured times that replace predictions, as in `place`.
 
     Raises:
         UsageError: an unknown target, device, clock or format; a model with open dims.
         ModelError: a model cannot be read.
-        DocumentError: a placement or profile cannot be read, or is of another model.
+        DocumentError: a placement or profile cannot be read, or is for another model.
     """
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:

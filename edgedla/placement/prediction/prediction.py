@@ -129,12 +129,12 @@ class Prediction:
 
     Attributes:
         platform: as Platform.to_dict().
-        concurrent: the streams run at the same time, each with one frame in flight; else one after the other.
+        concurrent: whether the streams run at the same time, each with one frame in flight; else one after the other.
         costs: as CostModel.to_dict(): clocks, power mode, idle power.
-        period: time between two sets of frames, one of each model, with many in flight: that of the busiest engine.
+        period: time between two sets of frames, one of each model, with many in flight; the busiest device sets it.
         module_memory_bytes: DRAM of the module, which CPU, GPU and DLA share.
-        memory_spread: relative standard deviation of `memory_bytes`, which no published figure tells.
-        notes: what limits the numbers, and what measurement would settle it.
+        memory_spread: relative standard deviation of `memory_bytes`: an estimate, as no figures are published.
+        notes: what limits the numbers, and which measurement would settle that.
     """
 
     platform: Mapping[str, Any]
@@ -166,24 +166,24 @@ class Prediction:
 
     @property
     def throughput_fps(self) -> float:
-        """Frames per second of all streams together, one frame in flight; streams that take turns share the time."""
+        """Frames per second of all streams together, with one frame in flight; without `concurrent` the streams share the time."""
         if self.concurrent or len(self.streams) == 1:
             return sum(s.throughput_fps for s in self.streams)
         return len(self.streams) * 1e6 / self.latency_us if self.latency_us > 0 else 0.0
 
     @property
     def pipeline_fps(self) -> float:
-        """Frames per second of each model with many in flight, as `place --objective throughput` counts them."""
+        """Frames per second of each model with many frames in flight, as in `place --objective throughput`."""
         return 1e6 / self.period.latency_us if self.period.latency_us > 0 else 0.0
 
     def power_w(self, frames_per_second: Sequence[float]) -> float:
-        """Power of the board in watts at given rates: idle power, which a waiting engine costs too, and each frame's energy.
+        """Power of the board in watts at given frame rates: its idle power plus the energy of the frames.
 
         Args:
             frames_per_second: of each stream.
 
         Raises:
-            UsageError: another number of rates, or a rate that a stream does not reach.
+            UsageError: a wrong number of rates, or a rate that a stream cannot reach.
         """
         if len(frames_per_second) != len(self.streams):
             raise UsageError(
@@ -210,12 +210,12 @@ class Prediction:
 
     @property
     def memory_bytes(self) -> int:
-        """Weights and activations of all engines; CUDA's and TensorRT's own memory comes on top."""
+        """Weights and activations of all engines, without the memory of CUDA and TensorRT themselves."""
         return sum(s.weight_bytes + s.activation_bytes for s in self.streams)
 
     @property
     def exceeds_module(self) -> bool:
-        """The engines together do not fit the module's memory, whatever else is in it."""
+        """Whether all engines together exceed the module's memory, even with nothing else in it."""
         return self.memory_bytes > self.module_memory_bytes
 
     def to_dict(self) -> Dict[str, Any]:

@@ -105,9 +105,9 @@ class Limits:
 
     Attributes:
         loadables_per_core: cap on loadables on one core, over all models (rule LOAD003: 16 from TensorRT 8.5 on).
-        max_regions: at most so many regions in total; None is no limit of its own.
-        min_region_layers: a region has at least so many layers, as TensorRT counts them after its fusions.
-        local_dram_bytes, global_dram_bytes: pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB
+        max_regions: maximum number of regions in total; None: no limit.
+        min_region_layers: minimum number of layers in a region, counted after TensorRT's fusions.
+        local_dram_bytes, global_dram_bytes: memory pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB
             for weights).
     """
 

@@ -17,10 +17,10 @@ from edgedla.strict_documents import read_json
 
 @typed
 def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
-    """A placement from a file or from its parsed JSON.
+    """Reads a placement from a file or from its parsed JSON.
 
     Raises:
-        DocumentError: no JSON, another document or version, a missing field, a value of the wrong kind.
+        DocumentError: not JSON, another document or version, a missing field, or a value of the wrong type.
     """
     where = None
     data: Any = source

@@ -172,16 +172,16 @@ class Placement:
     Attributes:
         platform: as Platform.to_dict().
         objective: "latency", "throughput", "energy" or "makespan".
-        latency_bound_us: bound on every model's frame, or one per model; None without one.
-        devices: devices that might be used.
+        latency_bound_us: maximum latency of a frame, one for all models or one per model; None: no bound.
+        devices: the devices that the placement was allowed to use.
         limits: as the fields of Limits.
-        use_unknown: layers whose support no source states might go to the DLA.
+        use_unknown: whether layers with an unknown verdict were allowed on the DLA.
         figures: predictions for the placement.
-        frame_latency_us: for throughput, how long a frame of each model is on its way through the pipeline, or takes with
-            its waits where one is in flight.
-        frames_per_second: of each model, for the energy at given frame rates; () without.
+        frame_latency_us: for throughput, the latency of a frame of each model through the pipeline, or with its waits if one
+            frame is in flight.
+        frames_per_second: of each model, for the energy at given frame rates; else ().
         in_flight, one_process: as in PlacementRequest.
-        solve_time_s, rounds: of the solver; they differ from run to run and are no part of the document.
+        solve_time_s, rounds: of the solver. They differ from run to run and are not in the document.
     """
 
     platform: Mapping[str, Any]

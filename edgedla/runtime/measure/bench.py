@@ -29,10 +29,10 @@ class BenchReport:
     """What `bench` measured.
 
     Attributes:
-        results: one for each device, in milliseconds. Those of a host artifact are simulated, and say so.
-        layers: the times of each engine's layers; None where they were not asked for, or Ctrl-C came first.
-        profile: `layers` by signature of the model's operators; None without a model.
-        ended_early: Ctrl-C came between two measurements; those that were asked for and are missing were not begun.
+        results: one per device, in milliseconds; marked as simulated for a host artifact.
+        layers: the times of each engine's layers; None without `profile`, or if Ctrl-C came first.
+        profile: the same times by signature of the model's operators; None without `onnx`.
+        ended_early: whether Ctrl-C came between two measurements; later ones were not begun.
     """
 
     artifact: Artifact
@@ -43,12 +43,12 @@ class BenchReport:
 
     @property
     def interrupted(self) -> bool:
-        """Ctrl-C ended a measurement early; what was measured until then is here."""
+        """Whether Ctrl-C ended a measurement early; the report holds what was measured until then."""
         last = self.results[-1]
         return self.ended_early or last.interrupted or (last.pipelined is not None and last.pipelined.interrupted)
 
     def to_dict(self, times: bool = False) -> Dict[str, Any]:
-        """The document edgedla.bench, with every latency where `times`."""
+        """The document edgedla.bench; `times`: with every single latency."""
         return {
             **header("edgedla.bench"),
             "model": {k: v for k, v in self.artifact.model.items() if k != "metadata"},
@@ -70,7 +70,7 @@ class BenchReport:
         return summary
 
     def write_profile(self, path: Union[str, Path]) -> None:
-        """The layers' times: by signature where a model was given, else as trtexec's --exportProfile writes them.
+        """Writes the layers' times: by signature if `onnx` was given, else in the form of trtexec's --exportProfile.
 
         Raises:
             UsageError: no layer was timed.
@@ -95,14 +95,14 @@ def bench(
     batch: Optional[int] = None,
     power_mode: Optional[str] = None,
 ) -> BenchReport:
-    """Latency and throughput of an artifact, as `edgedla bench` measures them.
+    """Measures latency and throughput of an artifact, like `edgedla bench`.
 
     Args:
         artifact: its folder, or as `load_artifact` returns it, or the file of a TensorRT engine. For the rest see
             `BenchRequest`.
 
     Raises:
-        UsageError: a device that the artifact is not for, or a profile of what has no layers to time.
+        UsageError: a device that the artifact was not built for, or `profile` for an artifact that reports no layer times.
         DocumentError: the artifact is wrong. EnvironmentMissing: a device or library is missing.
         RunError: an inference failed.
     """

@@ -13,19 +13,19 @@ from edgedla.runtime.measure.timing import BenchOptions
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """On which devices an artifact is timed, for how long, and whether its layers are timed after it.
+    """Which devices to measure an artifact on, for how long, and whether to time its layers too.
 
     Attributes:
-        devices: "GPU", "DLA0", "DLA1", or "DEVICE=ARTIFACT" for a device with an artifact of its own; () takes the
-            artifact's. A single string is taken as the command takes it: parts separated by commas.
+        devices: "GPU", "DLA0", "DLA1", or "DEVICE=ARTIFACT" for a device with a separate artifact; () takes the
+            artifact's devices. A single string is taken as the command takes it: parts separated by commas.
         options: warm-up, duration, iterations, percentiles, streams.
-        profile: run again with TensorRT's profiler, for every layer's time.
-        onnx: the model that was built; the layers' times then become a profile by signature, for `place`.
+        profile: after the measurement, run again with TensorRT's profiler to time every layer.
+        onnx: the model that the artifact was built from; the layers' times then become a profile by signature, for `place`.
         shapes, batch: of `onnx`, where its dims are open.
-        power_mode: nvpmodel's name, where the board does not tell it; for `onnx`.
+        power_mode: nvpmodel's name of the power mode, if edgedla cannot read it; only with `onnx`.
 
     Raises:
-        UsageError: a value without the one that it is about, or more devices than a profile can be of.
+        UsageError: an option without the one that it needs, or a profile of several devices.
     """
 
     devices: Union[str, Sequence[str]] = ()

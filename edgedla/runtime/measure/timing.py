@@ -23,10 +23,10 @@ _WHOLE = {"INT32": np.int32, "INT64": np.int64}
 class BenchOptions:
     """trtexec's defaults: 200 ms of warm-up, at least 10 iterations and 3 s.
 
-    `streams` inferences are under way at once; in a chain's throughput, so many in each stage.
+    `streams`: number of inferences under way at a time; for the throughput of a chain, the number in each stage.
 
     Raises:
-        UsageError: nothing to measure, or a percentile that is none.
+        UsageError: nothing to measure, or a percentile outside 0 to 100.
     """
 
     warm_up_ms: float = 200.0

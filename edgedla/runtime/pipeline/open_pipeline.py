@@ -36,7 +36,7 @@ def open_pipeline(
     on_result: Optional[Callable[[FrameResult], object]] = None,
     pool: Pools = None,
 ) -> Iterator[Pipeline]:
-    """Opens everything a pipeline needs, hands it out, and closes it whatever happens.
+    """Context manager: opens a pipeline with all that it needs, and closes everything at the end.
 
         with edgedla.open_pipeline("pipeline.yaml", on_result=print) as p:
             summary = p.run()
@@ -48,7 +48,7 @@ def open_pipeline(
 
     Raises:
         DocumentError: the file or the artifact is wrong. EnvironmentMissing: a library or device is missing.
-        RunError: the source cannot be opened; of several cameras, one that is away is tried again.
+        RunError: the only source cannot be opened. With several cameras, a missing one is tried again.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
     with opened_parts(config, on_result, pool) as parts:

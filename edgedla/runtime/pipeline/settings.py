@@ -18,15 +18,15 @@ from edgedla.runtime.sources.reader import CaptureOptions
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """A camera, a file, a folder of images, or `synthetic://`. In the file the options of a source stand beside its `uri`.
+    """A camera, a file, a folder of images, or `synthetic://`. In the file the options of a source are beside its `uri`.
 
     Attributes:
         uri: csi://0, v4l2:///dev/video0, rtsp://..., http://..., gst://PIPELINE, synthetic://, or a path. A text alone is a uri.
         options: width, height, rate, flip, frames, and those of the kind of source: codec, latency, loop, pattern, seed.
-        weight: under overload the sources of a model share its runners as their weights.
-        priority: waiting frames of a higher priority go first, whatever the weights.
-        max_rate: frames per second that models see; those between are skipped, the newest is kept fresh. Of a film they are
-            frames per second of the film, however fast it is read. 0: all.
+        weight: under overload the sources of a model share its devices in proportion to their weights.
+        priority: waiting frames of a higher priority go first, regardless of weights.
+        max_rate: maximum frames per second for models; frames in between are skipped. For a film it counts the film's own
+            seconds, however fast it is read. 0: all frames.
     """
 
     uri: str = field(default="", repr=False)
@@ -68,13 +68,13 @@ class ModelConfig:
     """One model of a pipeline.
 
     Attributes:
-        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
-            its own devices; beside another runner its name stands for it (DLA0+DLA1).
-        sources: names of those it sees; all of them if empty.
-        every: it sees each so-many-th frame of a source, of those that `max_rate` lets through.
-        batch_wait_ms: how long a batch that is not full waits for further images, of any source.
-        crops: it sees crops of another model's detections instead of frames.
-        track: "bytetrack" gives detections ids that last from frame to frame; "" none.
+        devices: GPU, DLA0, DLA1: they share the frames. DEVICE=ARTIFACT: a device with a separate artifact. A chain has its own
+            devices; together with other devices its name stands for it (DLA0+DLA1).
+        sources: names of its sources; empty: all.
+        every: take every Nth frame of a source, counted after `max_rate`.
+        batch_wait_ms: how long an incomplete batch waits for more images, of any source.
+        crops: take crops around another model's detections instead of frames.
+        track: "bytetrack" gives detections ids that last from frame to frame; "": no ids.
     """
 
     artifact: str = ""
@@ -159,10 +159,9 @@ class PipelineConfig:
     model). Paths are relative to the file's folder.
 
     Attributes:
-        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
-            its own devices.
-        placement: in place of `devices`: a placement document, whose cores for these models are taken, or which chains
-            must fit.
+        devices: GPU, DLA0, DLA1: they share the frames. DEVICE=ARTIFACT: a device with a separate artifact. A chain has its own
+            devices.
+        placement: in place of `devices`: a placement document, which gives the cores of these models; chains must match it.
         events: by name; they go to `jsonl`, `mqtt` and `clips`.
     """
 
@@ -183,12 +182,12 @@ class PipelineConfig:
 
     @property
     def named_sources(self) -> Dict[str, SourceConfig]:
-        """Sources by name; the one of a pipeline of one source has no name."""
+        """Sources by name; "" for the source of a pipeline with only one."""
         return dict(self.sources) or {"": self.source}
 
     @property
     def named_models(self) -> Dict[str, ModelConfig]:
-        """Models by name, one that takes crops after the one that they are cut from."""
+        """Models by name; a model on crops comes after the model whose detections it takes."""
         if not self.models:
             one = ModelConfig(self.artifact, self.devices, preprocess=self.preprocess, decode=self.decode)
             return {"": one}
