@@ -1,6 +1,6 @@
 """JSON and YAML files that come from users, other tools or earlier runs, read strictly: every fault is a DocumentError.
 
-Refused: what is larger than asked for, no UTF-8, nested too deeply, a key that stands twice, numbers that are none (NaN,
+Refused: what is larger than asked for, no UTF-8, nested too deeply, a key that appears twice, numbers that are none (NaN,
 Infinity), and in YAML what `strict_yaml` refuses. Logs and profiles as TensorRT's tools write them are read by
 `records.json_text`, which bears with their habits.
 """

@@ -42,7 +42,7 @@ def model_of(context: Context, name: str) -> Path:
     return Path(context.work) / "models" / f"{name}.onnx"
 
 
-def given(artifact: Artifact, seed: int) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
+def sample_inputs(artifact: Artifact, seed: int) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
     """One input as NCHW arrays and as buffers; the first two are zeros and the largest values."""
     rng = np.random.default_rng(seed)
     chip = str(artifact.platform["chip"])

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from edgedla.acceptance.built import given, model_of, single
+from edgedla.acceptance.built import model_of, sample_inputs, single
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding
 from edgedla.builder.artifact.artifact import Artifact
@@ -40,14 +40,14 @@ def outputs(context: Context) -> List[Finding]:
         if not any(device.startswith("DLA") for device in artifact.placement_predicted.values()):
             continue
         session = open_session(model_of(context, name).read_bytes())
-        arrays = [given(artifact, seed)[0] for seed in range(count)]
+        arrays = [sample_inputs(artifact, seed)[0] for seed in range(count)]
         wanted: Outputs = [dict(zip(_names(artifact), session.run(_names(artifact), a))) for a in arrays]
         simulated = variants_of(context, name, artifact, arrays)
         for core in ("DLA0", "DLA1"):
             try:
                 with open_runners(artifact, [core])[0] as runner:
                     seen = [
-                        outputs_as_arrays(artifact, runner.wait(runner.submit(given(artifact, s)[1])))
+                        outputs_as_arrays(artifact, runner.wait(runner.submit(sample_inputs(artifact, s)[1])))
                         for s in range(count)
                     ]
                     proved = runner.core_proved  # type: ignore[attr-defined]

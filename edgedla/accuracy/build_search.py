@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
 from edgedla.accuracy.phases.job import Progress, Say
-from edgedla.builder.request import BuildRequest, Model, settled
+from edgedla.builder.request import BuildRequest, Model, resolved
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def searched(
         UsageError: nothing is measured: no INT8, no samples, scales that are given; or the release takes Q/DQ instead.
         What `quantize` raises.
     """
-    request = settled(request)
+    request = resolved(request)
     _refuse(request)
     result = _quantized(model, request, say, progress)
     with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:

@@ -14,8 +14,9 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
 from edgedla.builder.artifact.store import folder_lock, output_folder, own_folder, save_artifact
 from edgedla.builder.chain.build import build_chain
-from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
+from edgedla.builder.chain.plan import ChainPlan, WholeNetwork, plan_chain
 from edgedla.builder.decoder import decoder_contents, decoder_notes
+from edgedla.builder.existing_artifact import discard_stages, existing_artifact, tell
 from edgedla.builder.host.limits import require_simulable
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.own_types import require_fp32, types_named
@@ -27,8 +28,7 @@ from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.measured_scales import Explain
 from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
-from edgedla.builder.standing import discard_stages, standing, tell
+from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, resolved
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, UsageError
 from edgedla.graph import LayerGraph
@@ -71,7 +71,7 @@ def plan_stages(
     Raises:
         As `plan_build`.
     """
-    request = settled(request)
+    request = resolved(request)
     with as_file(model) as path:
         planned = _plan(OnnxSource(path), request, work, say, weights=False)
         return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
@@ -87,7 +87,7 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     Raises:
         As `build`.
     """
-    request = settled(request)
+    request = resolved(request)
     samples_without_scales(request, simulated=False)
     with as_file(model) as path:
         return scripts_of(_plan(OnnxSource(path), request, None, say), Path(out))
@@ -112,7 +112,7 @@ def build(
     Raises:
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
     """
-    folder, request = Path(out), settled(request)
+    folder, request = Path(out), resolved(request)
     with as_file(model) as path:
         # What cannot be built here is said before anything is calibrated or written.
         backend = backend_of(request.backend)
@@ -128,7 +128,7 @@ def build(
             plan = _plan(source, request, work, say, simulated=backend == "host")
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain)
-            done = standing(folder, work, plan.to_json(), backend, source.identity, request, say)
+            done = existing_artifact(folder, work, plan.to_json(), backend, source.identity, request, say)
             if done is not None:
                 return done
             tell(say, f"building with the {backend} backend")
@@ -212,7 +212,7 @@ def _plan(
         from edgedla.builder.onnx_input import load_model
 
         proto = load_model(source.path, weights=weights)
-        whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
+        whole = WholeNetwork(proto, graph, platform, request.precision, request.mode, calibration, options)
         return plan_chain(whole, [region.layers for region in model.regions])
     check_mode = "standalone" if request.mode == "standalone" else "fallback"
     report: CheckReport = check_graph(graph, platform, request.precision, check_mode)

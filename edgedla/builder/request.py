@@ -117,7 +117,7 @@ class BuildRequest:
                 object.__setattr__(self, name, one_of(name, getattr(self, name), allowed))
 
 
-def settled(request: BuildRequest) -> BuildRequest:
+def resolved(request: BuildRequest) -> BuildRequest:
     """The request with module, release and precision filled in.
 
     Raises:

@@ -65,7 +65,7 @@ def parse_preprocess(text: str) -> Embedded:
     for part in text.split(","):
         key, separator, value = part.strip().partition("=")
         if key in values:
-            raise UsageError(f"{key!r} stands twice", where="--embed-preprocess", allowed=FORM)
+            raise UsageError(f"{key!r} appears twice", where="--embed-preprocess", allowed=FORM)
         if key in ("mean", "std") and separator:
             values[key] = _numbers(key, value)
         elif key in ("colour", "takes") and value in ORDERS:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
-from edgedla.importers.network.known import Known, Small, of_array
+from edgedla.importers.network.known import KnownValue, Small, of_array
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
 from edgedla.importers.parser_releases import lowering_name, parser_of
@@ -204,7 +204,7 @@ class Context:
 def _narrowed(w: Weights, name: str) -> Weights:
     """INT64 weights as 8.6 keeps them: INT32, out-of-range numbers clamped."""
 
-    def load() -> Optional[Known]:
+    def load() -> Optional[KnownValue]:
         value = w.value()
         if isinstance(value, Small):
             return Small([max(-(1 << 31), min((1 << 31) - 1, n)) for n in value.numbers], w.dims, "INT32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgedla.importers.network.known import Known, Small
+from edgedla.importers.network.known import KnownValue, Small
 from edgedla.importers.refuse import CannotTell
 
 #: ONNX TensorProto.DataType numbers by name (onnx.proto).
@@ -35,8 +35,8 @@ class Weights:
         dims: Tuple[int, ...],
         dtype: str,
         onnx_type: int,
-        load: Optional[Callable[[], Optional[Known]]] = None,
-        value: Optional[Known] = None,
+        load: Optional[Callable[[], Optional[KnownValue]]] = None,
+        value: Optional[KnownValue] = None,
     ) -> None:
         self.name = name
         self.dims = dims
@@ -52,7 +52,7 @@ class Weights:
             n *= d
         return n
 
-    def value(self) -> Optional[Known]:
+    def value(self) -> Optional[KnownValue]:
         """The numbers in the weights' dims; None where their data is missing or too large to be worth reading."""
         if self._load is not None:
             self._value = self._load()

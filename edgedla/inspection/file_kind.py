@@ -34,52 +34,52 @@ _DRIFT = re.compile(rb"(?:#[^\n]*\n)*(?:schema: edgedla\.drift/|document: edgedl
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedFile:
     """A file's kind; `document` holds the parsed JSON where it is JSON."""
 
     kind: str
     document: Any = None
 
 
-def detect(path: Path) -> Found:
+def detect(path: Path) -> DetectedFile:
     """The kind of a file or folder.
 
     Raises:
         DocumentError: unreadable, or of no kind that can be inspected.
     """
     if is_bundle(path):
-        return Found("bundle", read_bundle(path))
+        return DetectedFile("bundle", read_bundle(path))
     if path.is_dir():
         if (path / MANIFEST).exists():
-            return Found("artifact")
+            return DetectedFile("artifact")
         raise DocumentError("a folder without manifest.json is no artifact", where=str(path), hint=folder_hint(path))
     if path.exists() and not path.is_file():
         # A named pipe would block the open, a device might never end.
         raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")
     head = _head(path)
     if plan_header(path) is not None:
-        return Found("tensorrt-engine")
+        return DetectedFile("tensorrt-engine")
     plain = head.replace(b"\0", b"").lstrip(b"\xff\xfe\xef\xbb\xbf \t\r\n")
     if _CACHE.match(plain):
-        return Found("calibration-cache")
+        return DetectedFile("calibration-cache")
     if _DRIFT.match(plain):
-        return Found("drift", _drift(path))
+        return DetectedFile("drift", _drift(path))
     if plain[:1] in (b"{", b"["):
         document = _json(path)
         if document is not None:
-            return Found(_kind_of_json(document, path), document)
+            return DetectedFile(_kind_of_json(document, path), document)
     if path.suffix.lower() == ".onnx" or (len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x20):
-        return Found("onnx")
+        return DetectedFile("onnx")
     # UTF-16, and logs that lost power while they grew, hold zeros; a loadable holds none of these words.
     marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
     if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
-            return Found("build-log")
+            return DetectedFile("build-log")
         table = _profile_table(path)
         if table is not None:
-            return Found("profile", table)
+            return DetectedFile("profile", table)
         if _has_log_lines(path):
-            return Found("build-log")
+            return DetectedFile("build-log")
         if plain[:1] in (b"{", b"["):
             raise DocumentError(
                 "it begins like JSON but is not valid JSON: cut off, or edited",
@@ -90,7 +90,7 @@ def detect(path: Path) -> Found:
             "a text without any line of TensorRT's builder",
             where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
         )  # fmt: skip
-    return Found("loadable")
+    return DetectedFile("loadable")
 
 
 def _head(path: Path) -> bytes:

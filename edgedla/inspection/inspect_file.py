@@ -24,7 +24,7 @@ from edgedla.inspection.facts.engine import of_cache, of_engine, of_plan_header
 from edgedla.inspection.facts.fact import Fact
 from edgedla.inspection.facts.graph import of_graph
 from edgedla.inspection.facts.loadable import of_loadable
-from edgedla.inspection.file_kind import Found, detect
+from edgedla.inspection.file_kind import DetectedFile, detect
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs
@@ -196,7 +196,7 @@ def inspect(
     )
 
 
-def _bytes(path: Path, detected: Found, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:
+def _bytes(path: Path, detected: DetectedFile, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:
     """Of a folder those files alone that belong to it."""
     if path.is_file():
         return path.stat().st_size

@@ -25,7 +25,7 @@ class LeftOut(NamedTuple):
     what: str
 
 
-class Below(NamedTuple):
+class ModelsBelow(NamedTuple):
     """What a folder holds. `models`: paths, folder by folder. `left_out`: what edgedla made there, and was passed over."""
 
     models: Tuple[str, ...]
@@ -41,7 +41,7 @@ class Below(NamedTuple):
         return f"not taken for models: {', '.join(named)}{f' and {more} more' if more > 0 else ''}"
 
 
-def models_below(folder: str) -> Below:
+def models_below(folder: str) -> ModelsBelow:
     """The ONNX files in a folder and in all folders below it.
 
     Folders whose names begin with a dot, and artifacts, are not entered: what they hold are copies and halves of models.
@@ -65,7 +65,7 @@ def models_below(folder: str) -> Below:
         made = tuple(_made(top, paths))
         left_out += made
         models += [path for path in paths if path not in {entry.path for entry in made}]
-    below = Below(tuple(models), tuple(left_out))
+    below = ModelsBelow(tuple(models), tuple(left_out))
     if not models:
         raise _nothing(folder, below, hidden)
     return below
@@ -112,7 +112,7 @@ def _has_hash(path: str, sha256: Any) -> bool:
         return False
 
 
-def _nothing(folder: str, below: Below, hidden: List[str]) -> ModelError:
+def _nothing(folder: str, below: ModelsBelow, hidden: List[str]) -> ModelError:
     hints = [f"{entry.path} is {entry.what}" for entry in below.left_out[:NAMED]]
     if below.left_out:
         hints.append("give the model itself, or a folder that holds it; `edgedla inspect PATH` shows an artifact")

@@ -75,7 +75,7 @@ class ParetoFront:
     complete: bool
     resolution: float = RESOLUTION
 
-    def standing(self, point: ParetoPoint) -> str:
+    def optimality(self, point: ParetoPoint) -> str:
         """Says whether a point is the proven optimum within its latency, or how much better the optimum may be."""
         if point.proven:
             return "proven"

@@ -44,7 +44,7 @@ def features() -> Mapping[str, Feature]:
     for table in load(rules_dir() / "numerics.yaml").only(("features",)).tables("features"):
         feature = _feature(table)
         if feature.name in by_name or feature.id in (f.id for f in by_name.values()):
-            raise table.error(f"{feature.id} {feature.name} stands twice", "id")
+            raise table.error(f"{feature.id} {feature.name} appears twice", "id")
         by_name[feature.name] = feature
     return by_name
 

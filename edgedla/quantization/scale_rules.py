@@ -71,7 +71,7 @@ def scale_rules() -> ScaleRules:
     for key in ("equal", "missing", "fp16_only"):
         for table in document.tables(key):
             if table.text("id") in seen:
-                raise table.error(f"the id {table.text('id')} stands twice", "id")
+                raise table.error(f"the id {table.text('id')} appears twice", "id")
             seen.add(table.text("id"))
     return ScaleRules(equal, missing, frozenset(op for t in document.tables("fp16_only") for op in _operators(t)))
 

@@ -13,7 +13,7 @@ from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
 
 
-class Priced(Protocol):
+class PredictedCosts(Protocol):
     """Predicted costs of a network; `edgedla.placement.worth.Worth` is one."""
 
     def to_dict(self) -> Dict[str, Any]: ...
@@ -227,7 +227,7 @@ class CheckReport:
     ranking: Tuple[RankedChange, ...]
     strict: Optional[StrictResult]
     notes: Tuple[str, ...]
-    worth: Optional[Priced] = None
+    worth: Optional[PredictedCosts] = None
     stands_in_for: str = ""
     as_exported: Optional[Totals] = None
     with_fixes: Optional[Mapping[str, Any]] = None

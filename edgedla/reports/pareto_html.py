@@ -28,7 +28,7 @@ def to_html(front: ParetoFront) -> str:
             "value": _value(p, second)[1],
             "loadables": ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none",
             "proven": p.proven,
-            "standing": front.standing(p),
+            "standing": front.optimality(p),
         }
         for p in front.points
     ]

@@ -114,7 +114,7 @@ def _front_lines(front: ParetoFront) -> Iterator[str]:
                 f"{short(p.energy_mj)} ±{p.energy_spread:.0%}",
                 short(p.throughput_fps, 4),
                 loadables,
-                front.standing(p),
+                front.optimality(p),
             ]
         )
     yield from aligned(rows)

@@ -21,7 +21,7 @@ class Active(NamedTuple):
     effect: Effect
 
 
-class Found(NamedTuple):
+class RuleFinding(NamedTuple):
     """A finding; whether it rests on logs only; whether TensorRT finds it only in its second look."""
 
     finding: Finding
@@ -36,9 +36,9 @@ class ActiveRules(NamedTuple):
     rules: Tuple[Active, ...]
 
 
-def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: int) -> List[Found]:
+def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: int) -> List[RuleFinding]:
     """A finding for each rule that the layer does not meet."""
-    findings: List[Found] = []
+    findings: List[RuleFinding] = []
     for rule, case, effect in active:
         failure = rule.failure(kind, case, element_bytes)
         if failure is None:
@@ -55,11 +55,11 @@ def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: 
             fixes=rule.fixes_for(kind),
         )
         second = rule.stage == "subgraph" and effect in (Effect.REJECT, Effect.UNKNOWN)
-        findings.append(Found(finding, case.status == "observed", second))
+        findings.append(RuleFinding(finding, case.status == "observed", second))
     return findings
 
 
-def verdict_of(index: int, name: str, findings: Sequence[Found], stage: str) -> Verdict:
+def verdict_of(index: int, name: str, findings: Sequence[RuleFinding], stage: str) -> Verdict:
     if not findings:
         return Verdict(index, name, Support.DLA)
     ordered = sorted(findings, key=lambda f: ORDER[f.finding.effect])

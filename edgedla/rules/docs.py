@@ -198,6 +198,6 @@ def _table(file: str, key: str, columns: Tuple[str, ...]) -> Mapping[str, Mappin
         row.only(columns)
         entry = {c: row.text(c) for c in columns}
         if entry["id"] in rows:
-            raise row.error(f"the id {entry['id']} stands twice", "id")
+            raise row.error(f"the id {entry['id']} appears twice", "id")
         rows[entry["id"]] = entry
     return rows

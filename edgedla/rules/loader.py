@@ -67,7 +67,7 @@ def read_file(root: Any, name: str) -> RuleFile:
     for table in root.tables("rules"):
         rule = _rule(table, kinds, classes.copy().pop())
         if any(rule.id == r.id or rule.name == r.name for r in rules):
-            raise table.error(f"the id {rule.id} or the name {rule.name} stands twice", "id")
+            raise table.error(f"the id {rule.id} or the name {rule.name} appears twice", "id")
         rules.append(rule)
     written = tuple(read_scope(t) for t in root.tables("written_for"))
     if not written and kinds != ("",):
@@ -130,7 +130,7 @@ def _fixes(table: Table, facts: Type[Kind]) -> Dict[str, Mapping[str, Tuple[Any,
         else:
             raise table.error(f"{row!r} is no remedy", "fixes", allowed="an id, or {id, where}")
         if fix in fixes:
-            raise table.error(f"the remedy {fix} stands twice", "fixes")
+            raise table.error(f"the remedy {fix} appears twice", "fixes")
         fixes[fix] = where
     return fixes
 

@@ -91,7 +91,7 @@ def messages() -> Tuple[Message, ...]:
         if entry["fatal"] not in (True, False, "unknown"):
             raise entry.error("'fatal' must be true, false or \"unknown\"", "fatal")
         if any(m.id == entry["id"] for m in catalogue):
-            raise entry.error(f"the id {entry['id']} stands twice", "id")
+            raise entry.error(f"the id {entry['id']} appears twice", "id")
         catalogue.append(
             Message(
                 id=entry.text("id"),

@@ -164,7 +164,7 @@ def _one_of(row: Table, key: str, allowed: Tuple[str, ...]) -> str:
 
 def _add(remedies_by_id: Dict, key: str, value: object, row: Table) -> None:
     if key in remedies_by_id:
-        raise row.error(f"the id {key} stands twice", "id")
+        raise row.error(f"the id {key} appears twice", "id")
     remedies_by_id[key] = value
 
 

@@ -15,7 +15,7 @@ from edgedla.rules.apply import (
     ORDER,
     Active,
     ActiveRules,
-    Found,
+    RuleFinding,
     element_bytes_of,
     findings_of,
     unknown_dla,
@@ -96,9 +96,9 @@ class RuleSet:
             why = unknown_nodes.get(layer.index, "")
             if not active.known and (why or not any(f.finding.effect is Effect.REJECT for f in findings)):
                 fixes = ("static-shapes",) if why and any(has_no_shape(graph, t) for t in layer.inputs) else ()
-                findings.append(Found(unwritten(layer.name, layer.type, platform, why, fixes)))
+                findings.append(RuleFinding(unwritten(layer.name, layer.type, platform, why, fixes)))
             if platform.dla_unknown:
-                findings.append(Found(unknown_dla(layer.name, str(platform.no_dla))))
+                findings.append(RuleFinding(unknown_dla(layer.name, str(platform.no_dla))))
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)
             verdicts.append(verdict)
         return tuple(verdicts)

@@ -116,7 +116,7 @@ def _load(name: str) -> Module:
             sources=row.texts("sources"),
         )
         if mode.name in modes:
-            raise row.error(f"the power mode {mode.name} stands twice", "name")
+            raise row.error(f"the power mode {mode.name} appears twice", "name")
         modes[mode.name] = mode
     return Module(
         id=name,

@@ -25,7 +25,7 @@ def test_values_come_as_they_stand(tmp_path: Path) -> None:
     [
         (b"", "no JSON document"), (b"{", "no JSON document"), (b"\xff\xfe{}", "no JSON document"),
         (b"{} {}", "no JSON document"), (b'{"a": NaN}', "NaN is no number"), (b"[-Infinity]", "is no number"),
-        (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' stands twice"), (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' appears twice"), (b"[" * 100_000, "nested too deeply"),
         (b" " * 1001, "larger than 1000 bytes"), (b"[1e999]", "too large"), (b"[-2.5E+400]", "too large"),
         (b"[" + b"9" * 400 + b"]", "400 digits"), (b"[-" + b"9" * 990 + b"]", "991 digits"),
         (b"[1" + b"0" * 400 + b".5]", "too large"),
@@ -48,7 +48,7 @@ def test_names_that_look_like_numbers_and_the_largest_numbers_are_read(tmp_path:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "empty"), (b"a: [", "no valid YAML"), (b"a: 1\na: 2", "stands twice"), (b"a: &x 1", "anchors"),
+        (b"", "empty"), (b"a: [", "no valid YAML"), (b"a: 1\na: 2", "appears twice"), (b"a: &x 1", "anchors"),
         (b"a: !!python/name:os.system", "tag"), (b"\xff", "no valid YAML"), (b"- " * 20_000, "nested too deeply"),
         (b"#" * 50_001, "larger than 50000 bytes"), (b"a: 1\n---\nb: 2", "one document"),
         (b"a: " + b"9" * 5000, "5000 digits"), (b"a: 1.5e999", "too large"), (b'a: "x\\0y"', "NUL"),

@@ -29,7 +29,7 @@ def values(draw, shape=shapes, dtype=dtypes):
 
 
 def agree(found, expected):
-    """A Known and a NumPy array hold the same, or neither is known."""
+    """A KnownValue and a NumPy array hold the same, or neither is known."""
     array = None if found is None else found.array()
     assert (array is None) == (expected is None), (array, expected)
     if expected is not None:

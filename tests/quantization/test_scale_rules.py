@@ -21,7 +21,7 @@ def test_operators_without_an_int8_mode_are_one_list() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda t: t.replace("id: SCALE031", "id: SCALE001"), "the id SCALE001 stands twice"),
+        (lambda t: t.replace("id: SCALE031", "id: SCALE001"), "the id SCALE001 appears twice"),
         (lambda t: t.replace("onnx: [Sigmoid, Tanh]", "onnx: [Sigmoid]\n    op: [TANH]"), "op"),
         (lambda t: t.replace("fp16_only:", "fp16:"), "fp16"),
     ],

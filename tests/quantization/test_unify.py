@@ -126,7 +126,7 @@ def test_the_rules_have_known_sources_and_one_id_each() -> None:
     [
         ("tensors: inputs\n", "tensors: outputs\n", "unknown tensors 'outputs'"),
         ("status: disputed", "status: maybe", "unknown status"),
-        ("id: SCALE002", "id: SCALE001", "stands twice"),
+        ("id: SCALE002", "id: SCALE001", "appears twice"),
         ("    bound: 1.0\n", "", "a positive bound"),
         ("from: product", "from: nowhere", "unknown from"),
     ],

@@ -47,7 +47,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
         (GOOD + "decode: [yolov8]", "a mapping"),
         (GOOD + "preprocess: {mean: [1, 2]}", "3 numbers"),
         (GOOD + "capture: {reconnect: 1}", "true, false"),
-        (GOOD + "artifact: b", "stands twice"),
+        (GOOD + "artifact: b", "appears twice"),
         (GOOD + "outputs: {jsonl: 5}", "put it in quotes"),
         (
             GOOD + "outputs: {jsonl: r, rotate_mb: 1, keep: 1000000000}",

@@ -17,12 +17,12 @@ from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_o
 from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.builder.decoder import decoder_contents, decoder_notes
+from edgedla.builder.existing_artifact import STAGES, discard_stages, existing_artifact, tell
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.measured_scales import Explain
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import preprocess_of
-from edgedla.builder.standing import STAGES, discard_stages, standing, tell
 from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
@@ -61,7 +61,7 @@ def build_chain(
     """
     plan = _plan_text(chain)
     given = request.calib_data is not None
-    done = standing(folder, work, plan, backend, source.identity, request, say)
+    done = existing_artifact(folder, work, plan, backend, source.identity, request, say)
     if done is not None:
         return done
     tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")

@@ -59,7 +59,7 @@ class ChainPlan:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeNetwork:
     """The network that is to become a chain: what `plan_chain` needs of it besides the devices.
 
     Attributes:
@@ -77,7 +77,7 @@ class Whole:
     options: PlanOptions
 
 
-def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
+def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPlan:
     """Cuts the network where the core changes and plans every stage as a model of its own.
 
     Args:
@@ -131,7 +131,7 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     return replace(chain, notes=(*_notes(chain, stages, kept), *by_hand_notes(options)))
 
 
-def _parts(whole: Whole, stages: Sequence[StageLayers]) -> List[_Part]:
+def _parts(whole: WholeNetwork, stages: Sequence[StageLayers]) -> List[_Part]:
     def parts(sizes_known: bool) -> List[_Part]:
         made = extract(whole.model, whole.graph, [s.layers for s in stages], sizes_known=sizes_known)
         return [_Part(whole, stage, model) for stage, model in zip(stages, made)]
@@ -148,7 +148,7 @@ def _parts(whole: Whole, stages: Sequence[StageLayers]) -> List[_Part]:
 class _Part:
     """A stage with its model read back as the parser reads it."""
 
-    def __init__(self, whole: Whole, stage: StageLayers, made: StageModel) -> None:
+    def __init__(self, whole: WholeNetwork, stage: StageLayers, made: StageModel) -> None:
         self.whole, self.stage = whole, stage
         try:
             # The same input gives the same bytes, so that the stage's hash says what it is.

@@ -82,7 +82,7 @@ def parse_pools(text: str) -> Dict[str, int]:
     """`dlaSRAM:1,dlaLocalDRAM:512M` in trtexec's form: MiB, or with a B, K, M or G. Field of Pools -> bytes.
 
     Raises:
-        UsageError: an unknown pool, no size, or a pool that stands twice.
+        UsageError: an unknown pool, no size, or a pool that appears twice.
     """
     pools: Dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
@@ -90,7 +90,7 @@ def parse_pools(text: str) -> Dict[str, int]:
         key = FIELDS.get(name.strip().lower().replace("_", "").replace("-", ""))
         match = _SIZE.match(size.strip())
         if key is None or key in pools:
-            problem = "stands twice" if key else "is unknown"
+            problem = "appears twice" if key else "is unknown"
             raise UsageError(
                 f"memory pool {name!r} {problem}", allowed="workspace, dlaSRAM, dlaLocalDRAM, dlaGlobalDRAM"
             )

@@ -64,11 +64,11 @@ def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequ
     Raises:
         UsageError: the release takes scales only as Q/DQ nodes of the model.
     """
-    from edgedla.builder.request import settled
+    from edgedla.builder.request import resolved
     from edgedla.conversion.cached import kept_scales
     from edgedla.targets import platform_for
 
-    asked = settled(request)
+    asked = resolved(request)
     if asked.precision != "int8" or (asked.calib, asked.calib_data) != (None, None):
         return request
     scales = kept_scales(model)

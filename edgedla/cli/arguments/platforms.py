@@ -23,7 +23,7 @@ def parse_platform(
         jetpack, trt: the release of the default target where the text names none.
 
     Raises:
-        UsageError: a part is none of these, or stands twice.
+        UsageError: a part is none of these, or appears twice.
     """
     parts: Dict[str, str] = {}
     for part in text.split("@"):

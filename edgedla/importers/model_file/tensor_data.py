@@ -12,7 +12,7 @@ from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.known import (
     MAX_SMALL_ELEMENTS,
     PATIENT_TYPES,
-    Known,
+    KnownValue,
     Small,
     Waiting,
     of_array,
@@ -78,7 +78,7 @@ class TensorReader:
             self.check_location(proto)
         return Weights(proto.name, dims, dtype, number, lambda: self.load(proto, dims, dtype or ""))
 
-    def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Optional[Known]:
+    def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Optional[KnownValue]:
         """The numbers, in TensorRT's type; None where they are many or not at hand."""
         count = volume_of(dims)
         number = proto.data_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from edgedla.importers.network.known import Known
+from edgedla.importers.network.known import KnownValue
 from edgedla.importers.network.limits import MAX_LAYERS
 
 Dims = Tuple[int, ...]
@@ -61,7 +61,7 @@ class NetTensor:
         suffix: str = "",
         name: Optional[str] = None,
         const: bool = False,
-        value: Optional[Known] = None,
+        value: Optional[KnownValue] = None,
         source: Optional[str] = None,
         is_input: bool = False,
     ) -> None:
@@ -178,7 +178,7 @@ class Network:
         dims: Any,
         dtype: str,
         *,
-        value: Optional[Known] = None,
+        value: Optional[KnownValue] = None,
         always_live: bool = False,
     ) -> NetTensor:
         """Add a layer of one output; returns that output. A layer of constants alone is a constant layer."""
@@ -253,7 +253,7 @@ class Network:
             t.const = True
             t.layer = None
 
-    def constant(self, dims: Dims, dtype: str, value: Optional[Known], source: Optional[str] = None) -> NetTensor:
+    def constant(self, dims: Dims, dtype: str, value: Optional[KnownValue], source: Optional[str] = None) -> NetTensor:
         """Add a CONSTANT layer; `value` is None where it is large or its data is missing."""
         number = self.number_of_layers
         self.number_of_layers = number + 1

@@ -13,7 +13,7 @@ from edgedla.importers.network.known import (
     MAX_SMALL_ELEMENTS,
     PATIENT_TYPES,
     SMALL_TYPES,
-    Known,
+    KnownValue,
     Small,
     Waiting,
     of_array,
@@ -28,8 +28,8 @@ MAX_WAITING = 50
 
 
 def _by_numpy(
-    function: Callable[..., Any], operands: Sequence[Optional[Known]], dims: Sequence[int], dtype: str
-) -> Optional[Known]:
+    function: Callable[..., Any], operands: Sequence[Optional[KnownValue]], dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     """`function(*arrays)`, later where that is good enough."""
     if dtype not in SMALL_TYPES and dtype not in PATIENT_TYPES:
         return None
@@ -66,7 +66,9 @@ _COMPARISONS: Dict[str, Callable[[int, int], int]] = {
 _REDUCTIONS: Dict[str, Callable[[Sequence[int]], int]] = {"SUM": sum, "MAX": max, "MIN": min}
 
 
-def elementwise(op: str, a: Optional[Known], b: Optional[Known], dims: Sequence[int], dtype: str) -> Optional[Known]:
+def elementwise(
+    op: str, a: Optional[KnownValue], b: Optional[KnownValue], dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     if isinstance(a, Small) and isinstance(b, Small) and a.dtype == b.dtype != "BOOL":
         function = _INTEGERS.get(op) if dtype == a.dtype else _COMPARISONS.get(op) if dtype == "BOOL" else None
         pairs = None if function is None else _pairs(a, b, dims)
@@ -92,15 +94,15 @@ def _pairs(a: Small, b: Small, dims: Sequence[int]) -> Any:
     return None
 
 
-def unary(op: str, x: Optional[Known], dims: Sequence[int], dtype: str) -> Optional[Known]:
+def unary(op: str, x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     return _by_numpy(lambda v: fold().unary(op, v, dims, dtype), (x,), dims, dtype)
 
 
-def relu(x: Optional[Known], dims: Sequence[int], dtype: str) -> Optional[Known]:
+def relu(x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     return _by_numpy(lambda v: fold().relu(v, dims, dtype), (x,), dims, dtype)
 
 
-def cast(x: Optional[Known], dims: Sequence[int], dtype: str) -> Optional[Known]:
+def cast(x: Optional[KnownValue], dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     if x is not None and x.dtype == dtype and x.dims == tuple(dims) and x.size <= MAX_FOLDED_ELEMENTS:
         return x
     if isinstance(x, Small) and dtype in SMALL_TYPES and len(x.numbers) == volume_of(dims):
@@ -111,8 +113,12 @@ def cast(x: Optional[Known], dims: Sequence[int], dtype: str) -> Optional[Known]
 
 
 def select(
-    condition: Optional[Known], then: Optional[Known], otherwise: Optional[Known], dims: Sequence[int], dtype: str
-) -> Optional[Known]:
+    condition: Optional[KnownValue],
+    then: Optional[KnownValue],
+    otherwise: Optional[KnownValue],
+    dims: Sequence[int],
+    dtype: str,
+) -> Optional[KnownValue]:
     if isinstance(condition, Small) and isinstance(then, Small) and isinstance(otherwise, Small):
         same = condition.dims == then.dims == otherwise.dims == tuple(dims)
         if same and then.dtype == otherwise.dtype == dtype and condition.dtype == "BOOL":
@@ -122,8 +128,8 @@ def select(
 
 
 def reduce(
-    op: str, x: Optional[Known], axes: Sequence[int], keep_dims: bool, dims: Sequence[int], dtype: str
-) -> Optional[Known]:
+    op: str, x: Optional[KnownValue], axes: Sequence[int], keep_dims: bool, dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     if isinstance(x, Small) and x.dtype == dtype != "BOOL" and x.numbers and len(axes) == len(x.dims):
         total = volume_of(x.numbers) if op == "PROD" else _REDUCTIONS[op](x.numbers) if op in _REDUCTIONS else None
         made = None if total is None else small_or_none([total], dims, dtype)
@@ -132,7 +138,9 @@ def reduce(
     return _by_numpy(lambda v: fold().reduce(op, v, axes, keep_dims, dims, dtype), (x,), dims, dtype)
 
 
-def concatenate(values: Sequence[Optional[Known]], axis: int, dims: Sequence[int], dtype: str) -> Optional[Known]:
+def concatenate(
+    values: Sequence[Optional[KnownValue]], axis: int, dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     if len(dims) == 1 and dims[0] <= MAX_SMALL_ELEMENTS and dtype in SMALL_TYPES:
         numbers: List[int] = []
         for v in values:
@@ -157,8 +165,8 @@ def _taken(x: Small, axis: int, indices: Sequence[int]) -> Optional[Small]:
 
 
 def gather(
-    data: Optional[Known], indices: Optional[Known], axis: int, dims: Sequence[int], dtype: str
-) -> Optional[Known]:
+    data: Optional[KnownValue], indices: Optional[KnownValue], axis: int, dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     if isinstance(data, Small) and isinstance(indices, Small) and data.dtype == dtype and 0 <= axis < len(data.dims):
         taken = _taken(data, axis, indices.numbers)
         if taken is not None and len(taken.numbers) == volume_of(dims) <= MAX_SMALL_ELEMENTS:
@@ -167,13 +175,13 @@ def gather(
 
 
 def shuffle(
-    x: Optional[Known],
+    x: Optional[KnownValue],
     first: Optional[Sequence[int]],
     middle: Sequence[int],
     second: Optional[Sequence[int]],
     dims: Sequence[int],
     dtype: str,
-) -> Optional[Known]:
+) -> Optional[KnownValue]:
     if isinstance(x, Small) and x.dtype == dtype and volume_of(dims) == len(x.numbers) == volume_of(middle):
         numbers = x.numbers if first is None else _transposed(x.numbers, x.dims, first)
         if second is not None:
@@ -192,8 +200,8 @@ def _transposed(numbers: Sequence[int], dims: Sequence[int], order: Sequence[int
 
 
 def strict_slice(
-    x: Optional[Known], numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
-) -> Optional[Known]:
+    x: Optional[KnownValue], numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
+) -> Optional[KnownValue]:
     """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
     if isinstance(x, Small) and x.dtype == dtype and 0 <= volume_of(dims) <= MAX_SMALL_ELEMENTS:
         taken: Optional[Small] = x
@@ -205,7 +213,7 @@ def strict_slice(
     return _by_numpy(lambda v: fold().strict_slice(v, numbers, axes, dims, dtype), (x,), dims, dtype)
 
 
-def linspace(first: Any, step: Any, count: int, dtype: str) -> Optional[Known]:
+def linspace(first: Any, step: Any, count: int, dtype: str) -> Optional[KnownValue]:
     """first, first + step, ...; numbers, or values of one element."""
     ends: List[int] = []
     for end in (first, step):
@@ -215,15 +223,15 @@ def linspace(first: Any, step: Any, count: int, dtype: str) -> Optional[Known]:
         made = small_or_none([ends[0] + ends[1] * i for i in range(count)], (count,), dtype)
         if made is not None:
             return made
-    operands = [v for v in (first, step) if isinstance(v, Known)]
+    operands = [v for v in (first, step) if isinstance(v, KnownValue)]
 
     def line(*arrays: Any) -> Any:
         given = iter(arrays)
-        a, b = (next(given) if isinstance(v, Known) else v for v in (first, step))
+        a, b = (next(given) if isinstance(v, KnownValue) else v for v in (first, step))
         return fold().linspace(a, b, count, dtype)
 
     return _by_numpy(line, operands, (count,), dtype)
 
 
-def eye(rows: int, columns: int, diagonal: int) -> Optional[Known]:
+def eye(rows: int, columns: int, diagonal: int) -> Optional[KnownValue]:
     return _by_numpy(lambda: fold().eye(rows, columns, diagonal), (), (rows, columns), "INT32")

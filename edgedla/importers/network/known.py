@@ -22,7 +22,7 @@ SMALL_TYPES: Dict[str, Tuple[int, int]] = {
 PATIENT_TYPES = frozenset({"FLOAT", "HALF", "INT8", "UINT8"})
 
 
-class Known:
+class KnownValue:
     """The value of a constant, in `dims` and of TensorRT type `dtype`."""
 
     __slots__ = ("dims", "dtype")
@@ -45,7 +45,7 @@ class Known:
         raise NotImplementedError
 
 
-class Small(Known):
+class Small(KnownValue):
     """A few whole numbers or truth values."""
 
     __slots__ = ("numbers",)
@@ -65,7 +65,7 @@ class Small(Known):
         return fold().array(self.numbers, self.dtype, self.dims)
 
 
-class Waiting(Known):
+class Waiting(KnownValue):
     """A value that is worked out when it is asked for."""
 
     __slots__ = ("_array", "_make", "depth")
@@ -98,18 +98,18 @@ def volume_of(dims: Sequence[int]) -> int:
     return n
 
 
-def integers_of(value: Optional[Known]) -> Optional[List[int]]:
+def integers_of(value: Optional[KnownValue]) -> Optional[List[int]]:
     """The elements as whole numbers; None where they are not known."""
     return None if value is None else value.integers()
 
 
-def first_of(value: Optional[Known], unknown: int) -> int:
+def first_of(value: Optional[KnownValue], unknown: int) -> int:
     """The first element as a whole number; `unknown` where it is not known."""
     numbers = integers_of(value)
     return unknown if numbers is None else numbers[0]
 
 
-def of_array(array: Any, dims: Sequence[int], dtype: str) -> Optional[Known]:
+def of_array(array: Any, dims: Sequence[int], dtype: str) -> Optional[KnownValue]:
     """The value that a NumPy array of this type holds."""
     if array is None:
         return None
@@ -120,7 +120,7 @@ def of_array(array: Any, dims: Sequence[int], dtype: str) -> Optional[Known]:
     return made
 
 
-def of_numbers(numbers: Sequence[float], dtype: str, dims: Sequence[int]) -> Known:
+def of_numbers(numbers: Sequence[float], dtype: str, dims: Sequence[int]) -> KnownValue:
     """Numbers in row-major order.
 
     Raises:

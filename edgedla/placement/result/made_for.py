@@ -11,7 +11,7 @@ from edgedla.targets import Platform, module_for
 from edgedla.vocabulary import PRECISIONS
 
 
-class Settled(NamedTuple):
+class ResolvedPlatform(NamedTuple):
     """Arguments of platform_for, and a precision."""
 
     target: str
@@ -26,7 +26,7 @@ def settled_platform(
     jetpack: Optional[str],
     trt: Optional[str],
     precision: Optional[str],
-) -> Settled:
+) -> ResolvedPlatform:
     """Module, release and precision for which a model is built or predicted: what is named, else the placement's.
 
     The placement's release goes with its module alone: for another module it is that module's newest.
@@ -38,11 +38,11 @@ def settled_platform(
         if not target:
             allowed = "a module, or a placement, which names its own"
             raise UsageError("no module is named", where="target", allowed=allowed)
-        return Settled(target, jetpack, trt, precision or PRECISIONS[0])
+        return ResolvedPlatform(target, jetpack, trt, precision or PRECISIONS[0])
     made = placement.platform
     if not (jetpack or trt) and (not target or module_for(target).id == made.get("target")):
         jetpack, trt = (str(made[name]) if made.get(name) else None for name in ("jetpack", "trt"))
-    return Settled(target or str(made.get("target") or ""), jetpack, trt, precision or placement.precision)
+    return ResolvedPlatform(target or str(made.get("target") or ""), jetpack, trt, precision or placement.precision)
 
 
 def departures(placement: Placement, platform: Platform, costs: CostModel) -> Tuple[str, ...]:

@@ -98,7 +98,7 @@ def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str
 def _addressed(needs: Mapping[int, Needs], step: FrozenSet[str], taken: FrozenSet[str]) -> Tuple[int, ...]:
     """The layers that the step frees, on top of what was taken before."""
     both = step | taken
-    return tuple(i for i, need in sorted(needs.items()) if need.met_by(both) and not need.met_by(taken))
+    return tuple(i for i, need in sorted(needs.items()) if need.satisfied_by(both) and not need.satisfied_by(taken))
 
 
 def _change(

@@ -22,7 +22,7 @@ class Needs:
     index: int
     choices: Tuple[Tuple[str, ...], ...]
 
-    def met_by(self, remedies: AbstractSet[str]) -> bool:
+    def satisfied_by(self, remedies: AbstractSet[str]) -> bool:
         return all(any(r in remedies for r in choice) for choice in self.choices)
 
     @property
@@ -67,7 +67,7 @@ def changed(
         needs: `needs_of(verdicts)`, if the caller has it already.
     """
     needs = needs_of(verdicts) if needs is None else needs
-    freed = {i for i, need in needs.items() if need.met_by(remedies)}
+    freed = {i for i, need in needs.items() if need.satisfied_by(remedies)}
     gone = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
     kept = [v for v in verdicts if v.index not in gone]
     if gone:

@@ -251,7 +251,7 @@ def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
     """Sources by name, of "URI" or "NAME=URI"; cam0, cam1 and so on where none is given.
 
     Raises:
-        UsageError: a name stands twice.
+        UsageError: a name appears twice.
     """
     named: Dict[str, SourceConfig] = {}
     for i, text in enumerate(texts):

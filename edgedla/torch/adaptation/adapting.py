@@ -14,7 +14,7 @@ from edgedla.regions import CheckReport, check_graph
 from edgedla.targets import platform_for
 from edgedla.torch.adaptation.forms import DenseConv, EndingAt
 from edgedla.torch.adaptation.heads import Head, find_head
-from edgedla.torch.adaptation.observing import Seen, observe
+from edgedla.torch.adaptation.observing import ObservedCall, observe
 from edgedla.torch.adaptation.rewrites import ACTIVATIONS, BY_FUNCTION, Form, Refused, exchanges
 from edgedla.torch.adaptation.surgery import CallInputs, Edit, edit_part, inputs_of_parts, replaced
 from edgedla.torch.exporting import OPSET, Inputs, export, forward_inputs
@@ -142,8 +142,8 @@ class _Work:
                     self.module = replaced(self.module, path, row.by())
                     self.changes.append(Change(path, f"{old} to {new}", row.why, exact=False))
 
-    def change(self, seen: Sequence[Seen], outputs: Set[int], precision: str, outputs_4d: bool) -> None:
-        edits: Dict[str, List[Tuple[Seen, Edit]]] = {}
+    def change(self, seen: Sequence[ObservedCall], outputs: Set[int], precision: str, outputs_4d: bool) -> None:
+        edits: Dict[str, List[Tuple[ObservedCall, Edit]]] = {}
         head = self._head(seen, outputs)
         if head is not None:
             seen = _as_maps(seen, head)
@@ -165,14 +165,14 @@ class _Work:
         if head is not None:
             self._to_convolutions(seen, head, outputs_4d)
 
-    def _head(self, seen: Sequence[Seen], outputs: Set[int]) -> Optional[Head]:
+    def _head(self, seen: Sequence[ObservedCall], outputs: Set[int]) -> Optional[Head]:
         try:
             return find_head(seen, outputs, self.module)
         except Refused as e:
             self.refusals.append(("head", str(e)))
             return None
 
-    def _form(self, call: Seen, precision: str) -> Optional[Form]:
+    def _form(self, call: ObservedCall, precision: str) -> Optional[Form]:
         if not call.refused:
             return None
         rewrite = BY_FUNCTION.get(call.function)
@@ -185,7 +185,7 @@ class _Work:
             self.refusals.append((_place(call), call.refused))
         return form
 
-    def _edit(self, path: str, rows: Sequence[Tuple[Seen, Edit]], inputs: CallInputs) -> None:
+    def _edit(self, path: str, rows: Sequence[Tuple[ObservedCall, Edit]], inputs: CallInputs) -> None:
         part = self.module.get_submodule(path)
         try:
             if type(part).__module__.startswith("torch.nn.") and len({tuple(c.shapes) for c, _ in rows}) > 1:
@@ -199,7 +199,7 @@ class _Work:
             Change(_place(call), edit.form.name, edit.form.why, edit.form.exact) for call, edit in rows if edit.form
         ]
 
-    def _to_convolutions(self, seen: Sequence[Seen], head: Head, outputs_4d: bool) -> None:
+    def _to_convolutions(self, seen: Sequence[ObservedCall], head: Head, outputs_4d: bool) -> None:
         for number, (index, chw) in enumerate(head.linears):
             path = seen[index].key[0]
             linear = self.module.get_submodule(path)
@@ -211,7 +211,7 @@ class _Work:
             self.changes.append(Change(_place(seen[index]), "dense", f"a convolution; {after}"))
 
 
-def _as_maps(seen: Sequence[Seen], head: Head) -> Tuple[Seen, ...]:
+def _as_maps(seen: Sequence[ObservedCall], head: Head) -> Tuple[ObservedCall, ...]:
     """The calls behind the flatten as they will be: N x C becomes N x C x 1 x 1."""
     changed = []
     for i, call in enumerate(seen):
@@ -222,5 +222,5 @@ def _as_maps(seen: Sequence[Seen], head: Head) -> Tuple[Seen, ...]:
     return tuple(changed)
 
 
-def _place(call: Seen) -> str:
+def _place(call: ObservedCall) -> str:
     return str(call.call).partition(" in ")[2]

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 from torch import nn
 
 from edgedla.fixes.rewrites.limits import kernel
-from edgedla.torch.adaptation.observing import Seen
+from edgedla.torch.adaptation.observing import ObservedCall
 from edgedla.torch.adaptation.rewrites import Refused
 
 #: Functions that work on each element alone, in two dimensions as in four.
@@ -33,7 +33,7 @@ class Head:
     last: int
 
 
-def find_head(seen: Sequence[Seen], outputs: Set[int], module: nn.Module) -> Optional[Head]:
+def find_head(seen: Sequence[ObservedCall], outputs: Set[int], module: nn.Module) -> Optional[Head]:
     """The flatten before the Linears that end in an output; None where there is none.
 
     Raises:
@@ -54,7 +54,7 @@ def find_head(seen: Sequence[Seen], outputs: Set[int], module: nn.Module) -> Opt
 
 
 def _follow(
-    seen: Sequence[Seen], readers: Dict[int, List[int]], outputs: Set[int], module: nn.Module, flatten: int
+    seen: Sequence[ObservedCall], readers: Dict[int, List[int]], outputs: Set[int], module: nn.Module, flatten: int
 ) -> Optional[Head]:
     shape = seen[flatten].shapes[0]
     size = (int(shape[1]), int(shape[2]), int(shape[3])) if seen[flatten].function != "mean" else (int(shape[1]), 1, 1)

@@ -17,7 +17,7 @@ Shape = Tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedCall:
     """One call with its shapes.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Observer(Recorder):
 
 def observe(
     module: nn.Module, inputs: Inputs, exported: Exported, report: CheckReport
-) -> Tuple[Tuple[Seen, ...], Set[int]]:
+) -> Tuple[Tuple[ObservedCall, ...], Set[int]]:
     """(all calls of one forward, indices of those whose results are the module's).
 
     Args:
@@ -74,7 +74,7 @@ def observe(
     outputs = {t.edgedla_call for t in tensors_in(result) if hasattr(t, "edgedla_call")}
     refused = _refused(exported, report)
     seen = tuple(
-        Seen(call, kept, named, reads, shape, refused.get(call.key, ""))
+        ObservedCall(call, kept, named, reads, shape, refused.get(call.key, ""))
         for call, (kept, named, reads, shape) in zip(observer.calls, observer.seen)
     )
     return seen, outputs

@@ -20,7 +20,7 @@ from edgedla.torch.adaptation.forms import (
     HardSigmoid,
     HardSwish,
 )
-from edgedla.torch.adaptation.observing import Seen, Shape
+from edgedla.torch.adaptation.observing import ObservedCall, Shape
 
 
 class Refused(Exception):
@@ -46,10 +46,10 @@ class Form:
     exact: bool = True
 
 
-Rewrite = Callable[[Seen, str], Optional[Form]]
+Rewrite = Callable[[ObservedCall, str], Optional[Form]]
 
 
-def _global_average(seen: Seen, precision: str) -> Optional[Form]:
+def _global_average(seen: ObservedCall, precision: str) -> Optional[Form]:
     shape = _map_of(seen)
     if shape is None or seen.result is None or not _is_global(seen, shape):
         return None
@@ -67,7 +67,7 @@ def _global_average(seen: Seen, precision: str) -> Optional[Form]:
     return Form("global average", GlobalAveragePool(windows), "average poolings within the DLA's window", flat=flat)
 
 
-def _is_global(seen: Seen, shape: Shape) -> bool:
+def _is_global(seen: ObservedCall, shape: Shape) -> bool:
     if seen.function in ("adaptive_avg_pool2d", "avg_pool2d"):
         return seen.result is not None and tuple(seen.result[2:]) == (1, 1)
     dims = seen.kwargs.get("dim", seen.args[1] if len(seen.args) > 1 else None)
@@ -76,7 +76,7 @@ def _is_global(seen: Seen, shape: Shape) -> bool:
     return sorted(int(d) % len(shape) for d in dims) == [2, 3]
 
 
-def _hard_sigmoid(seen: Seen, precision: str) -> Optional[Form]:
+def _hard_sigmoid(seen: ObservedCall, precision: str) -> Optional[Form]:
     shape = _map_of(seen)
     if shape is None:
         raise Refused("it has no channels: its input is not N x C x H x W")
@@ -85,14 +85,14 @@ def _hard_sigmoid(seen: Seen, precision: str) -> Optional[Form]:
     )
 
 
-def _hard_swish(seen: Seen, precision: str) -> Optional[Form]:
+def _hard_swish(seen: ObservedCall, precision: str) -> Optional[Form]:
     shape = _map_of(seen)
     if shape is None:
         raise Refused("it has no channels: its input is not N x C x H x W")
     return Form("hard swish", HardSwish(shape[1]), "scale, clip and product are DLA layers")
 
 
-def _channel_gate(seen: Seen, precision: str) -> Optional[Form]:
+def _channel_gate(seen: ObservedCall, precision: str) -> Optional[Form]:
     shapes = seen.shapes
     if len(shapes) != 2 or any(len(s) != 4 for s in shapes) or shapes[0] == shapes[1]:
         return None
@@ -108,7 +108,7 @@ def _channel_gate(seen: Seen, precision: str) -> Optional[Form]:
     return Form("channel gate", Enlarge(factors[::-1]), "both sides of the product get one size", operand=gates[0])
 
 
-def _channel_slice(seen: Seen, precision: str) -> Optional[Form]:
+def _channel_slice(seen: ObservedCall, precision: str) -> Optional[Form]:
     shape = _map_of(seen)
     where = seen.args[1] if len(seen.args) > 1 else None
     if shape is None or not isinstance(where, tuple) or len(where) != 2 or where[0] != slice(None):
@@ -122,7 +122,7 @@ def _channel_slice(seen: Seen, precision: str) -> Optional[Form]:
     return Form("channel slice", ChannelSlice(shape[1], start, stop), "a Split is a DLA layer")
 
 
-def _map_of(seen: Seen) -> Optional[Shape]:
+def _map_of(seen: ObservedCall) -> Optional[Shape]:
     """The shape of the first argument where it is N x C x H x W."""
     shapes = seen.shapes
     return tuple(shapes[0]) if shapes and len(shapes[0]) == 4 else None

@@ -15,7 +15,7 @@ from edgedla.builder.request import BuildRequest, Say, preprocess_of
 STAGES = "stages"
 
 
-def standing(
+def existing_artifact(
     folder: Path,
     work: Path,
     plan: str,
