@@ -1,4 +1,4 @@
-"""The account that `fix` gives: sites rewritten and left, the layers of a network, what to know."""
+"""Parts of the result of `fix`: rewritten and refused sites, the layers of a network, notes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused_sites(changes: Changes, choice: Choice, failures: Mapping[Key, Proof
 
 
 def placed_layers(judge: Judge) -> Tuple[PlacedLayer, ...]:
-    """The layers of the network that was judged last."""
+    """The layers of the network that the judge saw last."""
     if judge.last is None:
         return ()
     _, report = judge.last
@@ -51,24 +51,22 @@ def outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
 
 
 def _open_sizes(work: Any) -> Tuple[str, ...]:
-    """Inputs whose sizes are open: rewrites need numbers, and so do predicted times."""
+    """A note on inputs with open sizes: rewrites and predicted times need numbers."""
     open_ones = [v.name for v in work.graph.inputs if v.shape is not None and not v.shape.is_static()]
     if not open_ones:
         return ()
     names, rest = ", ".join(open_ones[:4]), len(open_ones) - 4
     more = f" and {rest} more" if rest > 0 else ""
-    return (
-        f"sizes are left open at {names}{more}: rewrites and times need numbers, give them with --shapes or --batch",
-    )
+    return (f"{names}{more} have open sizes, and rewrites and times need numbers: give them with --shapes or --batch",)
 
 
 def model_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
-    """What to know of the model before its rewrites: no DLA, open sizes, missing weights."""
+    """Notes on the original model: no DLA, open sizes, missing weights."""
     notes = [*([no_dla] if no_dla else ()), *_open_sizes(work)]
     if not has_all_weights(work):
         proofs = "the proofs run on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
         notes.append(
-            f"weights are missing from the file: {proofs}; new weights that are worked out from missing ones are missing "
-            "too, so fix the file with weights before you build"
+            f"weights are missing from the file: {proofs}; new weights that are computed from missing ones are missing too, so "
+            "fix the file with its weights before you build"
         )
     return tuple(notes)

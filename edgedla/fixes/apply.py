@@ -1,4 +1,4 @@
-"""Applies rewrites to a network: in their order, as long as one holds, and only the sites that are wanted."""
+"""Applies rewrites to a network, in their order, until none applies any more; only at sites that `wanted` accepts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 
-#: A rewrite may make the pattern of an earlier one; each round starts again from the first.
+#: A rewrite may create the pattern of an earlier one, so each round starts again from the first rewrite.
 MOST_ROUNDS = 6
-#: What arithmetic with sizes that no layer has ends in: a model may state any. The site stays as it is, and says so.
+#: Exceptions of arithmetic with impossible sizes, which a model may state. The site then stays and is reported.
 NO_NUMBERS = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
-UNWORKABLE = "its numbers make no layer"
+UNWORKABLE = "its numbers do not describe a valid layer"
 
-#: (rewrite, name of the value that it makes anew): the same in every trial on the same model.
+#: (rewrite, name of the value that gets a new producer): the same in every trial on the same model.
 Key = Tuple[str, str]
 
 
@@ -28,11 +28,11 @@ class Applied:
 
     Attributes:
         output: name of the value that has a new producer.
-        before, after: names of the nodes that stood there and that stand there now.
-        fragment: what the proof runs, where it was asked for.
-        changed: outputs that have another shape, or that a decoder makes.
-        decoder: onnx.ModelProto from the new outputs to the old ones; None where there is none, it was not asked for, or
-            its constants are not in the file.
+        before, after: names of the removed nodes, and of the new ones.
+        fragment: both forms of the site, for the proof; None if not recorded.
+        changed: outputs of the model that got another shape, or that a decoder now makes.
+        decoder: onnx.ModelProto from the new outputs to the original ones; None if there is none, if it was not recorded, or
+            if its constants are not in the file.
     """
 
     rewrite: str
@@ -52,13 +52,13 @@ class Applied:
 
 @dataclass(frozen=True)
 class Fragment:
-    """Both forms of one site.
+    """Both forms of one site, for its proof.
 
     Attributes:
         before, after: lists of onnx NodeProto.
-        constants: onnx_ir tensors by name, of both.
-        inputs: run-time values that both read: name -> onnx_ir.Value type and dims as (DataType, dims or None).
-        output: the value they make under this name before; `new_output` is its name after.
+        constants: onnx_ir tensors of both forms, by name.
+        inputs: run-time values that both forms read: name -> (DataType, dims or None).
+        output: name of the result in the form before; `new_output`: in the form after.
         opsets: (domain, version) of the model.
     """
 
@@ -73,7 +73,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A pattern that stays: where, and why."""
+    """A pattern that was not rewritten: where, and why."""
 
     rewrite: str
     node: str
@@ -88,7 +88,7 @@ class Changes:
 
     @property
     def decoder(self) -> Optional[Any]:
-        """The onnx.ModelProto that was cut off, or None."""
+        """The decoder that was cut off, an onnx.ModelProto; None if none was."""
         return next((a.decoder for a in self.applied if a.decoder is not None), None)
 
     @property
@@ -105,8 +105,8 @@ def apply_rewrites(
     """Changes the network in place.
 
     Args:
-        wanted: sites that it refuses stay as they are and count as skipped.
-        record: keep what proofs and the result need: fragments, and decoders that were cut off.
+        wanted: (key) -> whether to rewrite this site. Other sites stay and count as skipped.
+        record: keep fragments and cut-off decoders, for proofs and the result.
     """
     applied: List[Applied] = []
     refused: Dict[Tuple[str, str], Tuple[Any, Refusal]] = {}
@@ -142,7 +142,7 @@ def apply_rewrites(
 
 
 def _by_operator(network: Network) -> Dict[str, List[Tuple[int, Any]]]:
-    """Operator -> its nodes with their places in the network."""
+    """Operator -> [(position in the network, node), ...]."""
     nodes: Dict[str, List[Tuple[int, Any]]] = {}
     for place, node in enumerate(network.graph):
         if node.domain in DEFAULT_DOMAINS:
@@ -151,20 +151,20 @@ def _by_operator(network: Network) -> Dict[str, List[Tuple[int, Any]]]:
 
 
 def _in_order(nodes: Mapping[str, Sequence[Tuple[int, Any]]], operators: Sequence[str]) -> List[Any]:
-    """Nodes of these operators, or of all where none is named, in the order of the network."""
+    """Nodes of these operators, or all nodes if none is named, in the order of the network."""
     wanted = [pair for operator in dict.fromkeys(operators or nodes) for pair in nodes.get(operator, ())]
     return [node for _, node in sorted(wanted, key=lambda pair: pair[0])]
 
 
 def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
-    """Puts the replacement of one site into the graph; the value keeps its name."""
+    """Puts the replacement of one site into the graph. The site's output keeps its name."""
     if site.cut is not None:
         return _end_earlier(network, rewrite, site, site.cut, record)
     output = site.output
     name = output.name
     shape = network.shape(output)
     editor = Editor(network, name)
-    # The network changes below alone: what cannot be worked out leaves it as it is.
+    # The network changes only below this line, so that a failure above leaves it unchanged.
     new = site.build(editor)
     fragment = _fragment(network, site, editor.nodes, new) if record else None
     if editor.nodes:
@@ -183,7 +183,7 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
 
 
 def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: bool) -> Applied:
-    """The network ends at the heads; what stood behind them is a model of its own."""
+    """Ends the network at the heads; the nodes after them become a separate model."""
     graph = network.graph
     decoder = decoder_model(network, cut, site.nodes) if record else None
     fragment = _fragment(network, site, (), cut.outputs[0]) if record else None
@@ -242,7 +242,7 @@ def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> F
             else:
                 inputs[value.name] = (value.dtype, network.shape(value))
     if id(new) not in made:
-        # The replacement is a value that was there: both forms are compared on it.
+        # The replacement is a value of the original network: the proof compares both forms on it.
         inputs[new.name] = (new.dtype, network.shape(new))
     return Fragment(
         tuple(ir.serde.serialize_node(n) for n in old), tuple(ir.serde.serialize_node(n) for n in added),

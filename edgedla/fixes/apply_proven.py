@@ -1,4 +1,4 @@
-"""Applies the chosen rewrites and proves them: a site whose proof fails stays as it was, and the network is run as a whole."""
+"""Applies the chosen rewrites and proves each site and the whole network. A site whose proof fails is undone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
 from edgedla.rules.remedies import rewrite_entries
 
-#: Samples of a user's data that proofs run; the first ones.
+#: Proofs run at most this many samples of the user's data, from the first on.
 MOST_SAMPLES = 8
-#: A network with more weights is not run for its proofs: ONNX Runtime would hold them twice.
+#: A network with larger weights is not run for proofs: ONNX Runtime would hold them twice.
 MOST_WEIGHT_BYTES = 1_500_000_000
 
 
 class Proven(NamedTuple):
-    """Attributes:
-    model: rewritten. proofs: one for each site of `changes.applied`. failures: sites that failed and stay as they were.
-    ran: what a proof of the whole network runs, before and after, with seeded weights where these were asked for.
+    """The rewritten model with its proofs.
+
+    Attributes:
+        model: rewritten. proofs: one for each site of `changes.applied`. failures: sites whose proof failed and that were
+            undone.
+        ran: models for the proof of the whole network, before and after, with seeded weights if asked for.
     """
 
     model: Any
@@ -48,7 +51,7 @@ def apply_proven(
     approximate: float,
     seeded_weights: bool,
 ) -> Proven:
-    """A copy of the model with every site that is not dropped and whose proof holds."""
+    """A copy of the model, rewritten at every site that is not dropped and whose proof holds."""
     failures: Dict[Key, Proof] = {}
     equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
     while True:
@@ -72,13 +75,13 @@ def apply_proven(
         if not failed:
             return Proven(fixed, changes, proofs, failures, (base, after))
         failures.update(failed)
-        # Another form of the same place may hold: it was left out only because the one that failed costs less.
+        # Another rewrite may apply to the same place: it was left out only because the one that failed costs less.
         outputs = {output for _, output in failed}
         dropped = frozenset(key for key in dropped if key[1] not in outputs)
 
 
 def feeds_of(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.ndarray], ...]:
-    """Inputs of the network for proofs; none where it is too large to run, lacks weights, or leaves sizes open."""
+    """Inputs of the network for proofs; () if it is too large to run, lacks weights, or has open sizes."""
     weights = [v.const_value for v in model.graph.initializers.values()]
     if sum(t.nbytes for t in weights) > MOST_WEIGHT_BYTES or not all(map(has_data, weights)):
         return ()
@@ -95,7 +98,7 @@ def feeds_of(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.
 
 
 def network_proof(done: Proven, data: Union[None, str, Path], approximate: float) -> NetworkProof:
-    """Of the whole network, on the data or on seeded input; why not, where it did not run."""
+    """The proof of the whole network, on the data or on seeded input; says why if it did not run."""
     (before, after), changes = done.ran, done.changes
     if not changes.applied:
         return NetworkProof(None, detail="nothing was rewritten")
@@ -113,10 +116,10 @@ def _holds_texts(model: Any) -> bool:
 
 
 def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
-    """How far a model in another operator set is proven the same; nothing where no proof is asked for, or nothing can run.
+    """A note on how far a model in another operator set is proven the same; () without proofs, or if it cannot run.
 
     Raises:
-        ModelError: it computes something else.
+        ModelError: the converted model computes something else.
     """
     feeds = feeds_of(before, None) if prove and before is not after else ()
     if not feeds:

@@ -1,8 +1,8 @@
-"""Which sites are worth it: all together first, then without each bundle, as the predicted cost decides.
+"""Chooses the sites that pay by predicted cost: starts with all of them, then tries to do without each bundle.
 
-In a squeeze-and-excite block no rewrite pays alone: the layer moves and the cut stays. A search that adds what helps finds
-nothing there. So the search starts with everything and takes away what the objective does without: a kind of rewrite, then
-the sites of one loadable, of one block, and single sites, as far as the number of trials goes.
+In a squeeze-and-excite block no rewrite pays by itself: its layer moves, but the cut in the network stays. A search that
+adds sites one by one would find nothing. So this one starts with all sites and removes those that do not lower the
+objective: all sites of a rewrite, then those of a loadable, of a block, and single sites, as far as the trials last.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from edgedla.fixes.network.model_file import outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.site import Rewrite
 
-#: Each trial imports and checks the network anew: large networks get fewer, by their layers. Up to LAYERS_OF_TEN / 10 layers
-#: it is ten; beyond, ten would take longer than the proofs.
+#: Each trial imports and checks the network again, so large networks get fewer. Networks of up to LAYERS_OF_TEN / 10 layers get
+#: at least ten; for larger ones ten would take longer than the proofs.
 LAYERS_TRIED, LAYERS_OF_TEN = 9_000, 16_000
 FEWEST_TRIALS, MOST_TRIALS = 4, 120
-#: A gain below this part of the value is rounding of the cost model, not a gain.
+#: A gain below this share of the value is rounding of the cost model.
 NEGLIGIBLE = 1e-4
-#: Sites with at most so many nodes from one to the other belong to one block.
+#: Sites with at most this many nodes between them belong to one block.
 BLOCK_NODES = 5
-#: Single sites tried in a row without a gain; after these the rest is taken to be worth it too.
+#: After this many single sites in a row without a gain, the search keeps all remaining sites.
 MOST_IN_VAIN = 8
-#: Least gain for which another form of the same site is taken than the first.
+#: Minimum gain for preferring another rewrite of the same place to the first one.
 SWAP_GAIN = 0.02
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Attributes:
-    dropped: sites that are not rewritten. before, after: predicted. bundles: what leaving each out would cost.
+    """The result of the search.
+
+    Attributes:
+        dropped: sites that are not rewritten. before, after: predicted figures. bundles: what leaving each out would cost.
     """
 
     dropped: FrozenSet[Key]
@@ -80,7 +82,7 @@ class Chooser:
     """Searches over the sites of one folded model; the model stays as it is.
 
     Args:
-        enough: the search ends with the first form whose figures it takes; what comes later is only better.
+        enough: (figures) -> whether the search can stop there; what it would find later is only better.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Chooser:
                 without, fewer_sites = self._trial(dropped | keys)
                 better = self._rank(without, len(fewer_sites)) < self._rank(kept_with, len(kept_sites))
                 if better and self._swaps(keys, fewer_sites):
-                    # Forms stand in the order of how exact they are: a later one has to pay.
+                    # Rewrites of one place are in order of exactness: a later one has to pay.
                     better = self._value(without) < self._value(kept_with) * (1.0 - SWAP_GAIN)
                 bundles.append(
                     Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without))
@@ -143,9 +145,9 @@ class Chooser:
         return any(site.output in outputs for site in sites)
 
     def _added(self, dropped: FrozenSet[Key], before: Figures, bundles: List[Bundle]) -> FrozenSet[Key]:
-        """Where everything together loses against nothing: blocks that pay on top of nothing, the last ones first.
+        """If all sites together are worse than none: starts from none and adds blocks that pay, the last ones first.
 
-        TensorRT's cap can make a network faster by leaving slow loadables to the GPU, which a rewrite then brings back.
+        TensorRT's cap can make a network faster by leaving slow loadables on the GPU; a rewrite can bring these back.
         """
         best, count = before, 0
         for title, keys in [*self._by_block(frozenset()), *self._by_rewrite(frozenset())][::-1]:
@@ -161,7 +163,7 @@ class Chooser:
         return dropped
 
     def _back(self, dropped: FrozenSet[Key], bundles: List[Bundle]) -> FrozenSet[Key]:
-        """Without what went after it, what did not pay in their company may: each kind that went is tried once more."""
+        """Tries each dropped rewrite once more: without sites that were dropped after it, it may pay."""
         for title, keys in self._by_rewrite(frozenset()):
             figures, sites = self._trial(dropped)
             if self._enough(figures) or len(self._seen) >= self._most:
@@ -176,7 +178,7 @@ class Chooser:
         return dropped
 
     def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
-        """Without its first choice a place may get another rewrite: all of them are dropped."""
+        """Drops all sites: without its first rewrite a place may get another one, which is dropped too."""
         while True:
             _, sites = self._trial(dropped)
             if not sites:
@@ -191,7 +193,7 @@ class Chooser:
         return self._seen[dropped]
 
     def _loadables_of(self, applied: Sequence[Applied]) -> Dict[Key, Optional[int]]:
-        """The DLA candidate in which the new layers of each site stand, in the judge's last answer; none of a refused one."""
+        """Site -> DLA candidate of its new layers in the network that the judge saw last; {} if the parser refuses it."""
         if self.judge.last is None:
             return {}
         _, report = self.judge.last
@@ -209,9 +211,9 @@ class Chooser:
         return value_of(figures, self.objective)
 
     def _rank(self, figures: Figures, sites: int) -> Tuple[float, ...]:
-        """Smaller is better. Among equals the network with fewer changes wins.
+        """Sort key of a network: smaller is better. Among equals the network with fewer changes wins.
 
-        A strict or standalone build has to pass before anything else counts, and to have fewer layers in its way.
+        A strict or standalone build first has to pass, or to have fewer layers in its way.
         """
         value = self._value(figures)
         coarse = value if value == float("inf") else round(value / (1.0 + NEGLIGIBLE), 1)
@@ -234,7 +236,7 @@ class Chooser:
         return [(f"every {kind}", frozenset(keys)) for kind, keys in kinds.items()]
 
     def _by_loadable(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
-        """Sites by the DLA candidate that their new layers stand in."""
+        """Sites by the DLA candidate of their new layers."""
         self._trial(dropped)
         groups: Dict[str, List[Key]] = {}
         for key, region in self._loadables[dropped].items():
@@ -243,7 +245,7 @@ class Chooser:
         return [(title, frozenset(keys)) for title, keys in groups.items()] if len(groups) > 1 else []
 
     def _by_block(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
-        """Sites that few nodes lie between: the average and the gate of one squeeze-and-excite block."""
+        """Groups of sites with few nodes between them: the average and the gate of one squeeze-and-excite block."""
         sites = {site.output: site for site in self._trial(dropped)[1]}
         block = {output: output for output in sites}
         readers = {
@@ -262,7 +264,7 @@ class Chooser:
         return several if len(groups) > 1 else []
 
     def _one_by_one(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
-        """Each site by itself, one of each rewrite in turn."""
+        """Single sites, taking one of each rewrite in turn."""
         turns: Dict[str, int] = {}
         order: List[Tuple[int, int, Applied]] = []
         for place, site in enumerate(self._trial(dropped)[1]):

@@ -1,4 +1,4 @@
-"""A decoder that was cut off a network, as a model of its own: from the new outputs to the old ones."""
+"""A decoder that was cut off a network, as a separate model from the new outputs to the original ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.quantization.session import open_session
 
 
 def decoder_model(network: Network, cut: Cut, nodes: Sequence[Any]) -> Optional[Any]:
-    """An onnx.ModelProto of these nodes; None where the data of a constant is not in the file."""
+    """An onnx.ModelProto of these nodes; None if the data of a constant is not in the file."""
     import onnx
 
     ir = onnx_ir()
@@ -34,7 +34,7 @@ def decoder_model(network: Network, cut: Cut, nodes: Sequence[Any]) -> Optional[
 
 
 def decoded(decoder: Any, values: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """The old outputs by name, without optimisation; the decoder takes of `values` what it reads."""
+    """Runs the decoder without optimisation: original outputs by name. `values` may hold more than the decoder reads."""
     session = open_session(decoder.SerializeToString(), optimize=False)
     names: List[str] = [o.name for o in decoder.graph.output]
     return dict(zip(names, session.run(names, {i.name: values[i.name] for i in decoder.graph.input})))

@@ -1,4 +1,4 @@
-"""The examples of the rewrites as models, and what a rewrite makes of one: for tests and for whoever writes a rewrite."""
+"""Turns the examples of rewrites into models and applies a rewrite to one: for tests and authors of rewrites."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgedla.rules.remedies import rewrite_entries
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rewrite did to one model: sites, refusals, and a proof of each site."""
+    """What a rewrite changed in one model: sites, refusals, and a proof of each site."""
 
     changes: Changes
     proofs: Tuple[Proof, ...]
@@ -58,7 +58,7 @@ def example_model(example: Example) -> Any:
 
 
 def outcome(rewrite: Rewrite, model: Any, goal: Optional[Goal] = None, seed: int = 0) -> Outcome:
-    """Applies one rewrite wherever it holds, and proves each site on seeded input.
+    """Applies one rewrite wherever its pattern occurs, and proves each site on seeded input.
 
     Args:
         model: onnx.ModelProto with weights.

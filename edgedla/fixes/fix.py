@@ -1,4 +1,4 @@
-"""`fix`: rewrites a model so that more of it runs on the DLA, proves each site, and keeps what the predicted cost accepts."""
+"""`fix`: rewrites a model so that more of it runs on the DLA, proves each rewrite, and keeps those that pay."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def fix_gain(
     batch: Optional[int] = None,
     power_mode: Optional[str] = None,
 ) -> FixGain:
-    """Whether `fix` with its defaults pays, by the same search, which ends as soon as that is sure. Weights are not read.
+    """Predicts whether `fix` with its defaults pays, by the same search, which stops as soon as that is sure. Reads no weights.
 
     Args:
-        model: path, bytes or ModelProto; the rest as for `fix`.
+        model: path, bytes or ModelProto. Other arguments as in `fix`.
 
     Raises:
         UsageError, ModelError, EnvironmentMissing: as `fix`.
@@ -181,10 +181,10 @@ def _path_of(model: Any) -> str:
 
 
 class _Opened(NamedTuple):
-    """The model as it came and as rewrites find it, both with the sizes that were asked for; one where nothing was.
+    """The original model, and the model that rewrites start from, both with the user's sizes. They may be the same object.
 
     Attributes:
-        notes: of its sizes and operator set. interface, types: of `Typed`, where types were turned.
+        notes: on sizes and operator set. interface, types: of `Typed`, if types were converted to FLOAT.
     """
 
     before: Any
@@ -204,8 +204,10 @@ def _opened(
     prove: bool,
     data: Union[None, str, Path],
 ) -> _Opened:
-    """Args:
-    turn: types become FLOAT. prove, data: as for `fix`.
+    """Opens the model with the user's sizes, operator set and types.
+
+    Args:
+        turn: convert types to FLOAT. prove, data: as in `fix`.
     """
     before = open_model(model)
     wanted = opset_to_write(before, opset)
@@ -222,7 +224,7 @@ def _opened(
 
 
 def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:
-    """Puts the preprocessing into the model, and proves that; what the input takes now."""
+    """Puts the preprocessing into the model and proves it; returns sentences on what the input takes now."""
     if wanted is None:
         return ()
     original = work.clone()

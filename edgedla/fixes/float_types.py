@@ -1,4 +1,4 @@
-"""A model in FLOAT for whoever quantises it, without loading its weights, and the proof that it computes the same."""
+"""Converts a model's types to FLOAT, for quantisation, without loading its weights, and proves that it computes the same."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from edgedla.quantization.float32_types import TURNED, as_float32, drop_casts, o
 
 @dataclass(frozen=True)
 class Typed:
-    """A model whose types became FLOAT.
+    """A model whose types were converted to FLOAT.
 
     Attributes:
-        model: onnx_ir.Model. interface: inputs and outputs of another type now, a sentence each.
+        model: onnx_ir.Model. interface: inputs and outputs that changed their type, one sentence each.
         note: what was done, and how far it is proven.
     """
 
@@ -31,10 +31,10 @@ class Typed:
 
 
 def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optional[Typed]:
-    """The onnx_ir.Model in FLOAT; None where it computes in nothing else.
+    """The onnx_ir.Model in FLOAT; None if it computes in FLOAT already.
 
     Args:
-        feeds: inputs for the proof; none where it cannot run or none is asked for.
+        feeds: inputs for the proof; () for no proof.
 
     Raises:
         ModelError: a node computes something else in FLOAT.

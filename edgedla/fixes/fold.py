@@ -1,6 +1,6 @@
-"""Fold first: fixed shapes written down, shape arithmetic and computed weights turned into constants.
+"""Folds constants before any rewrite: writes fixed shapes down, turns shape arithmetic and computed weights into constants.
 
-Later rewrites ask for numbers (the bounds of a Slice, the sizes of a Resize), which exporters leave as chains of Shape,
+Later rewrites need numbers (the bounds of a Slice, the sizes of a Resize), which exporters leave as chains of Shape,
 Gather, Mul and Concat. TensorRT folds most of them too, but not all: the parser of 10.x makes layers of slice bounds that
 are computed, and weights that a training-mode BatchNormalization standardises are refused by all of them.
 """
@@ -21,21 +21,21 @@ from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.importers.model_file.shape_inference import inferred
 from edgedla.quantization.session import open_session
 
-#: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
+#: Each round folds what the last round's shapes made computable: YOLO's decoders need three rounds, Swin one per shifted window.
 MOST_ROUNDS = 200
-#: Results above this stay computed, unless they replace constants of their size.
+#: Larger results are not folded, unless they replace constants of their size.
 MOST_ELEMENTS = 1 << 16
-#: Of a tensor of TensorRT.
+#: Maximum rank of a TensorRT tensor.
 MOST_DIMS = 8
 #: ONNX's data propagation follows the numbers in scalars and vectors.
 MOST_PROPAGATED_RANK = 1
-#: onnx.TensorProto.DataType of INT32 and INT64, of which dims are made.
+#: onnx.TensorProto.DataType of INT32 and INT64, the types of dims.
 INTEGERS = (6, 7)
-#: numpy.dtype.kind of what is folded.
+#: numpy.dtype.kind of values to fold.
 NUMBERS = "biuf"
-#: The values that these read say how large their results are; those of all others are at most the product of two inputs.
+#: Operators whose input values decide how large the result is; other results are at most the product of two inputs.
 SIZED_BY_VALUE = frozenset("Expand Tile ConstantOfShape Range Resize Upsample OneHot Pad".split())
-#: Never folded: random numbers, and quantization, which says where scales are.
+#: Operators that are never folded: random numbers, and quantization, which holds scales.
 KEPT = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli QuantizeLinear "
     "DequantizeLinear DynamicQuantizeLinear If Loop Scan".split()
@@ -43,7 +43,7 @@ KEPT = frozenset(
 
 
 def fold_constants(model: Any) -> int:
-    """Changes the onnx_ir.Model in place; returns how many nodes became constants."""
+    """Folds the onnx_ir.Model in place; returns how many nodes became constants."""
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     before = model.graph.num_nodes()
@@ -59,7 +59,7 @@ def fold_constants(model: Any) -> int:
 
 
 def _inputs_are_no_weights(model: Any) -> None:
-    """Before version 4 of the format every initializer had to be an input too, which lets callers override weights."""
+    """Makes initializers no inputs: before IR version 4 every initializer had to be an input, so that callers could override it."""
     if any(v.name in model.graph.initializers for v in model.graph.inputs):
         from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
@@ -68,16 +68,17 @@ def _inputs_are_no_weights(model: Any) -> None:
 
 
 def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> bool:
-    """Writes the dims of inputs into the model. A batch that is open still becomes trtexec's; returns whether one was.
+    """Writes the dims of inputs into the model. A batch that stays open becomes trtexec's; returns whether one did.
 
     Raises:
-        UsageError: `shapes` names no input or has another number of dims, or is no mapping of numbers; or the batch is none.
+        UsageError: `shapes` names no input, has another number of dims, or does not map names to numbers; or the batch is not a
+            whole number of 1 or more.
     """
     require_given(shapes, batch)
     _inputs_are_no_weights(model)
     inputs = {v.name: v for v in model.graph.inputs}
     if len(inputs) == 1:
-        # A shape without a name is that of the only input.
+        # A shape without a name is the only input's.
         shapes = {name or next(iter(inputs)): dims for name, dims in shapes.items()}
     for name in shapes:
         if name not in inputs:
@@ -97,7 +98,7 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
             value.shape = onnx_ir().Shape(wanted)
             changed = True
     if changed:
-        # What the exporter wrote down held for the old sizes.
+        # Shapes that the exporter wrote down hold only for the old sizes.
         for node in model.graph.all_nodes():
             for value in node.outputs:
                 value.shape = None
@@ -105,18 +106,17 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
 
 
 def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
-    """Writes the dims that ONNX's shape inference finds into the values.
+    """Writes the dims of ONNX's shape inference into the values.
 
     Args:
-        settled: names of values that earlier calls settled, and no call will change: their nodes are left out. This one adds
-            its own.
+        settled: names of values with final shapes from earlier calls, whose nodes are skipped. This call adds its own.
     """
     ir = onnx_ir()
     nodes = _unsettled(model, settled) if settled else None
     proto = outline(model, nodes)
     found = inferred(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
     if found is None:
-        # What stays unknown is refused site by site.
+        # Rewrites refuse sites with unknown shapes one by one.
         return
     by_name = {v.name: v.type for v in list(found.graph.value_info) + list(found.graph.output)}
     for node in model.graph if nodes is None else nodes:
@@ -136,17 +136,17 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
 
 
 def _unsettled(model: Any, settled: Container[str]) -> Optional[List[Any]]:
-    """Nodes with an output that is not settled; None for all, where a body may read any value."""
+    """Nodes with an output that is not settled; None means all nodes, if a subgraph may read any value."""
     if any(a.type.name in ("GRAPH", "GRAPHS") for n in model.graph for a in n.attributes.values()):
         return None
     return [n for n in model.graph if not all(v.name in settled for v in n.outputs)]
 
 
 def _most_propagated(graph: Any) -> int:
-    """At most so many numbers stand in one value that ONNX's data propagation follows; Concat alone makes them more."""
+    """Upper bound of the numbers in a value that ONNX's data propagation follows; only Concat adds numbers."""
     lengths = {t.name: math.prod(t.dims) for t in graph.initializer if len(t.dims) <= 1 and t.data_type in INTEGERS}
     for node in graph.node:
-        # Where nothing is known it is a shape.
+        # Without known dims it is a shape.
         read = [lengths.get(name, MOST_DIMS) for name in node.input if name]
         length = sum(read) if node.op_type == "Concat" else max(read, default=MOST_DIMS)
         lengths.update(dict.fromkeys(node.output, length))
@@ -154,7 +154,7 @@ def _most_propagated(graph: Any) -> int:
 
 
 def _fold_round(model: Any) -> bool:
-    """Whether a value became a constant. What could not be evaluated once is not tried for ever."""
+    """Folds once; returns whether a value became a constant. A node that could not be evaluated is not tried again."""
     network = Network(model, Goal())
     known: Dict[str, np.ndarray] = {}
     nodes: List[Any] = []
@@ -178,7 +178,7 @@ def _fold_round(model: Any) -> bool:
 
 
 def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
-    """The result of Shape or Size where its input's dims are fixed."""
+    """The result of Shape or Size if its input's dims are fixed; else None."""
     if node.op_type not in ("Shape", "Size"):
         return None
     shape = network.shape(node.inputs[0])
@@ -194,7 +194,7 @@ def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
 def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable[str]) -> bool:
     if any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values()):
         return False
-    # A node without inputs makes a constant too (Constant with a sparse value stays as it is).
+    # A node without inputs gives a constant too (a Constant with a sparse value stays).
     return node.op_type != "Constant" and all(
         v.name in made or (network.is_constant(v) and v.const_value.dtype.name != "STRING" and has_data(v.const_value))
         for v in read
@@ -207,12 +207,12 @@ def _small(network: Network, node: Any, read: Sequence[Any], made: Container[str
     shapes = [network.shape(value) for value in node.outputs]
     if None not in shapes:
         return all(math.prod(s) <= most for s in shapes if s is not None)
-    # What inference leaves open is bounded by its inputs, once these stand there: a chain of them could double at each step.
+    # An open size is bounded by the inputs once they are constants: a chain of such nodes could double it at each step.
     return node.op_type not in SIZED_BY_VALUE and not any(v.name in made for v in read) and math.prod(sizes[:2]) <= most
 
 
 def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """What the nodes compute, by ONNX Runtime, in one session without optimisation."""
+    """Results of the nodes by name, computed by ONNX Runtime in one session without optimisation."""
     if not nodes:
         return {}
     import onnx
@@ -229,7 +229,7 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
             elements = known.get(value.name)
             constants[value.name] = np.asarray(data_of(value.const_value) if elements is None else elements)
     if any(v.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in v.flat) for v in constants.values()):
-        # A value that a broken model holds in no readable form is None.
+        # None: a value that a broken model holds in an unreadable form.
         return {}
     graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())
     these = set(map(id, nodes))
@@ -241,12 +241,12 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
     proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
     try:
         values = open_session(proto.SerializeToString(), optimize=False).run(wanted, {})
-        # A sequence is a list, an absent optional None, a text an object: no constants of a network.
+        # Sequences (lists), absent optionals (None) and texts (objects) are no constants of a network.
         return {name: v for name, v in zip(wanted, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS}
     except EnvironmentMissing:
         raise
     except Exception:
-        # One operator that ONNX Runtime does not have would hide all others: then each is tried by itself.
+        # An operator that ONNX Runtime lacks makes the whole session fail: then each node is tried by itself.
         if len(nodes) == 1:
             return {}
         evaluated = dict(known)
@@ -257,14 +257,14 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
 
 
 def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:
-    """Of how many values the readers read a constant now."""
+    """Replaces values by constants; returns how many values were replaced."""
     ir = onnx_ir()
     graph = model.graph
     replaced = 0
     for node in list(graph):
         for value in node.outputs:
             elements = known.get(value.name)
-            # One that nobody reads comes again with its node where another output of that is read.
+            # Skip values without readers: their node may stay for another output.
             if elements is None or not value.uses():
                 continue
             replaced += 1
@@ -273,7 +273,7 @@ def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:
                 const_value=ir.tensor(elements, name=value.name),
             )  # fmt: skip
             value.replace_all_uses_with(constant)
-            # The node goes, its output's name stays with the constant.
+            # The node is removed; the constant takes over its output's name.
             value.name = f"{value.name}/folded"
             graph.register_initializer(constant)
     remove_dead_nodes(model)
@@ -281,7 +281,7 @@ def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:
 
 
 def remove_dead_nodes(model: Any) -> None:
-    """Takes out nodes of the main graph whose outputs nobody reads. What a subgraph reads counts as read."""
+    """Removes nodes of the main graph whose outputs nothing reads, subgraphs included."""
     for node in reversed(list(model.graph)):
         if not any(v.uses() or v.is_graph_output() for v in node.outputs):
             model.graph.remove(node, safe=True)

@@ -1,4 +1,4 @@
-"""What a form of the network is worth on a platform: the one place where fixes ask import, rules, regions and costs."""
+"""Predicts the figures of a network on a platform: the one place where fixes use importer, rules, regions and costs."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from edgedla.regions.values import LEAST_GAIN
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
 
-#: Ways to build, by what `edgedla fix --for` calls them, and the mode that `check` calls them.
+#: `edgedla fix --for` -> `edgedla check --mode`.
 PURPOSES: Dict[str, str] = {"hybrid": "fallback", "strict": "strict", "standalone": "standalone"}
 
 
-#: Layers of a network to fix: it is imported, checked and priced again for every group of rewrites, some 2 ms per layer in all.
-#: Real ones have some thousands.
+#: Maximum number of layers: the network is imported, checked and costed again for every group of rewrites, some 2 ms per
+#: layer. Real networks have some thousands of layers.
 MOST_LAYERS = 6_000
 
 
 def require_size(model: Any, trt: Tuple[int, ...]) -> None:
-    """What is too large is said before onnx-ir reads it, checks it and calls its functions.
+    """Refuses a model that is too large, before onnx-ir reads and checks it and inlines its functions.
 
     Raises:
-        EnvironmentMissing: onnx-ir is missing, or Python is too old: said first, whatever the model is.
+        EnvironmentMissing: onnx-ir is missing, or Python is too old. Checked first, whatever the model is.
         ModelTooLarge: more than MOST_LAYERS layers, or beyond a limit of the importer.
-        ModelError: no readable model.
+        ModelError: the model cannot be read.
     """
     onnx_ir()
     if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
@@ -48,14 +48,16 @@ def require_size(model: Any, trt: Tuple[int, ...]) -> None:
     except ModelTooLarge:
         raise
     except ModelError:
-        # A refusal of the parser, which a rewrite may cure.
+        # The parser refuses the model, which a rewrite may cure.
         return
     require_layers(graph)
 
 
 def require_layers(graph: LayerGraph) -> None:
-    """Raises:
-    ModelTooLarge: more than MOST_LAYERS.
+    """Refuses a graph with too many layers.
+
+    Raises:
+        ModelTooLarge: more than MOST_LAYERS.
     """
     if len(graph.layers) > MOST_LAYERS:
         raise ModelTooLarge(
@@ -68,17 +70,17 @@ def require_layers(graph: LayerGraph) -> None:
 
 @dataclass(frozen=True)
 class Figures:
-    """A network on one platform, predicted.
+    """Predicted figures of a network on one platform.
 
     Attributes:
-        layers: that run on a device; folded ones do not count.
-        loadables: candidate subgraphs before TensorRT's cap; `dropped` by it.
-        latency_us, energy_mj: of one frame as TensorRT places it by itself; energy is above idle.
-        period_us: of a stream with many frames in flight: time that the busiest device needs per frame.
-        gpu_us: one frame with everything on the GPU.
-        passes: whether the strict or standalone build would succeed; None where unknown, or not asked for.
-        offenders: layers that stop it.
-        refused: why TensorRT's parser takes no such network; then there are no other figures.
+        layers: number of layers that run on a device, without folded ones.
+        loadables: candidate subgraphs before TensorRT's cap. dropped: those that the cap drops.
+        latency_us, energy_mj: of one frame, as TensorRT places the network; energy above idle.
+        period_us: time per frame of the busiest device, with many frames in flight.
+        gpu_us: latency of one frame with everything on the GPU.
+        passes: whether the strict or standalone build would succeed; None if unknown, or for hybrid builds.
+        offenders: layers that fail that build.
+        refused: why TensorRT's parser refuses the network, which then has no other figures; "" if it does not.
     """
 
     layers: int = 0
@@ -122,7 +124,7 @@ class Figures:
 
 @dataclass
 class Judge:
-    """Figures of networks on one platform. `last` is the graph and report of the last answer."""
+    """Predicts figures of networks on one platform. `last`: graph and report of the last network."""
 
     platform: Platform
     precision: str
@@ -133,10 +135,10 @@ class Judge:
     _costs: Optional[CostModel] = field(default=None, repr=False)
 
     def figures(self, model: Any, with_gpu: bool = False) -> Figures:
-        """Of an onnx.ModelProto, weights not needed; a refusal of the parser is an answer.
+        """The figures of an onnx.ModelProto, whose weights are not needed. `Figures.refused` holds a refusal of the parser.
 
         Args:
-            with_gpu: also the time with everything on the GPU, which the search does not ask for.
+            with_gpu: also predict the time with everything on the GPU, which the search does not need.
 
         Raises:
             UsageError: unknown power mode. ModelError: more than MOST_LAYERS layers.
@@ -169,7 +171,7 @@ class Judge:
 
     def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport, with_gpu: bool) -> Figures:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
-            # Open dims have no size, and so no cost.
+            # Open dims give no cost.
             return counts
         if self._costs is None:
             self._costs = CostModel.load(self.platform, self.precision, self.power_mode)
@@ -179,7 +181,7 @@ class Judge:
             stream = predictor.predict("tensorrt" if self.platform.has_dla else "GPU").streams[0]
             gpu_us = predictor.predict("GPU").streams[0].latency.latency_us if with_gpu else None
         except EdgedlaError:
-            # No cost is known: the counts stand for themselves.
+            # Without costs the result has only the counts.
             return counts
         busiest = max(stream.busy.values(), default=1.0)
         return replace(
@@ -192,9 +194,9 @@ class Judge:
 
 
 def pays(before: Figures, after: Figures, purpose: str, objective: str = "latency") -> bool:
-    """Whether the rewritten network is worth having: what `edgedla fix` says of itself, and `edgedla check` of it.
+    """Whether the rewritten network is worth having, as `edgedla fix` and `edgedla check` say.
 
-    A strict or standalone build has to pass, or to come nearer to it, before anything else counts.
+    A strict or standalone build first has to pass, or to come nearer to passing.
     """
     if before.refused or after.refused:
         return bool(before.refused) and not after.refused
@@ -210,7 +212,7 @@ def pays(before: Figures, after: Figures, purpose: str, objective: str = "latenc
 
 
 def value_of(figures: Figures, objective: str) -> float:
-    """What the objective counts; infinite where it is not known, or the parser refuses the network."""
+    """The value of the objective; infinite if it is unknown, or if the parser refuses the network."""
     if figures.refused:
         return float("inf")
     value = {

@@ -1,4 +1,4 @@
-"""What a rewritten model says of itself: which rewrites were applied, and what its inputs and outputs were before."""
+"""Metadata of a rewritten model: the applied rewrites, and its original inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from edgedla.fixes.apply import Changes
 from edgedla.importers.model_file.changed_outputs import METADATA as METADATA_OUTPUTS
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, ChangedOutputs, changed_outputs, named
 
-#: Counts by rewrite; and for people, one sentence for each change of the interface.
+#: Keys: counts by rewrite; one sentence for people on each change of inputs and outputs.
 METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
 
 
 def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where: str) -> Tuple[ChangedOutput, ...]:
-    """What was done, for whoever reads the model; the outputs that differ from the very first model's."""
+    """Writes the metadata; returns the outputs that differ from the original model's."""
     counts: Dict[str, int] = {}
     for a in changes.applied:
         counts[a.rewrite] = counts.get(a.rewrite, 0) + 1
@@ -33,7 +33,7 @@ def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where
 
 
 def _earlier(model: Any) -> List[Any]:
-    """Sentences of earlier rewrites; none where somebody else wrote something there."""
+    """Sentences of earlier calls of `fix`; [] if the metadata is not edgedla's."""
     try:
         earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
     except (ValueError, RecursionError):

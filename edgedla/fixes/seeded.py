@@ -1,4 +1,4 @@
-"""Seeded weights for a model whose own are missing, so that its rewrites can be proven all the same."""
+"""Seeded weights for a model without weights, so that its rewrites can still be proven."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from edgedla.fixes.network.network import has_data
 
 
 def has_all_weights(model: Any) -> bool:
-    """Whether the data of every initializer is there."""
+    """Whether the data of every initializer exists."""
     return all(has_data(v.const_value) for v in model.graph.initializers.values())
 
 
 def with_seeded_weights(model: Any) -> Any:
-    """A copy of an onnx_ir.Model with numbers for missing weights: the same for the same name and dims.
+    """A copy of an onnx_ir.Model with random numbers for missing weights; equal names and dims give equal numbers.
 
-    He-normal from two dims on, so that activations keep their size from layer to layer; above 0 for one dim, which a
-    variance has to be.
+    He-normal for two dims or more, so that activations keep their size from layer to layer; above 0 for one dim, because it
+    may be a variance.
     """
     ir = onnx_ir()
     copy = model.clone()

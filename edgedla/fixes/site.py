@@ -1,4 +1,4 @@
-"""What a rewrite answers for one place of a network: a Site to rewrite, a refusal with its reason, or nothing."""
+"""What a rewrite's `match` returns for one place of a network: a Site, a refusal with its reason, or None."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Callable, Optional, Tuple
 
 
 class Refused(Exception):
-    """The pattern is there, a precondition is not. The text is the reason that users read."""
+    """The pattern is there, but a precondition is not met. The text is the reason that users read."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a network ends earlier: values that become its outputs, and outputs that go away with the nodes behind them."""
+    """A shorter end of the network: values that become its outputs, and outputs that are removed with the nodes before them."""
 
     heads: Tuple[Any, ...]
     outputs: Tuple[Any, ...]
@@ -20,15 +20,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a rewrite holds.
+    """One place that a rewrite can change.
 
     Attributes:
         output: the onnx_ir.Value that gets a new producer. It keeps its name.
-        nodes: the nodes of the pattern; those whose outputs nobody else reads go away.
-        build: gets a network.editor.Editor, makes the replacement and returns its last value, which has the shape of `output`.
-        note: what to know about it, shown to users.
-        new_interface: what changes for whoever reads the model's outputs, where something does.
-        cut: set where nothing is built: the network ends in front of `nodes`.
+        nodes: the nodes of the pattern; those whose outputs nothing else reads are removed.
+        build: (network.editor.Editor) -> the last value of the replacement, which has the shape of `output`.
+        note: shown to users with the site.
+        new_interface: what changes for readers of the model's outputs; "" if nothing does.
+        cut: set if nothing is built, and the network ends before `nodes` instead.
     """
 
     output: Any
@@ -41,12 +41,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One rewrite. Its summary, equality class and sources stand in rules/fixes.yaml under the same id.
+    """One rewrite. rules/fixes.yaml has its summary, equality class and sources under the same id.
 
     Attributes:
-        operators: of the node that `match` is asked about: the last of the pattern; () for any.
-        match: (network, node) -> Site, or None where the pattern is not there. Raises Refused with a reason.
-        examples: data for tests: where it holds, and near misses.
+        operators: operators of the node that `match` gets, which is the last of the pattern; () for any.
+        match: (network, node) -> Site, or None if the pattern is not there. Raises Refused with a reason.
+        examples: data for tests: models that it changes, and near misses.
     """
 
     id: str
@@ -63,9 +63,8 @@ class Example:
     Attributes:
         inputs: "x 1x8x7x7" several separated by commas. Names that begin with w are constants with seeded values.
         body: nodes in ONNX's text form; the last one makes `y`.
-        refused: a part of the reason, where the rewrite has to refuse; "" where it holds; None where it is no such
-            pattern at all.
-        opset: of the default domain.
+        refused: a part of the reason if the rewrite must refuse; "" if it applies; None if the pattern is not there.
+        opset: version of the default domain.
         goal: fields of network.Goal that differ from its defaults.
     """
 

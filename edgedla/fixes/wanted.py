@@ -1,4 +1,4 @@
-"""What a call of `fix` asks for: the rewrites that it names or that fit, and what they need of the model."""
+"""The rewrites that a call of `fix` uses, and what they need of the model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import sample_files
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 
-#: The rewrite of the whole model, by `float_types.in_float32`.
+#: Id of the rewrite of the whole model that `float_types.in_float32` does.
 TYPES = "float32-types"
 
-#: The forms that rewrites write exist from this operator set on.
+#: Rewrites write operators in forms that exist from this operator set on.
 MIN_OPSET = 11
-#: What an older model is converted to where no set is asked for; what builds it takes the same.
+#: Operator set to convert older models to by default, as `build` does.
 OPSET_OF_OLDER = 13
 
 
 def wanted_rewrites(
     only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float, precision: str
 ) -> Tuple[Rewrite, ...]:
-    """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
+    """Rewrites in their order: those that `only` names, or all for the purpose; without those in `skip`."""
     only, skip = _listed(only), _listed(skip)
     named = set(rewrites_named(only, "--only")) - {TYPES}
     skipped = set(rewrites_named(skip, "--skip"))
@@ -52,17 +52,17 @@ def wanted_rewrites(
 
 
 def turns_types(only: Sequence[str], skip: Sequence[str], precision: str, typed: bool) -> bool:
-    """Whether types become FLOAT first: where that is named, and for INT8, whose scales are measured on FLOAT.
+    """Whether to convert types to FLOAT first: if the user names that rewrite, or for INT8, whose scales are measured on FLOAT.
 
     Args:
-        typed: tensor types decide in the release: FP16 is what the DLA takes, and INT8 is Q/DQ.
+        typed: whether the release is strongly typed: the DLA then takes FP16, and INT8 means Q/DQ.
     """
     named, skipped = rewrites_named(_listed(only), "--only"), rewrites_named(_listed(skip), "--skip")
     return TYPES not in skipped and (TYPES in named if named else precision == "int8" and not typed)
 
 
 def _listed(ids: Sequence[str]) -> Sequence[str]:
-    # A text is a sequence too, of letters.
+    # A single string is a sequence of letters.
     return (ids,) if isinstance(ids, str) else ids
 
 
@@ -72,7 +72,8 @@ def opset_to_write(model: Any, asked: Optional[int]) -> Optional[int]:
 
 
 def require_opset(work: Any, source: str) -> None:
-    """
+    """Checks the operator set.
+
     Raises:
         ModelError: the operator set is older than the forms that rewrites write.
     """
@@ -87,6 +88,6 @@ def require_opset(work: Any, source: str) -> None:
 
 
 def require_samples(data: Union[None, str, Path]) -> None:
-    """A wrong path is a mistake, also where nothing is rewritten and so nothing proven."""
+    """Refuses a wrong path of samples, even if nothing is rewritten and no proof needs them."""
     if data is not None:
         sample_files(data)

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from edgedla.acceptance import builds, process
 from edgedla.acceptance.archive import pack, unpack
 from edgedla.acceptance.builds import BUILDS
-from edgedla.acceptance.built import given
+from edgedla.acceptance.built import sample_inputs
 from edgedla.acceptance.ingest import ingest, times_of
 from edgedla.acceptance.nets import CROSSINGS, LADDER
 from edgedla.acceptance.outputs import numeric_findings, variants_of
@@ -283,7 +283,7 @@ def test_the_silicon_says_which_arithmetic_it_has(tmp_path: Path, monkeypatch: p
         row = builds.BUILDS[name]
         path, request = builds.prepare(tmp_path / "m", name, row.make(), row.mode, row.precision, backend="host")
         artifact = build(path, tmp_path / name, request)
-        arrays = [given(artifact, seed)[0] for seed in range(3)]
+        arrays = [sample_inputs(artifact, seed)[0] for seed in range(3)]
         simulated = variants_of(context, name, artifact, arrays)
         features = set()
         for variant, silicon in simulated.items():

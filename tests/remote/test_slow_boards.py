@@ -213,7 +213,7 @@ def test_the_first_ctrl_c_ends_the_fetching_of_results(monkeypatch, tmp_path):
     terminal = Terminal(err=words.append, stop=lambda: presses.pop() if presses else None)
     with pytest.raises(KeyboardInterrupt):
         job.follow(SimpleNamespace(name="slow"), JOB, terminal)
-    assert f"the results stay on the board: edgedla board attach slow {JOB} brings them\n" in words
+    assert f"the results stay on the board: edgedla board attach slow {JOB} fetches them\n" in words
     assert job.client.remembered(JOB) is not None
     assert not [p for p in tmp_path.iterdir() if "art" in p.name]
 

@@ -16,7 +16,7 @@ Pair = Tuple[int, int]
 
 
 class Editor:
-    """Makes nodes in front of a site's output. Names of new values begin with the output's name.
+    """Makes the nodes that will produce a site's output. Names of new values begin with the output's name.
 
     Attributes:
         nodes: the new nodes, in order.
@@ -29,7 +29,7 @@ class Editor:
         self._ir = onnx_ir()
 
     def op(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """One node; its output, or a tuple of them where `outputs` is more than 1. Attributes of None are left out."""
+        """Adds one node; returns its output, or a tuple if `outputs` is more than 1. Attributes that are None are left out."""
         given = {name: value for name, value in attributes.items() if value is not None}
         name = self.network.fresh_name(f"{self.base}/{operator}")
         node = self._ir.node(operator, list(inputs), given, num_outputs=outputs, name=name)
@@ -42,12 +42,12 @@ class Editor:
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
 
     def constant(self, elements: Any, dtype: Any, label: str) -> Any:
-        """A new initializer."""
-        # ir.tensor would look at each element for its type: a fifth of a search over many sites.
+        """Adds an initializer."""
+        # ir.tensor would inspect each element for its type, which takes a fifth of a search over many sites.
         return self._initializer(self._ir.Tensor(np.ascontiguousarray(elements, dtype=dtype)), label)
 
     def reshaped(self, weight: Any, shape: Sequence[int], label: str) -> Any:
-        """The same elements under other dims. External data stays where it is and is not read."""
+        """A constant with the same elements and other dims. External data stays where it is, unread."""
         tensor = weight.const_value
         if getattr(tensor, "location", None) is not None:
             copy = self._ir.ExternalTensor(
@@ -60,13 +60,13 @@ class Editor:
     def derived(
         self, weights: Sequence[Any], shape: Sequence[int], function: Callable[..., np.ndarray], label: str
     ) -> Any:
-        """A constant worked out from others, when it is written and not before. Without their data it has none either.
+        """A constant that is computed from others, but only when it is written. If their data is missing, so is its own.
 
         Args:
-            weights: initializers; None is left out. The result has the element type of the first.
+            weights: initializers; None entries are left out. The result has the element type of the first.
 
         Raises:
-            Refused: the elements of one are no numbers.
+            Refused: the elements of an initializer are not numbers.
         """
         read = [w.const_value for w in weights if w is not None]
         for tensor in read:
@@ -78,7 +78,7 @@ class Editor:
             return self._initializer(stub, label)
 
         def compute() -> Any:
-            # NumPy turns float32 times a float64 scalar into float64, which ONNX refuses beside float32.
+            # NumPy makes float32 times a float64 scalar float64, which ONNX does not mix with float32.
             elements = function(*map(data_of, read)).astype(dtype.numpy(), copy=False)
             return self._ir.tensor(np.ascontiguousarray(elements))
 
@@ -94,7 +94,7 @@ class Editor:
         self.network.graph.register_initializer(value)
         return value
 
-    # The forms of operators that change between opsets 11 and 21.
+    # Operators whose form changes between opsets 11 and 21.
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
         return self.op("Reshape", x, self.constant(shape, np.int64, "shape"))
@@ -104,7 +104,7 @@ class Editor:
         return self.op("Clip", x, self.constant(low, dtype, "low"), self.constant(high, dtype, "high"))
 
     def slice(self, x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]) -> Any:
-        """Step 1, with the numbers in INT32: of INT64 ones the parser of TensorRT 10 makes computed bounds."""
+        """A Slice with step 1 and INT32 numbers: from INT64 numbers the parser of TensorRT 10 makes computed bounds."""
         numbers = [
             self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))
         ]
@@ -123,7 +123,7 @@ class Editor:
         return self.constant(np.zeros(0), np.float32, "roi") if self.network.opset < 13 else None
 
     def resize(self, x: Any, factors_hw: Pair) -> Any:
-        """Each element repeated: nearest, asymmetric, floor."""
+        """A Resize that repeats each element: nearest, asymmetric, floor."""
         scales = self.constant([1, 1, *factors_hw], np.float32, "scales")
         return self.op(
             "Resize", x, self.no_region(), scales, mode="nearest",
@@ -131,7 +131,7 @@ class Editor:
         )  # fmt: skip
 
     def batch_norm(self, x: Any, scale: Union[Any, float], bias: Union[Any, float], channels: int) -> Any:
-        """x scale + bias by channel. Numbers and arrays become constants; values are taken as they are."""
+        """x * scale + bias per channel. Numbers and arrays become constants; values are used directly."""
         dtype = self.network.dtype(x)
 
         def operand(given: Any, label: str) -> Any:
@@ -148,7 +148,7 @@ class Editor:
         )
 
     def conv(self, x: Any, weight: Any, bias: Optional[Any] = None, **attributes: Any) -> Any:
-        """Conv with the attributes that differ from its defaults."""
+        """A Conv; `attributes`: those that differ from the defaults."""
         kernel = list(self.network.weight_shape(weight)[2:])
         return self.op("Conv", x, weight, *([] if bias is None else [bias]), kernel_shape=kernel, **attributes)
 

@@ -1,4 +1,4 @@
-"""The one place that imports onnx-ir, and says clearly where it cannot be."""
+"""The one place that imports onnx-ir, with a clear error if that fails."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def onnx_ir() -> Any:
     """The module onnx_ir.
 
     Raises:
-        EnvironmentMissing: this Python is too old for it, or it is not installed.
+        EnvironmentMissing: Python is too old for onnx-ir, or onnx-ir is not installed.
     """
     if sys.version_info < MINIMUM_PYTHON:
         raise EnvironmentMissing(
             f"rewriting a model needs Python 3.10 or newer; this is {sys.version_info[0]}.{sys.version_info[1]}",
             hint="The library that edits the model, onnx-ir, has no release for older ones. Fix the model on a laptop and "
-            "copy the result to the board: `edgedla build` and `edgedla run` take it there under Python 3.8.",
+            "copy the result to the board, where `edgedla build` and `edgedla run` work with Python 3.8.",
         )
-    # What it finds odd about a model it logs, names and all, where nobody has set up logging. edgedla says it in its own words.
+    # Without a handler onnx-ir logs oddities of a model to stderr, with unescaped names. edgedla reports them itself.
     logging.getLogger("onnx_ir").addHandler(_SILENT)
     try:
         import onnx_ir

@@ -1,4 +1,4 @@
-"""Models opened without loading their weights, and looked at before anything works on them."""
+"""Opens models without loading their weights, and checks them before anything works on them."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
 
-#: TensorProto's fields with elements.
+#: Fields of TensorProto that hold elements.
 PAYLOADS = (
     "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"
 )  # fmt: skip
-#: Elements in an entry of such a field at most: of 2 bits, four in a byte.
+#: Most elements in one entry of such a field: four 2-bit elements per byte.
 MOST_PER_ENTRY = 4
-#: Tensor -> its outline: a search outlines hundreds of forms of a model, and they share their tensors.
+#: Tensor -> its outline. A search outlines hundreds of forms of one model, which share their tensors.
 _OUTLINED: Any = weakref.WeakKeyDictionary()
 
 
 def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     """An onnx_ir.Model of a path, bytes, an onnx.ModelProto or an onnx_ir.Model (copied).
 
-    External data stays on disk until somebody asks for it.
+    External data stays on disk until it is needed.
 
     Raises:
-        ModelError: it cannot be read, or not whole.
+        ModelError: the model cannot be read, or not completely.
     """
     opened = _opened(model)
     require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
@@ -64,7 +64,7 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
             return model.clone()
         return ir.from_proto(model)
     except Exception as e:
-        # protobuf, the file system and onnx-ir raise unrelated classes here.
+        # protobuf, the file system and onnx-ir raise unrelated exception classes here.
         where = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>"
         if not isinstance(model, ir.Model):
             # Says what is wrong with the file.
@@ -73,17 +73,17 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
 
 
 def _root_of(error: BaseException) -> str:
-    """onnx-ir raises classes of its own around plain ones, which name its functions; the first cause says what is wrong."""
+    """The message of an exception's first cause: onnx-ir wraps exceptions in its own, which name its functions."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error)[:200]
 
 
 def outline(model: Any, nodes: Optional[Sequence[Any]] = None) -> Any:
-    """An onnx.ModelProto without the data of large tensors: what checking and shape inference read.
+    """An onnx.ModelProto without the data of large tensors, for checking and shape inference.
 
     Args:
-        nodes: only these of the main graph, in its order, none with a body; what others make for them stands as an input.
+        nodes: only these nodes of the main graph, in its order, none with a subgraph; values of other nodes become inputs.
     """
     import onnx
 
@@ -130,8 +130,8 @@ def _new_outline(name: str, tensor: Any) -> Any:
 
 
 def _checkable(model: Any) -> Any:
-    """The outline as onnx.checker takes it: large weights stand as inputs, for it looks for their files, and every output has dims,
-    which exporters leave out and shape inference does not always find.
+    """The outline for onnx.checker: large weights become inputs, because it would look for their files; and every output gets
+    dims, which exporters leave out and shape inference does not always find.
     """
     import onnx
 
@@ -149,22 +149,23 @@ def _checkable(model: Any) -> Any:
 
 
 def checked(model: Any) -> None:
-    """Raises:
-    ModelError: onnx.checker refuses the model, which is a fault of a rewrite.
+    """Checks a rewritten model.
+
+    Raises:
+        ModelError: onnx.checker refuses the model: a rewrite is wrong.
     """
     _check(_checkable(model), "the rewritten model", model.graph.name)
 
 
 def require_whole(model: Any, source: str = "") -> None:
-    """What onnx-ir reads it does not always write or copy again.
+    """Refuses models that onnx-ir reads but could not write or copy.
 
     Args:
         source: the file, which an error names; "" for the graph's own name.
 
     Raises:
-        ModelError: an attribute or tensor has no type or another one than it says, a tensor holds more or fewer bytes than
-            its dims ask for, no operator takes an attribute (`require_sound_nodes`), an input has no element type, or an
-            output is made by no node.
+        ModelError: an attribute or tensor has no type or a wrong one, a tensor's data does not fit its dims, an operator
+            does not take an attribute (`require_sound_nodes`), an input has no element type, or no node makes an output.
     """
     from onnx import checker
 
@@ -200,7 +201,7 @@ def require_whole(model: Any, source: str = "") -> None:
 
 
 def _tensors_of_nodes(model: Any) -> Iterator[Tuple[Any, Any]]:
-    """(node, constant that stands in it), those of bodies and functions too."""
+    """(node, constant in its attributes), including nodes of subgraphs and functions."""
     ir = onnx_ir()
     for nodes in (model.graph.all_nodes(), *(f.all_nodes() for f in model.functions.values())):
         for node in nodes:
@@ -210,7 +211,7 @@ def _tensors_of_nodes(model: Any) -> Iterator[Tuple[Any, Any]]:
 
 
 def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Attributes of the nodes and of their bodies; a body itself reads values from outside, which the checker misses."""
+    """Attributes of the nodes and of nodes in their subgraphs, without the subgraphs themselves, which read outer values."""
     for node in nodes:
         for entry in node.attribute:
             bodies = [entry.g] if entry.HasField("g") else list(entry.graphs)
@@ -221,7 +222,7 @@ def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _holds_its_elements(tensor: Any) -> bool:
-    """Whether a tensor inside the file has as many bytes as its type and dims ask for; of others nothing is known here."""
+    """Whether a tensor inside the file has the bytes that its type and dims need; True for external tensors."""
     import onnx
 
     proto = getattr(tensor, "raw", None)
@@ -231,20 +232,21 @@ def _holds_its_elements(tensor: Any) -> bool:
         return False
     if proto.HasField("raw_data"):
         return len(proto.raw_data) == int(tensor.nbytes)
-    # Reading makes room for all elements first: dims of a few bytes ask for any amount.
+    # Reading allocates all elements first, and wrong dims may ask for any amount.
     entries = max(len(getattr(proto, field)) for field in PAYLOADS)
     return entries * MOST_PER_ENTRY >= tensor.size and data_of(tensor) is not None
 
 
 def _is_type(number: int) -> bool:
-    """Of elements."""
+    """Whether the number is an element type."""
     import onnx
 
     return number in onnx.TensorProto.DataType.values() and number != onnx.TensorProto.UNDEFINED
 
 
 def require_sound(model: Any, source: str = "") -> None:
-    """
+    """Checks the user's model.
+
     Args:
         source: the file, which an error names; "" for the graph's own name.
 
@@ -265,12 +267,12 @@ def _check(proto: Any, what: str, name: str) -> None:
     try:
         onnx.checker.check_model(proto)
     except Exception as e:
-        # Its own ValidationError, and what protobuf and C++ raise at odd bytes.
+        # onnx's ValidationError, or what protobuf and C++ raise at odd bytes.
         raise ModelError(f"onnx.checker refuses {what}: {str(e)[:300]}", where=name or "<model>") from e
 
 
 def remove_unused(model: Any) -> None:
-    """Takes out initializers that no node reads and that are no output."""
+    """Removes initializers that no node reads and that are no output."""
     graph = model.graph
     for name, value in list(graph.initializers.items()):
         if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
@@ -278,6 +280,6 @@ def remove_unused(model: Any) -> None:
 
 
 def external_tensors(model: Any) -> List[Any]:
-    """The initializers whose elements stand in files beside the model."""
+    """The initializers whose elements are in files beside the model."""
     tensors = [v.const_value for v in model.graph.initializers.values()]
     return [t for t in tensors if getattr(t, "location", None) is not None]

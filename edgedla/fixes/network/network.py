@@ -1,4 +1,4 @@
-"""Network: questions that rewrites ask of a model."""
+"""Network: what rewrites can ask about a model."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 
 from edgedla.fixes.site import Refused
 
-#: Constants of up to this many elements are read while matching. Larger ones are weights: a decision that rests on their
-#: values could not be made on a file without them, and reading them would load the model.
+#: Constants of up to this many elements are read while matching. Larger ones are weights: reading them would load the model,
+#: and a file without weights could not be matched.
 MOST_READ_ELEMENTS = 1024
-#: Files whose data is not there, and weights worked out from them, point here.
+#: Location of missing weights, and of weights that are computed from them.
 MISSING_DATA = "weights-not-in-the-file.bin"
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the rewritten model is for, as far as preconditions ask.
+    """What the rewritten model is for: facts for preconditions of rewrites.
 
     Attributes:
         precision: "fp16" or "int8".
-        change_outputs: an output may become 4-D or move to an earlier layer.
-        approximate: largest error that an approximate rewrite may have, relative L2; 0.0 allows none.
+        change_outputs: whether an output may become 4-D or move to an earlier layer.
+        approximate: maximum relative L2 error of an approximate rewrite; 0.0 allows none.
         trt: TensorRT version. chip: "xavier" or "orin".
     """
 
@@ -42,9 +42,9 @@ class Network:
     """A model with fixed shapes, as `fold.fold_constants` leaves it.
 
     Attributes:
-        model: onnx_ir.Model. graph: its main graph; subgraphs and functions are left as they are.
-        opset: of the default domain.
-        cut_off: whether a rewrite has taken a decoder off it.
+        model: onnx_ir.Model. graph: its main graph; subgraphs and functions are never rewritten.
+        opset: version of the default domain.
+        cut_off: whether a rewrite has cut off a decoder.
     """
 
     def __init__(self, model: Any, goal: Goal) -> None:
@@ -58,7 +58,7 @@ class Network:
         self._names: Optional[Set[str]] = None
 
     def fresh_name(self, base: str) -> str:
-        """`base`, or `base_2` and so on where a value has that name."""
+        """`base`, or `base_2` and so on if a value has that name."""
         if self._names is None:
             self._names = {v.name for n in self.graph.all_nodes() for v in n.outputs}
             self._names |= set(self.graph.initializers) | {v.name for v in self.graph.inputs}
@@ -70,14 +70,14 @@ class Network:
         return name
 
     def shape(self, value: Any) -> Optional[Tuple[int, ...]]:
-        """Dims, or None where one of them is not a number; a negative one says nothing, and of 0 nothing is computed."""
+        """The value's dims; None if one of them is not a number above 0."""
         if value is None or value.shape is None:
             return None
         dims = tuple(value.shape)
         return tuple(int(d) for d in dims) if all(isinstance(d, int) and d > 0 for d in dims) else None
 
     def static(self, value: Any) -> Tuple[int, ...]:
-        """Dims.
+        """The value's dims.
 
         Raises:
             Refused: they are not fixed.
@@ -88,7 +88,7 @@ class Network:
         return shape
 
     def nchw(self, value: Any) -> Tuple[int, int, int, int]:
-        """Dims of an activation with four.
+        """The dims of a 4-D activation.
 
         Raises:
             Refused: it has another rank.
@@ -99,54 +99,54 @@ class Network:
         return shape[0], shape[1], shape[2], shape[3]
 
     def is_constant(self, value: Any) -> bool:
-        """Whether it is an initializer; its data may be missing."""
+        """Whether the value is an initializer; its data may be missing."""
         return value is not None and value.name in self.graph.initializers and value.producer() is None
 
     def constant(self, value: Any) -> Optional[np.ndarray]:
-        """The elements of a small constant, or None where it is none, is large, or its data is missing."""
+        """The elements of a small constant; None if the value is no constant, is large, or its data is missing."""
         if not self.is_constant(value) or value.const_value is None:
             return None
         tensor = value.const_value
         if tensor.size > MOST_READ_ELEMENTS:
             return None
         if id(tensor) not in self._read:
-            # The tensor is kept beside its elements, so that its id is not given to another one.
+            # The cache also holds the tensor itself, so that its id is not reused.
             self._read[id(tensor)] = (tensor, data_of(tensor))
         return self._read[id(tensor)][1]
 
     def weight_shape(self, value: Any) -> Tuple[int, ...]:
-        """Dims of a constant.
+        """The dims of a constant.
 
         Raises:
-            Refused: it is computed at run time.
+            Refused: the value is computed at run time.
         """
         if not self.is_constant(value):
             raise Refused(f"{value.name if value is not None else 'an operand'} is not a constant")
         return tuple(int(d) for d in value.const_value.shape)
 
     def readers(self, value: Any) -> List[Any]:
-        """Nodes that read it, those in subgraphs included; each once."""
+        """Nodes that read the value, including those in subgraphs; each once."""
         return list(dict.fromkeys(use.node for use in value.uses()))
 
     def only_reader(self, value: Any) -> Optional[Any]:
-        """Its one reader in the main graph, or None where there are several or it is an output of the model."""
+        """The value's only reader, in the main graph; None if there are several, or if it is an output of the model."""
         nodes = self.readers(value)
         if len(nodes) != 1 or value.is_graph_output() or nodes[0].graph is not self.graph:
             return None
         return nodes[0]
 
     def producer(self, value: Any, *operators: str) -> Optional[Any]:
-        """The node that makes it where that is one of these operators of the default domain."""
+        """The node that makes the value if it is one of these operators of the default domain; else None."""
         node = None if value is None else value.producer()
         if node is None or node.graph is not self.graph or node.domain not in DEFAULT_DOMAINS:
             return None
         return node if not operators or node.op_type in operators else None
 
     def dtype(self, value: Any) -> np.dtype:
-        """NumPy type of its elements.
+        """NumPy type of the value's elements.
 
         Raises:
-            Refused: unknown, or no float that rewrites are proven for.
+            Refused: unknown, or not a float type that rewrites are proven for.
         """
         element = None
         with suppress(TypeError):
@@ -160,7 +160,7 @@ class Network:
 
 
 def data_of(tensor: Any) -> Optional[np.ndarray]:
-    """The elements of a tensor, or None where the file that holds them is missing or short."""
+    """The elements of a tensor; None if their file is missing or too short."""
     if not has_data(tensor):
         return None
     try:
@@ -171,7 +171,7 @@ def data_of(tensor: Any) -> Optional[np.ndarray]:
 
 
 def _copied(tensor: Any) -> np.ndarray:
-    """The elements; of an external tensor a copy, so that no page of its file stays mapped."""
+    """The elements. For an external tensor a copy, so that no page of its file stays mapped."""
     elements = np.asarray(tensor.numpy())
     if getattr(tensor, "location", None) is None:
         return elements
@@ -182,12 +182,12 @@ def _copied(tensor: Any) -> np.ndarray:
 
 
 def has_data(tensor: Any) -> bool:
-    """Whether the elements can be read, found without reading them."""
+    """Whether the elements can be read; reads none."""
     if tensor is None:
         return False
     if getattr(tensor, "location", None) is None:
         return True
-    # ONNX: relative to the model's folder, and inside of it. What lies elsewhere nobody reads, and onnx-ir refuses to.
+    # ONNX: the location is relative to the model's folder, and inside it. onnx-ir refuses to read other files.
     location = PurePath(tensor.location)
     if location.is_absolute() or ".." in location.parts:
         return False
@@ -208,10 +208,10 @@ def tensor_path(tensor: Any) -> Any:
 
 
 def window_numbers(node: Any, name: str, default: Sequence[int]) -> List[int]:
-    """strides, dilations, pads or kernel_shape of a 2-D window; `default` where it is not written.
+    """strides, dilations, pads or kernel_shape of a 2-D window; `default` if the attribute is missing.
 
     Raises:
-        Refused: it has another number of entries than `default`, as those of a 1-D or 3-D window have.
+        Refused: the attribute has another number of entries than `default`, as for a 1-D or 3-D window.
     """
     numbers = attribute(node, name, list(default))
     if not isinstance(numbers, list) or len(numbers) != len(default):
@@ -220,7 +220,7 @@ def window_numbers(node: Any, name: str, default: Sequence[int]) -> List[int]:
 
 
 def attribute(node: Any, name: str, default: Any) -> Any:
-    """An attribute as Python value: int, float, text, or a list of the first two; `default` where it is not written."""
+    """An attribute as Python value: int, float, text, or a list of int or float; `default` if it is missing."""
     entry = node.attributes.get(name)
     if entry is None or entry.is_ref():
         return default

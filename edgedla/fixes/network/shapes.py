@@ -15,7 +15,7 @@ OutputType = Tuple[Any, Optional[Sequence[int]]]
 
 
 def output_types(network: Network, node: Any) -> List[OutputType]:
-    """(element type, dims) of each output; (None, None) where inference does not tell."""
+    """(element type, dims) of each output; (None, None) if inference does not find them."""
     first = node.inputs[0]
     if node.op_type in SAME_AS_INPUT:
         return [(first.dtype, network.shape(first))] * len(node.outputs)
@@ -39,7 +39,7 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
             schema, proto, types, data, opset_imports=[_opset(network.opset)], ir_version=10
         )
     except Exception:
-        # onnx raises its own classes and plain RuntimeError; an unknown shape only makes later rewrites refuse.
+        # onnx raises its own classes and RuntimeError; with an unknown shape later rewrites just refuse.
         types = {}
     return [_of_proto(ir, types.get(value.name)) for value in node.outputs]
 

@@ -1,4 +1,4 @@
-"""Attributes and types that no operator takes: rewrites do arithmetic with them, so such a model is refused beforehand."""
+"""Refuses models with invalid attributes before any rewrite, because rewrites do arithmetic with them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from edgedla.fixes.network.network import DEFAULT_DOMAINS
 _WINDOWS = frozenset(
     {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "MaxPool", "AveragePool", "LpPool"}
 )
-#: Numbers that count something: at least 1 each.
+#: Attributes whose numbers are counts: each is at least 1.
 _COUNTS = ("kernel_shape", "strides", "dilations", "group")
 #: Attribute -> its numbers per axis of the window.
 _PER_AXIS = {"strides": 1, "dilations": 1, "output_padding": 1, "pads": 2}
 
 
 def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
-    """Args:
-        nodes: onnx.NodeProto; those of their bodies are looked at too. opset: version of the default domain.
+    """Checks the attributes of nodes.
+
+    Args:
+        nodes: onnx.NodeProto; nodes in their subgraphs are checked too. opset: version of the default domain.
 
     Raises:
-        ModelError: an attribute has another type than its operator takes, is no text, or has a number or length that makes no
+        ModelError: an attribute has a type that its operator does not take, is invalid text, or has numbers that make no valid
             window.
     """
     for node in nodes:
@@ -44,7 +46,7 @@ def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
 
 @lru_cache(maxsize=None)
 def _kinds(operator: str, opset: int) -> Mapping[str, int]:
-    """Attribute -> its onnx.AttributeProto type; empty for an operator that onnx does not know."""
+    """Attribute -> its onnx.AttributeProto type; {} for an operator that onnx does not know."""
     import onnx
 
     try:

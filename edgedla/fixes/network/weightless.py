@@ -1,4 +1,4 @@
-"""A model opened without its weights, however large its file is: enough to match rewrites and to predict what they gain."""
+"""Opens a model without its weights, however large its file is: enough to match rewrites and predict their gain."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edgedla.importers.model_file.onnx_file import read
 
 
 def open_weightless(model: Any) -> Any:
-    """An onnx_ir.Model. Large tensors that stand in the file point to data that is missing; small ones beside it are read.
+    """An onnx_ir.Model. Large tensors inside the file are marked as missing; small external ones are read.
 
     Args:
         model: path, bytes, onnx.ModelProto or importers' OnnxFile.
 
     Raises:
-        ModelError: it cannot be read, or not whole.
+        ModelError: the model cannot be read, or not completely.
         EnvironmentMissing: onnx-ir is missing, or Python is too old.
     """
     ir = onnx_ir()
@@ -42,7 +42,7 @@ def open_weightless(model: Any) -> Any:
 
 
 def _tensors(proto: Any) -> Iterator[Any]:
-    """Initializers, and constants that stand in nodes, those of bodies and functions too."""
+    """Initializers and constants in nodes, including those of subgraphs and functions."""
     yield from _of_graph(proto.graph)
     for function in proto.functions:
         yield from _of_nodes(function.node)

@@ -1,4 +1,4 @@
-"""Models written whole: into a message, or into a file with its weights inside or beside it."""
+"""Writes complete models: into a message, or into a file with its weights inside or beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.fixes.network.model_file import external_tensors, remove_unused
 from edgedla.fixes.network.network import MOST_READ_ELEMENTS, has_data, tensor_path
 from edgedla.publishing import Publication
 
-#: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
+#: protobuf reads no message above 2 GiB; larger models get their weights in a file beside the model.
 MOST_BYTES_INSIDE = 1_900_000_000
 
 
@@ -21,7 +21,7 @@ def written_proto(model: Any) -> Any:
     """The onnx.ModelProto; external data stays external.
 
     Raises:
-        ModelError: an element is none of its type, or cannot be worked out.
+        ModelError: an element does not fit its type, or cannot be computed.
     """
     try:
         return onnx_ir().to_proto(model)
@@ -34,11 +34,11 @@ def written_proto(model: Any) -> Any:
 
 
 def whole_proto(model: Any) -> Any:
-    """The onnx.ModelProto with the elements of external files inside: of bytes alone ONNX Runtime would look for the files in the
-    current folder.
+    """The onnx.ModelProto with the elements of external files inside. ONNX Runtime would look for the files in the current
+    folder.
 
     Raises:
-        ModelError: the elements of a tensor are missing, or it cannot be written.
+        ModelError: the elements of a tensor are missing, or the model cannot be written.
     """
     proto = written_proto(model)
     for tensor in proto.graph.initializer:
@@ -49,7 +49,7 @@ def whole_proto(model: Any) -> Any:
 
 
 def tensor_inside(name: str, tensor: Any) -> Any:
-    """The onnx.TensorProto with its elements, also those of an external file.
+    """The onnx.TensorProto with its elements, even those in an external file.
 
     Raises:
         ModelError: they are missing.
@@ -70,10 +70,10 @@ def tensor_inside(name: str, tensor: Any) -> Any:
 
 
 def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Path]:
-    """Writes the model, and its external data beside it where it has any, for `out` to publish; returns the files.
+    """Writes the model and its external data, if any, for `out` to publish; returns the files.
 
-    Small models are one file. Where the source keeps weights in files beside it, the result in the same folder points to
-    the same bytes; in another folder one file `<name>.data` is written, a weight at a time.
+    A small model is one file. If the source has weights in files beside it, a result in the same folder points to the same
+    bytes; in another folder its weights are written into one file `<name>.data`, one at a time.
 
     Raises:
         UsageError: the result would overwrite its own source's weights.

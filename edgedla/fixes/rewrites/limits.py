@@ -1,4 +1,4 @@
-"""Limits of the DLA that decide the form of a replacement, read from the rules that state them."""
+"""Limits of the DLA that decide the form of a replacement, read from the rules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Tuple
 from edgedla.rules import rule_for
 from edgedla.rules.rule import Rule
 
-#: What a convolution has to meet so that its weights and input rows fit the buffer; the second is not published.
+#: Rules on whether a convolution's weights and input rows fit the buffer; the second one is not published.
 BUFFER_RULES = ("CONV009", "CONV010")
 
 
 @lru_cache(maxsize=None)
 def upper_limit(rule_id: str) -> int:
-    """The `max` of a rule whose first case has one: the window of a pooling, the kernel of a convolution."""
+    """The `max` of a rule's first case: the window of a pooling, the kernel of a convolution."""
     return int(rule_for(rule_id).cases[0].parameters["max"])
 
 

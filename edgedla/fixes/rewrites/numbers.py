@@ -8,7 +8,7 @@ import numpy as np
 
 
 def factors(number: int, most: int) -> Optional[Tuple[int, ...]]:
-    """Fewest factors of at most `most` whose product is the number, largest first; None where a prime is above it.
+    """The fewest factors of at most `most` whose product is the number, largest first; None if a prime factor is larger.
 
     factors(14, 8) = (7, 2); factors(56, 8) = (8, 7); factors(1, 8) = ().
     """

@@ -1,7 +1,7 @@
-"""A decoder behind the last convolutions: the network ends at them, and the host decodes.
+"""A decoder after the last convolutions: the network ends at these, and the host decodes.
 
-What YOLO and SSD do behind their heads (Reshape to three dims, Concat of all scales, Softmax, boxes, NMS) no DLA runs. The
-decoder becomes a small model of its own, so that the old outputs can be had from the new ones."""
+No DLA runs what YOLO and SSD do after their heads (Reshape to three dims, Concat of all scales, Softmax, boxes, NMS). The
+decoder becomes a small separate model that computes the original outputs from the new ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
 from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
 
-#: A Conv with at most so many weights behind a Softmax is part of a decoder: that of YOLOv8's box distributions has 16.
+#: A Conv after a Softmax with at most this many weights is part of a decoder: YOLOv8's for box distributions has 16.
 MOST_DECODER_WEIGHTS = 64
 #: More nodes than this are a second network, not a decoder.
 MOST_NODES = 600
-#: Behind a convolution they belong to it: they keep four dims, and the DLA runs them.
+#: Operators that belong to the convolution before them: they keep four dims, and the DLA runs them.
 SPATIAL = frozenset("Relu Clip LeakyRelu Sigmoid Tanh BatchNormalization MaxPool AveragePool Resize".split())
 WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul".split())
 
@@ -31,7 +31,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     heads = _heads(network, tail)
     if not heads:
-        # Outputs of constants alone have nothing in front of them to end at.
+        # Outputs that are only constants have no convolution before them to end at.
         return None
     unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS]
     nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
@@ -45,7 +45,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         network.cut_off
         or changed_outputs(network.model.metadata_props.get(METADATA), network.graph.name).decoder_sha256
     ):
-        raise Refused("a decoder was cut off before, and one file beside the model holds it")
+        raise Refused("a decoder was cut off before, and the model can have only one")
     if not network.goal.change_outputs:
         raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
@@ -58,7 +58,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
 
 
 def _tail(network: Network) -> Set[Any]:
-    """Nodes between the last convolutions and the outputs, less those that the DLA runs."""
+    """Nodes between the last convolutions and the outputs, without those that the DLA runs."""
     tail: Set[Any] = set()
     pending = [v.producer() for v in network.graph.outputs]
     while pending:
@@ -69,7 +69,7 @@ def _tail(network: Network) -> Set[Any]:
             return set()
         tail.add(node)
         pending += [v.producer() for v in node.inputs if v is not None]
-    # Nodes stand in running order: what is in front of each has been decided before it.
+    # Nodes are in running order: those before each have been decided already.
     for node in [n for n in network.graph if n in tail]:
         values = [v for v in node.inputs if v is not None and not network.is_constant(v)]
         dims = [network.shape(v) for v in (*values, *node.outputs)]
@@ -84,13 +84,13 @@ def _tail(network: Network) -> Set[Any]:
 
 
 def _crops(network: Network, node: Any) -> bool:
-    """Whether it is what deconv-crop puts behind a transposed convolution, which the DLA runs."""
+    """Whether the node is what deconv-crop adds after a transposed convolution, which the DLA runs."""
     behind = network.producer(node.inputs[0], "ConvTranspose") if node.op_type == "Slice" else None
     return behind is not None and network.goal.trt >= FIRST_SLICE
 
 
 def _is_network(network: Network, node: Any) -> bool:
-    """Whether the node has weights. A mean over the bins of a distribution has some too, behind a Softmax."""
+    """Whether the node has weights, except a mean over the bins of a distribution, after a Softmax."""
     if node.op_type not in WEIGHTED or not any(network.is_constant(v) for v in node.inputs[1:2]):
         return False
     mean = node.inputs[1].const_value.size <= MOST_DECODER_WEIGHTS
@@ -98,7 +98,7 @@ def _is_network(network: Network, node: Any) -> bool:
 
 
 def _heads(network: Network, tail: Set[Any]) -> Optional[List[Any]]:
-    """What the decoder reads; None where that is no map N x C x H x W of numbers that the network computes."""
+    """The values that the decoder reads; None if one is no computed N x C x H x W map of numbers."""
     heads = {}
     for node in network.graph:
         for value in node.inputs if node in tail else ():

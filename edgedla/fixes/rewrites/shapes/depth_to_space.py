@@ -10,7 +10,7 @@ from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import rule_parameter
 from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
 
-Found = Tuple[Any, Tuple[Any, ...], int, bool]
+Pattern = Tuple[Any, Tuple[Any, ...], int, bool]
 
 #: Elements of the one-hot weights: larger ones are most of a model that had none.
 MOST_ELEMENTS = 1 << 24
@@ -45,11 +45,11 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(node.outputs[0], nodes, build)
 
 
-def _operator(node: Any) -> Found:
+def _operator(node: Any) -> Pattern:
     return node.inputs[0], (node,), attribute(node, "blocksize", 1), attribute(node, "mode", "DCR") == "CRD"
 
 
-def _reshapes(network: Network, node: Any) -> Optional[Found]:
+def _reshapes(network: Network, node: Any) -> Optional[Pattern]:
     turn = network.producer(node.inputs[0], "Transpose")
     first = network.producer(turn.inputs[0], "Reshape") if turn is not None else None
     if turn is None or first is None or network.only_reader(node.inputs[0]) is not node:
