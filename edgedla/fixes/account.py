@@ -57,7 +57,9 @@ def _open_sizes(work: Any) -> Tuple[str, ...]:
         return ()
     names, rest = ", ".join(open_ones[:4]), len(open_ones) - 4
     more = f" and {rest} more" if rest > 0 else ""
-    return (f"{names}{more} have open sizes, and rewrites and times need numbers: give them with --shapes or --batch",)
+    return (
+        f"inputs with open sizes: {names}{more}; rewrites and times need numbers, give them with --shapes or --batch",
+    )
 
 
 def model_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:

@@ -190,7 +190,7 @@ def test_open_sizes_are_named_with_the_option_that_fixes_them():
     model = squeeze_excite()
     model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
     result = edgedla.fix(model, **ORIN)
-    assert [note for note in result.notes if note.startswith("sizes are left open at x")]
+    assert [note for note in result.notes if note.startswith("inputs with open sizes: x;")]
     assert not edgedla.fix(model, **ORIN, shapes={"x": (1, 3, 14, 14)}).notes
 
 

@@ -28,7 +28,7 @@ def test_an_address_of_a_file_names_it_to_the_question_mark(text, scheme, place)
 
 @pytest.mark.parametrize("text", ["file://", "images://?loop=1"])
 def test_an_address_that_names_no_file_is_refused(text):
-    with pytest.raises(UsageError, match="it names no file"):
+    with pytest.raises(UsageError, match="the address names no file"):
         parse_source(text)
 
 

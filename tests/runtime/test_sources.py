@@ -111,7 +111,7 @@ def test_a_broken_film_is_bad_data(tmp_path):
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     film = tmp_path / "x.mp4"
     film.write_bytes(b"nothing of the kind" * 9)
-    with pytest.raises(DataError, match="is it a whole video file"):
+    with pytest.raises(DataError, match="check that the video file is complete"):
         open_source(str(film)).open()
 
 
@@ -323,7 +323,7 @@ def test_a_broken_gstreamer_pipeline_says_what_gstreamer_says():
     with pytest.raises(RunError, match='it does not start: no element "nosuchelement"'):
         source.open()
     source.close()
-    with pytest.raises(UsageError, match="it holds no pipeline"):
+    with pytest.raises(UsageError, match="the address holds no pipeline"):
         parse_source("gst:// ")
 
 

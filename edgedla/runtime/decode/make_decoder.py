@@ -1,4 +1,4 @@
-"""From a pipeline's `decode` settings to a function of output arrays."""
+"""Makes the decoder, a function of output arrays, from a pipeline's `decode` settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
 #: Decoders that read what the last convolutions give.
 RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})
-#: Each is the size of an array that a decoder makes before it looks at an output.
+#: Maximum of settings that are sizes of arrays, which a decoder makes before it sees an output.
 MOST = {"reg_max": 256, "keypoints": 1000}
 
 
@@ -37,9 +37,9 @@ class DecodeOptions:
             these options). It returns a list of results: Detection, ClassScore, or any object with to_dict() and, to be
             drawn, draw(image, scale).
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
-        score: detections below it are dropped. iou: of NMS. limit: most detections of a frame. k: of the classification top-k.
-        reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
-        keypoints: how many a pose network gives per person.
+        score: drop detections below it. iou: threshold of NMS. limit: maximum detections per frame. k: of the classification top-k.
+        reg_max: bins per side of a YOLOv8 box. priors: .npy file with SSD's prior boxes.
+        keypoints: number of keypoints per person of a pose network.
         anchors: of YOLOv5, one text per stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
     """
 
@@ -54,15 +54,15 @@ class DecodeOptions:
     priors: str = ""
     anchors: Tuple[str, ...] = ()
     keypoints: int = 17
-    #: Names of the fields that a file or option gave, also where they are the defaults.
+    #: Names of the fields that a file or option set, even to the default.
     given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
 
 
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     """The decoder for the artifact's outputs.
 
-    Of an artifact whose outputs `fix` changed it reads the old ones where it needs them: `outputs` may name them, and a
-    decoder of raw YOLO heads takes the heads that a decoder-cut left.
+    If `fix` changed the artifact's outputs, the decoder reads the original ones where it needs them: `outputs` may name
+    them. A decoder of raw YOLO heads takes the heads that decoder-cut left.
 
     Raises:
         UsageError: unknown decoder or output, or a setting that it needs is missing.
@@ -125,7 +125,7 @@ def _own(options: DecodeOptions, names: Sequence[str]) -> Decoder:
     return lambda arrays, geometry: call(function, options.kind, {n: arrays[n] for n in names}, geometry, options)
 
 
-#: Decoders that read the first output alone.
+#: Decoders that read only the first output.
 _OF_ONE_OUTPUT: Mapping[str, Callable[[DecodeOptions, str], Decoder]] = {
     "classification": lambda o, name: lambda arrays, _: list(DECODERS["classification"](arrays[name], o.k, o.labels)),
     "segmentation": lambda o, name: lambda arrays, geometry: [_classes(arrays[name], geometry, o.labels)],
@@ -178,7 +178,7 @@ def _priors(path: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OutputSummary:
-    """What an output holds, where no decoder is set: over its finite values, NaN where it has none."""
+    """Summary of an output without a decoder, over its finite values; NaN if it has none."""
 
     name: str
     shape: Tuple[int, ...]

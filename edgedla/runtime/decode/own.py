@@ -10,15 +10,15 @@ from edgedla.runtime.frames import Result
 
 
 def is_own(kind: str) -> bool:
-    """True where a `kind` names a function of the user's."""
+    """Whether a `kind` names a function of the user."""
     return ":" in kind
 
 
 def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Result]:
-    """What the user's function makes of the arguments.
+    """Calls the user's function.
 
     Raises:
-        RunError: it fails, ends the process, or returns no results.
+        RunError: it fails, tries to end the process, or returns no results.
     """
     try:
         return checked_results(function(*arguments), name)
@@ -32,7 +32,7 @@ def checked_results(returned: object, function: str) -> List[Result]:
     """What the function returned, as results.
 
     Raises:
-        RunError: no list, or one with something that has no `to_dict`.
+        RunError: not a list, or an entry without `to_dict`.
     """
     if isinstance(returned, (str, bytes)) or not isinstance(returned, Iterable):
         raise RunError(f"it returned {_kind(returned)}", where=function, allowed="a list of results")

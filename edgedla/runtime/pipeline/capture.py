@@ -1,4 +1,4 @@
-"""A source in front of any number of models: its reader's frames are numbered, capped in rate and put into slots."""
+"""Capture: numbers a source's frames, limits their rate, and puts them into the slots of its models."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ log = logging.getLogger("edgedla.runtime.pipeline.capture")
 
 
 class Capture:
-    """Owns the source, and fills its slot in front of each model that `feed` named.
+    """Owns a source, and fills the source's slot of each model that `feed` adds.
 
-    A live source overwrites a slot, so the reader always gets the newest frame and memory stays flat; the overwritten
-    frame is counted as dropped. A file waits until the slot is free. A live source that breaks or stalls is closed and
-    opened again, first after `backoff_first_s`, then ever later up to `backoff_most_s`. It may come back with frames of
-    another size. A driver that never returns, again and again, ends the source: only a new process frees it.
+    A live source overwrites its slot, so the model always gets the newest frame and memory stays constant; an overwritten
+    frame counts as dropped. A file waits until the slot is free. A live source that breaks or stalls is closed and
+    reopened, first after `backoff_first_s`, then after growing pauses up to `backoff_most_s`. Its frames may then have
+    another size. If its driver hangs again and again, the source ends: only a new process frees the driver.
 
     Args:
-        name: of the source in a pipeline of several.
-        max_rate: frames per second that are handed on, by the clock of what is seen; those between are skipped. Frames without
-            such a clock are handed on so slowly, and none is skipped. 0: all of them.
-        patient: a live source that cannot be opened at the start is tried again, as one that broke.
+        name: name of the source in a pipeline of several.
+        max_rate: maximum frames per second to pass on; frames in between are skipped. For a film it counts the film's seconds.
+            Frames without such a clock are delayed, and none is skipped. 0: all frames.
+        patient: retry a live source that cannot be opened at the start, as one that broke.
     """
 
     def __init__(
@@ -52,29 +52,29 @@ class Capture:
         self._failure: Optional[EdgedlaError] = None
         #: time.monotonic() of the newest frame.
         self.last_frame_s: Optional[float] = None
-        #: Of the next frame. One that stands in for another goes on counting where that one ended.
+        #: Number of the next frame. A capture that replaces another continues its count.
         self.index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
         self.captured = self.skipped = 0
 
     def _take_as(self, source: Source) -> None:
-        """A camera or a film; an address may turn out to be either when it is opened."""
+        """Treats the source as camera or film, which for an address is known only once it is open."""
         self.live = source.live
-        #: Fakes of tests may lack it.
+        #: Test doubles may lack it.
         self._recorded = getattr(source, "recorded", False)
         every = self.options.every_frame
-        # Pictures without a rate have no pace at which they could be late.
+        # Pictures without a rate cannot be late.
         self.every_frame = (not self.live) if every is None or (self._recorded and not self.live) else every
 
     def feed(self, slots: Slots[Frame], every: int = 1) -> None:
-        """Hands every `every`-th frame that the rate's cap lets through to the source's slot there. Call it before `start`."""
+        """Adds a model's slots: passes every `every`-th frame, counted after `max_rate`, to them. Call it before `start`."""
         if self.reader.started:
             raise RunError("the source has been started already", where=self.uri, hint="make the pipeline first")
         self._readers.append((slots, max(1, every)))
 
     def start(self, wait_s: float = 20.0) -> None:
-        """Opens the source and returns once its frame size is known, or, of a patient one, once it refused.
+        """Opens the source and returns once its frame size is known; with `patient` also once it could not be opened.
 
         Raises:
             RunError, EnvironmentMissing: the source cannot be opened at all.
@@ -97,7 +97,7 @@ class Capture:
                 f"the source did not open within {wait_s:.0f} s", where=self.uri,
                 hint="check that the address answers from this machine, for example with ffprobe",
             )  # fmt: skip
-        # A failure after the first opening belongs to `take`.
+        # `take` raises a failure after the first opening.
         if self.failure is not None and self.frame_hw == (0, 0):
             raise self.failure
         self.reader.watch()
@@ -109,7 +109,7 @@ class Capture:
         self._take_as(source)
 
     def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
-        """The image as the next frame; None where it comes sooner than the rate's cap allows."""
+        """The image as the next frame; None if `max_rate` skips it."""
         now = self.last_frame_s = time.monotonic()
         index, self.index = self.index, self.index + 1
         self.captured += 1
@@ -120,14 +120,14 @@ class Capture:
         return Frame(index, image, now, getattr(source, "truth", None), time.time(), clock_s)
 
     def _clock_s(self, index: int, now_s: float) -> Optional[float]:
-        """A film is read as fast as the models are, or as slowly: only its own clock tells what lies between two frames."""
+        """Time of a frame in seconds. A film is read as fast as the models run, so only its own clock tells the time between frames."""
         if self._recorded:
             return index / self.rate if self.rate else None
         return now_s if self.live else None
 
     def hand_on(self, frame: Frame) -> None:
-        """Into the slots; with `every_frame` it waits for them to be free."""
-        # Of those that pass the cap: with 30 frames per second, 10 of them let through, each third could be one of the others.
+        """Puts the frame into the slots; with `every_frame` it waits until they are free."""
+        # `every` counts frames after `max_rate`: of 30 frames per second with 10 passed on, every third could be a skipped one.
         number = frame.index - self.skipped
         for slots, every in self._readers:
             if number % every == 0:
@@ -136,7 +136,7 @@ class Capture:
             self.reader.rest(self.cap.rest_s(time.monotonic()))
 
     def _given_up(self) -> bool:
-        """Asked while a file's frame waits for its slot: that is no stall."""
+        """Whether to stop waiting for a free slot. Also tells the watchdog that this wait is no stall."""
         self.reader.beat()
         return self.reader.stopped
 
@@ -151,12 +151,12 @@ class Capture:
 
     @property
     def failure(self) -> Optional[EdgedlaError]:
-        """Why the source ended for good; None while it lives, and where it came to its end."""
+        """Why the source failed for good; None while it runs, and after a normal end."""
         return self._failure
 
     @property
     def over(self) -> bool:
-        """True where no further frame will come; some may wait in slots still."""
+        """Whether no more frames will come; some may still wait in slots."""
         return self._ended or self._failure is not None
 
     def _wake(self) -> None:
@@ -174,7 +174,7 @@ class Capture:
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
 
-        For a capture that feeds no slots of others.
+        Only for a capture without `feed`.
 
         Raises:
             RunError, EnvironmentMissing: the source failed for good.
@@ -193,7 +193,7 @@ class Capture:
         return self._ended and not any(slots.waiting(self.name) for slots, _ in self._readers)
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Ends reading; waits at most `wait_s` for the source to be closed (a read that hangs is left behind)."""
+        """Ends reading; waits at most `wait_s` for the source to be closed (a hanging read is abandoned)."""
         self.reader.stop()
         self._wake()
         self.reader.join(wait_s)

@@ -17,15 +17,15 @@ Box = Tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class CropRule:
-    """Which detections of a model become inputs of the next one.
+    """Which detections of a model become inputs of the next model.
 
     Attributes:
         of: name of the model whose detections are cropped.
         classes: labels, or numbers as text; all of them if empty.
-        score: detections below it are left out.
-        min_size: of a crop's shorter side, in pixels of the frame, before the margin.
+        score: leave out detections below this score.
+        min_size: minimum of a crop's shorter side, in pixels of the frame, before the margin.
         margin: share of the box's width and height that is added on each side.
-        most: so many crops a frame, the best scores first.
+        most: maximum number of crops per frame, the best scores first.
     """
 
     of: str = ""
@@ -36,7 +36,7 @@ class CropRule:
     most: int = 8
 
     def pick(self, result: FrameResult) -> List[Tuple[int, Detection]]:
-        """(its number in the result, detection), best first."""
+        """[(number in the result, detection), ...], best first."""
         fitting = [
             (i, d)
             for i, d in enumerate(_flat(result.results))
@@ -49,7 +49,7 @@ class CropRule:
         return sorted(fitting, key=lambda pair: -pair[1].score)[: self.most]
 
     def box(self, detection: Detection, frame_hw: Tuple[int, int]) -> Optional[Box]:
-        """The crop with its margin, inside the frame, on even pixels (NV12 has colour for each second one)."""
+        """The crop with its margin, inside the frame, on even pixels (NV12 has colour only for every second pixel)."""
         x1, y1, x2, y2 = detection.box_xyxy
         dx, dy = (x2 - x1) * self.margin, (y2 - y1) * self.margin
         h, w = frame_hw
@@ -61,7 +61,7 @@ class CropRule:
 
 @dataclass(frozen=True)
 class Crop:
-    """A part of a frame on its way through a model: `number` and `parent` are the detection it was cut around."""
+    """A part of a frame as a model's input. `parent`: the detection that it was cut around; `number`: that detection's number."""
 
     number: int
     parent: Detection
@@ -70,12 +70,12 @@ class Crop:
 
 @dataclass(frozen=True)
 class CropResult:
-    """What a model says of one crop.
+    """A model's results for one crop.
 
     Attributes:
-        of: number of the detection in the result of the model before, of the same frame; where that one runs on crops too,
-            counted through all of them.
-        parent: that detection. results: decoded objects; boxes are in pixels of the frame.
+        of: number of the detection in the other model's result for the same frame; if that model runs on crops too, counted
+            over all its crops.
+        parent: that detection. results: decoded objects, with boxes in pixels of the frame.
     """
 
     of: int
@@ -96,7 +96,7 @@ def _flat(results: Sequence[Result]) -> Iterator[Result]:
 
 
 def crops_of(rule: CropRule, result: FrameResult) -> List[Crop]:
-    """The crops of a result; empty where nothing fits the rule."""
+    """The crops of a result; [] if no detection fits the rule."""
     image = result.frame.image
     frame_hw = (image.shape[0] * 2 // 3, image.shape[1]) if image.ndim == 2 else (image.shape[0], image.shape[1])
     pairs = [(i, d, rule.box(d, frame_hw)) for i, d in rule.pick(result)]
@@ -104,7 +104,7 @@ def crops_of(rule: CropRule, result: FrameResult) -> List[Crop]:
 
 
 def cut(image: np.ndarray, box: Box) -> np.ndarray:
-    """The part of a frame (h, w, 3), or of an NV12 frame (h * 3 / 2, w), whose box has even corners."""
+    """The part of a frame (h, w, 3), or of an NV12 frame (h * 3 / 2, w), in a box with even corners."""
     left, top, right, bottom = box
     if image.ndim == 3:
         return image[top:bottom, left:right]
@@ -114,7 +114,7 @@ def cut(image: np.ndarray, box: Box) -> np.ndarray:
 
 
 def moved(results: Sequence[Result], box: Box) -> Tuple[Result, ...]:
-    """Results of a crop in the frame's pixels: those that have a place know how to move."""
+    """Results of a crop in pixels of the frame: results with a position have `moved`."""
     left, top = box[0], box[1]
     return tuple(r.moved(left, top) if hasattr(r, "moved") else r for r in results)
 

@@ -1,4 +1,4 @@
-"""pipeline.yaml to a PipelineConfig whose parts fit together, and what the command line puts over it."""
+"""Reads pipeline.yaml into a checked PipelineConfig, and applies the command line's options to it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, Prepr
 from edgedla.runtime.sources.uri import in_folder
 
 PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
-#: Decoders that find no boxes: nothing can be cropped.
+#: Decoders without boxes, so that nothing can be cropped.
 WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 TRACKERS = ("", "bytetrack")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
-#: In less time no camera gives a frame: every read would count as one that hangs.
+#: Minimum of stall_s: with less, every read would count as hanging.
 LEAST_STALL_S = 0.1
-#: Full files of lines that may stay: each rotation asks for every number below.
+#: Maximum of `keep`: each rotation looks for every lower number.
 MOST_KEPT = 10_000
 
 
@@ -39,7 +39,7 @@ def load_config(path: str) -> PipelineConfig:
 
 
 def config_from(version: int, document: Mapping[str, Any], path: str) -> PipelineConfig:
-    """The same of a document that is parsed already; `path` is named in messages, and paths in it are relative to its folder.
+    """The config of a parsed document. `path` is for messages, and paths in the document are relative to its folder.
 
     Raises:
         DocumentError: as load_config.
@@ -101,7 +101,7 @@ def check_names(config: PipelineConfig) -> None:
 
 def _check_numbers(config: PipelineConfig) -> None:
     if config.capture.stall_s < LEAST_STALL_S:
-        hint = "a large number lets a source stand still for so long"
+        hint = "a large number allows a source to give no frames for that long"
         raise UsageError(
             f"capture.stall_s is {config.capture.stall_s:g}", allowed=f"{LEAST_STALL_S:g} or more", hint=hint
         )
@@ -111,7 +111,7 @@ def _check_numbers(config: PipelineConfig) -> None:
     if config.metrics.prometheus_port > 65535:
         raise UsageError(f"metrics.prometheus_port is {config.metrics.prometheus_port}", allowed="up to 65535")
     for at, address in (("metrics", config.metrics.address), ("view", config.view.address)):
-        # Of an empty one the system makes all addresses of this machine.
+        # The system takes an empty address for all addresses of this machine.
         if not _ADDRESS.fullmatch(address):
             raise UsageError(
                 f"{at}.address is {address!r}", allowed="127.0.0.1, 0.0.0.0 or another address of this machine"
@@ -123,13 +123,13 @@ def sees(model: ModelConfig, source: str) -> bool:
 
 
 def sources_of_lane(config: PipelineConfig, model: str) -> List[str]:
-    """Names of the sources that a model sees, or whose crops it sees."""
+    """Names of the sources whose frames, or whose crops, a model gets."""
     settings = config.named_models[model]
     return [n for n in config.named_sources if sees(settings, n) and _sees_crops(config, settings.crops.of, n)]
 
 
 def _sees_crops(config: PipelineConfig, of: str, source: str) -> bool:
-    """True where the models that crops come from see the source."""
+    """Whether the models that give the crops get frames of the source."""
     while of:
         parent = config.models[of]
         if not sees(parent, source):
@@ -173,7 +173,7 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
 
 
 def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
-    """Paths made independent of the working directory, so that a service can start anywhere."""
+    """The config with absolute paths, so that a service can start anywhere."""
 
     def full(text: str) -> str:
         return os.path.join(folder, text) if text and not os.path.isabs(text) else text
@@ -216,11 +216,11 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
 def with_overrides(
     config: Optional[PipelineConfig], *, artifact: str = "", source: str = "", sources: Sequence[str] = (), **parts: Any
 ) -> PipelineConfig:
-    """A config with what the command line says put over it; None and empty texts leave a setting as it is.
+    """The config with the command line's options over it; None and "" leave a setting unchanged.
 
     Args:
-        sources: in place of `source`: URI, or NAME=URI. Without names they are cam0, cam1 and so on; a name of the file
-            replaces that source alone.
+        sources: URI, or NAME=URI, in place of `source`. Without names they are cam0, cam1 and so on; a name that the file has
+            replaces only that source.
 
     Raises:
         UsageError: neither the file nor the command line names an artifact and a source; a setting of one model for a file
@@ -248,7 +248,7 @@ def with_overrides(
 
 
 def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
-    """Sources by name, of "URI" or "NAME=URI"; cam0, cam1 and so on where none is given.
+    """Sources by name, from "URI" or "NAME=URI"; without a name cam0, cam1 and so on.
 
     Raises:
         UsageError: a name appears twice.
@@ -256,7 +256,7 @@ def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
     named: Dict[str, SourceConfig] = {}
     for i, text in enumerate(texts):
         name, equals, uri = text.partition("=")
-        # An option of an address, as in synthetic://?rate=5, has no name before it; a file's name may hold a = too.
+        # A = may also belong to an option of an address, as in synthetic://?rate=5, or to a file name.
         if not (equals and NAME.fullmatch(name)) or os.path.exists(text):
             name, uri = f"cam{i}", text
         if name in named:

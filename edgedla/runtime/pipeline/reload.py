@@ -1,4 +1,4 @@
-"""A pipeline file that changed while the pipeline runs: new models are verified, loaded and warmed, then take over."""
+"""Applies a changed pipeline file to the running pipeline: verifies, loads and warms new models, then switches to them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
 
 log = logging.getLogger("edgedla.runtime.pipeline.reload")
 
-#: Fields of a model that a running pipeline takes over. The others are part of how sources and models hang together.
+#: Fields of a model that can change while the pipeline runs. Others decide how sources and models are connected.
 TAKEN_OVER = ("artifact", "devices", "preprocess", "decode")
-#: Fields that are taken over part by part.
+#: Fields of the pipeline that are changed part by part.
 PARTS = ("sources", "source", "outputs", "events")
 WARM_UP_S = 60.0
 
 
 class Reloader:
-    """Compares the file with what runs, and replaces the models that differ.
+    """Compares the file with the running pipeline, and replaces models that differ.
 
     Args:
-        read: gives the config as it is now, with what the command line put over it.
-        files: whose change is noticed, beside the artifacts' manifests.
+        read: returns the current config, with the command line's options over it.
+        files: files to watch, besides the artifacts' manifests.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Reloader:
         self._digests = self._now(self._config)
         self._files_now = self._stamps()
         self._asked = threading.Event()
-        #: Names of models that were replaced, in order; of sources and outputs that changed; and what failed.
+        #: Names of replaced models, in order; of changed sources and outputs; and failures.
         self.replaced: List[str] = []
         self.sources: List[str] = []
         self.outputs: List[str] = []
         self.failed: List[str] = []
 
     def ask(self) -> None:
-        """Looks again soon; safe from a signal handler."""
+        """Requests a reload; safe to call from a signal handler."""
         self._asked.set()
 
     def changed(self) -> bool:
-        """True once after `ask`, and where the file or an artifact's manifest is another than at the last look."""
+        """True once after `ask`, or if the file or an artifact's manifest changed since the last call."""
         stamps = self._stamps()
         asked, self._files_now, before = self._asked.is_set(), stamps, self._files_now
         self._asked.clear()
@@ -74,11 +74,11 @@ class Reloader:
 
     @staticmethod
     def _now(config: PipelineConfig) -> Dict[str, str]:
-        """Digest of each model's manifest: a new build in the same folder is a new model."""
+        """Digest of each model's manifest, because a new build in the same folder is a new model."""
         return {name: _digest(Path(m.artifact) / MANIFEST) for name, m in config.named_models.items()}
 
     def reload(self) -> None:
-        """Reads the file and replaces what differs; what fails leaves everything as it runs, and is logged."""
+        """Reads the file and replaces what differs. A failure is logged and leaves the running pipeline unchanged."""
         try:
             config = self._read()
             digests = self._now(config)
@@ -129,7 +129,7 @@ class Reloader:
         log.error("the pipeline goes on unchanged; its changed file failed: %s", text)
 
     def _different(self, config: PipelineConfig, digests: Dict[str, str]) -> List[str]:
-        """Names of models to replace; what cannot be taken over while it runs is said."""
+        """Names of models to replace; logs changes that need a restart."""
         old, new = self._config.named_models, config.named_models
         changed = []
         for name in old:
@@ -144,7 +144,7 @@ class Reloader:
         return changed
 
     def _open(self, config: PipelineConfig, names: List[str]) -> List[Tuple[Lane, Engine]]:
-        """Engines that have run once. Where one fails, none takes over."""
+        """Opens and warms the engines of these models. If one fails, none is used."""
         models = {name: read_model(name, model) for name, model in config.named_models.items()} if names else {}
         devices = dict(zip(models, devices_of(config, list(models.values())))) if names else {}
         lanes = {lane.name: lane for lane in self._pipeline.lanes}
@@ -201,7 +201,7 @@ def _digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def reloading(reloader: Reloader, every_s: float = 1.0) -> Iterator[Reloader]:
-    """Looks for changes on a thread of its own until the block ends. A file that is being written is read when it rests."""
+    """Context manager: looks for changes on a separate thread. Reads a file once it is no longer being written."""
     stop = threading.Event()
 
     def loop() -> None:

@@ -1,4 +1,4 @@
-"""Sources and outputs that a changed file changes in a running pipeline; those that did not change are not touched."""
+"""Applies changed sources and outputs of a pipeline file to a running pipeline; leaves the others alone."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.pipeline.slots import Share
 
 log = logging.getLogger("edgedla.runtime.pipeline.reload")
-#: A source that is stopped has so long to close its camera.
+#: Time for a stopped source to close its camera.
 STOP_S = 3.0
-#: A new source has so long to open; a camera is tried again later, a file that cannot be read is refused.
+#: Time for a new source to open. A camera is retried later; a file that cannot be read is refused.
 OPEN_S = 10.0
 
 
 def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
-    """Opens what changed beside what runs, then exchanges both between two results.
+    """Opens changed outputs beside the running ones, then switches between two results.
 
-    RTSP has one port, which two servers cannot have: there the old one ends first, and is opened again if the new one fails.
+    Two RTSP servers cannot share a port: there the old one ends first, and is reopened if the new one fails.
 
     Returns:
         names of the outputs that were opened, closed or replaced.
 
     Raises:
-        EdgedlaError: one cannot be opened; everything runs as before.
+        EdgedlaError: an output cannot be opened; everything runs as before.
     """
     changed = names_changed(old, new)
     if not changed:
@@ -74,7 +74,7 @@ def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
     """Adds, removes and replaces sources. A camera cannot be opened twice, so the old one ends before the new one opens.
 
     Returns:
-        (names of the sources that were changed, what failed by name: these are as they were before).
+        (names of changed sources, source -> why its change failed; a failed source runs as before).
     """
     was, now = old.named_sources, new.named_sources
     changed, failed = [], {}
@@ -106,7 +106,7 @@ def _change(opened: Opened, name: str, old: PipelineConfig, new: PipelineConfig)
 
 
 def _place(source: SourceConfig) -> SourceConfig:
-    """Without what can change under an open camera."""
+    """The source's settings without those that can change while its camera is open."""
     return dataclasses.replace(source, weight=1.0, priority=0, max_rate=0.0)
 
 
@@ -145,7 +145,7 @@ def _add(opened: Opened, name: str, new: PipelineConfig) -> None:
 
 
 def _made(opened: Opened, name: str, config: PipelineConfig) -> Capture:
-    """A capture in front of all models that see it, which reads nothing yet."""
+    """A capture with all models that get its frames; it does not read yet."""
     capture = make_capture(name, config)
     seen = False
     for lane in opened.pipeline.lanes:

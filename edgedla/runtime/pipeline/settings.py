@@ -1,4 +1,4 @@
-"""What a pipeline file says, as values: sources, models, outputs, numbers, limits."""
+"""The settings of a pipeline file as values: sources, models, outputs, metrics, limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PreprocessConfig:
     """How a frame becomes the network's input: a pixel p of channel c becomes (p - mean[c]) / std[c].
 
     Attributes:
-        device: cuda, cpu, or auto: cuda where the runner uses CUDA and the CUDA preprocessing works.
+        device: cuda, cpu, or auto: cuda if the runner uses CUDA and the CUDA preprocessing works.
         fit: letterbox, stretch or crop. colour: the order of the network's channels, rgb or bgr.
         pad: pixel value 0 to 255 around a letterboxed frame.
         mean, std: in pixel values 0 to 255, in the order of `colour`; std [255, 255, 255] makes 0 to 1.
@@ -53,12 +53,12 @@ class PreprocessConfig:
     pad: int = 114
     mean: Tuple[float, ...] = (0.0, 0.0, 0.0)
     std: Tuple[float, ...] = (255.0, 255.0, 255.0)
-    #: Names of the fields that a file or option gave, also where they are the defaults.
+    #: Names of the fields that a file or option set, even to the default.
     given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
 
     @property
     def asked(self) -> Dict[str, Any]:
-        """What the user says of the network's input, by field of PreprocessSettings."""
+        """The settings of the network's input that the user gave, by field of PreprocessSettings."""
         default = PreprocessConfig()
         return {n: getattr(self, n) for n in NAMES if n in self.given or getattr(self, n) != getattr(default, n)}
 
@@ -93,14 +93,14 @@ class OutputConfig:
     """Where results go; empty means none.
 
     Attributes:
-        jsonl: a file with one JSON line per result. It grows without end, unless `rotate_mb` starts a new file at so many
-            MB; `keep` full ones stay.
+        jsonl: a file with one JSON line per result. It grows without limit, unless `rotate_mb` starts a new file at this many
+            MB; `keep` full ones are kept.
         images: a folder of annotated frames, frame_000042.jpg, for each `every`-th result.
-        limit: only the first so many images are written. images_keep: only the newest so many stay, those of earlier runs
-            counted. 0: no limit.
-        video: an annotated film, .mp4 or .avi, that lasts as long as what was seen: a picture stays where frames were dropped, for
-            at most 10 s. With `segment_s` or `segment_mb` it becomes files of so many seconds or MB,
-            of which `segments_keep` stay (0: all).
+        limit: maximum number of images to write. images_keep: maximum number to keep, the newest, including those of earlier
+            runs. 0: no limit.
+        video: an annotated video, .mp4 or .avi, as long as the source: it repeats a frame in place of dropped ones, for at most
+            10 s. With `segment_s` or `segment_mb` it becomes files of this many seconds or MB, of which `segments_keep` are
+            kept (0: all).
     """
 
     jsonl: str = ""
@@ -123,8 +123,8 @@ class OutputConfig:
 class MetricsConfig:
     """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
 
-    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end). /healthz on the same
-    port answers 200 while the last result is at most `fresh_s` old, else 503.
+    At `rotate_mb` a new file is started, and `keep` full ones are kept (rotate_mb 0: it grows without limit). /healthz on the
+    same port answers 200 while the last result is at most `fresh_s` old, else 503.
     """
 
     jsonl: str = ""
@@ -141,9 +141,9 @@ class ViewConfig:
     """The live page.
 
     Attributes:
-        port: where it is served, on `address`; 0: not served.
-        token_file: holds the token that the address must bring (/?token=...); "" none.
-        rate: pictures per second and source at most. width: larger pictures are scaled down.
+        port: port of the page on `address`; 0: no page.
+        token_file: file with the token that visitors must give (/?token=...); "": no token.
+        rate: maximum pictures per second and source. width: larger pictures are scaled down to it.
     """
 
     port: int = 0

@@ -1,4 +1,4 @@
-"""In front of a model: one newest-item slot per source, and whose turn it is."""
+"""Slots: a model's input, with one newest-item slot per source, and the choice of the source whose turn it is."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, Tuple, TypeVar
 
 T = TypeVar("T")
-#: A source that had nothing in its slot when it was its turn keeps the right to so many frames in a row, and no more: one
-#: that was away for an hour does not take the runners for an hour.
+#: A source with an empty slot at its turn keeps the right to at most this many frames in a row, so that one that was away for
+#: an hour does not take the runners for an hour.
 MOST_CREDIT = 8.0
-#: A source's next item is expected after the mean of its last intervals; one that is later than that by this share of it is
-#: no longer waited for. The mean moves by a part of each new interval.
+#: A source's next item is expected after its mean interval; LATE: share of the interval after which it is no longer waited
+#: for. NEWEST: weight of a new interval in the mean.
 LATE, NEWEST = 0.25, 0.1
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a source may take of a model's runners.
+    """A source's share of a model's runners.
 
     Attributes:
-        weight: under overload sources of one priority share the runners as their weights.
-        priority: of the frames that wait, those of the highest priority go first, whatever the weights.
+        weight: under overload, sources of one priority share the runners in proportion to their weights.
+        priority: waiting frames of the highest priority go first, regardless of weights.
     """
 
     weight: float = 1.0
@@ -34,16 +34,16 @@ class _Slot:
         self.share = share
         self.item: Any = None
         self.full = False
-        #: Runs ahead by 1 / weight with each frame taken; the slot that is furthest behind is next (stride scheduling,
+        #: Grows by 1 / weight with each frame taken; the slot with the lowest value is next (stride scheduling,
         #: Waldspurger and Weihl, MIT/LCS/TM-528, 1995).
         self.virtual = 0.0
         self.dropped = self.taken = 0
-        #: An item lies there that replaced one: the source gives more than it may have.
+        #: Whether the waiting item replaced another: the source gives more than its share.
         self.floods = False
         self._last_s, self._interval_s = 0.0, 0.0
 
     def came(self, now_s: float) -> None:
-        """Counts an item of this moment."""
+        """Records the arrival of an item at this time."""
         self.floods = self.full
         self.dropped += self.full
         if self._last_s:
@@ -52,7 +52,7 @@ class _Slot:
         self._last_s = now_s
 
     def due(self, now_s: float, within_s: float) -> Optional[float]:
-        """Until when to wait for the next item; None where none is expected by then, or one lies there."""
+        """Until when to wait for the next item; None if none is expected in time, or if one waits already."""
         due_s = self._last_s + self._interval_s
         latest_s = due_s + LATE * self._interval_s
         if self.full or self.floods or not self._interval_s or due_s > now_s + within_s or latest_s <= now_s:
@@ -61,11 +61,11 @@ class _Slot:
 
 
 class Slots(Generic[T]):
-    """One slot per source. `put` overwrites what nobody took, so memory stays flat and a slow model sees fresh frames.
+    """One slot per source. `put` overwrites an item that nobody took, so memory stays constant and a slow model gets fresh frames.
 
-    A source that floods its slot only replaces its own frames; one that hangs leaves its slot empty, and the others share
-    its time by their weights. What a source gets beyond the others' weights it gets in time that none of them is about to need:
-    an inference cannot be interrupted.
+    A source that floods its slot replaces only its own frames. A hanging source leaves its slot empty, and the others share
+    its time by their weights. More than its share a source gets only while no other source is about to need the runner,
+    because an inference cannot be interrupted.
     """
 
     def __init__(self, shares: Mapping[str, Share], clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,11 +79,10 @@ class Slots(Generic[T]):
         return tuple(self._slots)
 
     def put(self, name: str, item: T, wait: bool = False, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Fills the source's slot. An item of a source that was dismissed is lost.
+        """Fills the source's slot. The item of a dismissed source is lost.
 
         Args:
-            wait: instead of dropping an item that nobody took yet, wait until somebody does; what is left at `stopped()`
-                is not put there.
+            wait: wait until the slot is empty instead of replacing its item; at `stopped()` the new item is lost.
         """
         with self._condition:
             slot = self._slots.get(name)
@@ -97,27 +96,27 @@ class Slots(Generic[T]):
             self._condition.notify_all()
 
     def admit(self, name: str, share: Share) -> None:
-        """Gives a source a slot; of one that has it already the share changes from the next frame on."""
+        """Gives a source a slot; if it has one, changes its share from the next frame on."""
         with self._condition:
             known = self._slots.get(name)
             if known is not None:
                 known.share = share
                 return
-            # A copy: others go through the names meanwhile.
+            # A copy, because other threads iterate over the names.
             self._slots = {**self._slots, name: _Slot(share)}
             self._slots[name].virtual = self._now.get(share.priority, 0.0)
 
     def dismiss(self, name: str) -> None:
-        """Takes a source's slot away, with what lies in it."""
+        """Removes a source's slot with its item."""
         with self._condition:
             self._slots = {n: slot for n, slot in self._slots.items() if n != name}
             self._condition.notify_all()
 
     def take(self, timeout_s: float, occupied_s: float = 0.0) -> Optional[Tuple[str, T]]:
-        """(source, item) of the source whose turn it is, removed from its slot; None if none came before the time, or `wake`.
+        """(source, item) of the source whose turn it is, removed from its slot; None after the time-out or `wake`.
 
         Args:
-            occupied_s: so long the item will keep others waiting.
+            occupied_s: how long the item will keep others waiting.
         """
         with self._condition:
             name = self._next()
@@ -141,7 +140,7 @@ class Slots(Generic[T]):
         return min(waiting, key=lambda pair: (-pair[1].share.priority, pair[1].virtual))[0]
 
     def _after_those_due(self, name: Optional[str], timeout_s: float, occupied_s: float) -> Optional[str]:
-        """Whose turn it is, once those that must not wait for a surplus item have theirs, or are late; None after the time."""
+        """Whose turn it is, after waiting for sources that should not wait behind a surplus item; None after the time-out."""
         if not occupied_s:
             return name
         deadline_s = self._clock() + timeout_s
@@ -163,19 +162,19 @@ class Slots(Generic[T]):
         return None
 
     def _charge(self, slot: _Slot) -> None:
-        """Moves the slot ahead by the frame that it got. Slots that fell far behind while they were empty are moved up."""
+        """Charges the slot for the frame that it got. Slots that fell far behind while they were empty are moved up."""
         level, step = slot.share.priority, 1.0 / slot.share.weight
         now = max(self._now.get(level, 0.0), slot.virtual)
         slot.virtual = max(slot.virtual, now - MOST_CREDIT * step) + step
         self._now[level] = now
 
     def wake(self) -> None:
-        """Lets a `take` that waits return, so that its caller looks whether the sources ended."""
+        """Makes a waiting `take` return, so that its caller checks whether the sources ended."""
         with self._condition:
             self._condition.notify_all()
 
     def waiting(self, name: Optional[str] = None) -> bool:
-        """True where an item of the source (None: of any) waits."""
+        """Whether an item of the source (None: of any source) waits."""
         with self._condition:
             return any(s.full for n, s in self._slots.items() if name in (None, n))
 

@@ -1,4 +1,4 @@
-"""Frame sources by URI. To add one: its file, its row in OPENERS, what it takes in TAKES of uri.py."""
+"""Frame sources by URI. To add one: its file, its row in OPENERS, its options in TAKES of uri.py."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _file(uri: SourceUri) -> Source:
 
 def _camera(uri: SourceUri) -> Source:
     """Cameras go through OpenCV's GStreamer where it has one (JetPack's does), else through gst-launch-1.0 or OpenCV's own
-    readers. Network streams go through gst-launch-1.0 first: a process of its own can be ended whatever it hangs in, while
-    OpenCV 4.6's reader hangs the thread that opens a stream which refuses a few times.
+    readers. Network streams go through gst-launch-1.0 first: a separate process can be killed whatever it hangs in, while
+    OpenCV 4.6's reader hangs the thread that opens a stream which refused a few times.
     """
     import shutil
 
@@ -53,7 +53,7 @@ def _camera(uri: SourceUri) -> Source:
     return opencv.OpenCvSource(uri, gstreamer=False)
 
 
-#: Scheme -> what makes its source. Each imports its library where it is asked for.
+#: Scheme -> function that makes its source. Each imports its library on use.
 OPENERS: Mapping[str, Callable[[SourceUri], Source]] = {
     "csi": _camera,
     "v4l2": _camera,
@@ -67,7 +67,7 @@ OPENERS: Mapping[str, Callable[[SourceUri], Source]] = {
 
 
 def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, object]] = None) -> Source:
-    """The source for a URI, a file or a folder; not opened yet.
+    """The source for a URI, a file or a folder. The source is not opened yet.
 
     Raises:
         UsageError: unknown scheme or option. EnvironmentMissing: a CSI camera without any GStreamer.

@@ -1,4 +1,4 @@
-"""What every frame source offers."""
+"""Source: the interface of every frame source; and pacing of frames."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from edgedla.errors import RunError
 
 
 class Source(Protocol):
-    """A place frames come from. One thread opens it, reads it and closes it.
+    """Gives frames. One thread opens it, reads it and closes it.
 
-    A source may have `interrupt()`, called from another thread, which makes a `read` that hangs come back.
+    A source may have `interrupt()`, for another thread, which makes a hanging `read` return.
 
     Attributes:
         uri: what the user wrote.
-        live: True for cameras and streams, whose frames are lost if nobody reads them; False for files.
-        recorded: True for films and folders of pictures, whose n-th frame belongs n / rate seconds after the first.
+        live: True for cameras and streams, whose frames are lost if they are not read in time; False for files.
+        recorded: True for films and folders of pictures: frame n is n / rate seconds after the first.
         pixels: bgr, rgb or nv12.
-        rate: frames per second where known, else 0.
+        rate: frames per second; 0 if unknown.
     """
 
     uri: str
@@ -30,30 +30,30 @@ class Source(Protocol):
     rate: float
 
     def open(self) -> Tuple[int, int]:
-        """Opens it and returns the frame size (h, w).
+        """Opens the source and returns the frame size (h, w).
 
         Raises:
-            RunError: it is not there or refuses. EnvironmentMissing: a library for it is missing.
+            RunError: the source is missing or refuses. EnvironmentMissing: a library for it is missing.
         """
         ...
 
     def read(self) -> Optional[np.ndarray]:
-        """The next frame, or None at the end of the stream. Blocks until a frame is there.
+        """The next frame, or None at the end of the stream. Blocks until a frame arrives.
 
         Raises:
-            RunError: the source broke; the reader may open it again.
+            RunError: the source broke; the reader may reopen it.
         """
         ...
 
     def close(self) -> None: ...
 
 
-#: Above it a rate is a unit of time that some cameras and films report (1000, 90000), and no rate.
+#: A larger "rate" is no rate but a unit of time, which some cameras and films report (1000, 90000).
 MOST_RATE = 240
 
 
 class Pace:
-    """Holds frames back to a rate (frames per second, 0: not at all), as a camera would."""
+    """Delays frames to a rate in frames per second, as a camera would; 0: no delay."""
 
     def __init__(self, rate: float) -> None:
         self._rate, self._start, self._count = rate, 0.0, 0
@@ -71,25 +71,25 @@ class Pace:
 
 
 class RateCap:
-    """Thins out frames to at most `rate` of them a second; 0: none is held back."""
+    """Skips frames so that at most `rate` per second remain; 0: skips none."""
 
     def __init__(self, rate: float) -> None:
         self.rate, self._due_s = rate, 0.0
 
     def skips(self, now_s: float) -> bool:
-        """True where the frame of this time comes sooner than the cap allows."""
+        """Whether to skip the frame of this time."""
         if not self.rate:
             return False
         period_s = 1 / self.rate
-        # A camera's jitter: a frame that is a little early is on time.
+        # A frame that is a little early (a camera's jitter) counts as on time.
         if now_s < self._due_s - period_s * 0.05:
             return True
-        # The schedule holds the mean rate; after a pause no burst makes up for it.
+        # The schedule keeps the mean rate, but no burst follows a pause.
         self._due_s = max(self._due_s, now_s - period_s / 2) + period_s
         return False
 
     def rest_s(self, now_s: float) -> float:
-        """How long the frame after that of this time is to wait, where none is skipped."""
+        """Seconds to wait after the frame of this time, for sources whose frames are delayed rather than skipped."""
         if not self.rate:
             return 0.0
         period_s = 1 / self.rate
@@ -98,7 +98,7 @@ class RateCap:
 
 
 def check_image(image: object, pixels: str, uri: str) -> None:
-    """Raises RunError for what is no frame of `pixels`, before anything downstream trips over it."""
+    """Raises RunError if `image` is not a frame of format `pixels`, before anything downstream fails on it."""
     shape: Tuple[int, ...] = getattr(image, "shape", ())
     good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
     if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
@@ -107,7 +107,7 @@ def check_image(image: object, pixels: str, uri: str) -> None:
 
 
 def interrupt(source: Optional[Source]) -> None:
-    """Ends a read that hangs, where the source has a way to."""
+    """Ends a hanging read, if the source can."""
     end = getattr(source, "interrupt", None)
     if end is not None:
         end()

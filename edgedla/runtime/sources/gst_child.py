@@ -1,9 +1,9 @@
 """A process that runs one GStreamer pipeline, whose description it reads from stdin. Imports nothing of edgedla.
 
-Its first argument is the pipe that the frames go into: where nobody reads it any more, the process ends.
+Its first argument is the pipe for the frames. When nobody reads the pipe any more, the process ends.
 
-gst-launch-1.0 takes the pipeline as arguments, and every user of the machine reads arguments: a camera's password would
-stand in `ps`. It says what gst-launch-1.0 -v says: on stdout the caps of the pads that `gst_launch.py` listens to, on
+gst-launch-1.0 would take the pipeline as arguments, which every user of the machine can read: `ps` would show a camera's
+password. This prints what gst-launch-1.0 -v prints: on stdout the caps of the pads that `gst_launch.py` listens to, on
 stderr errors and warnings. Functions and constants: GStreamer 1.0's C API (gst/gst.h), stable since 1.0.
 """
 
@@ -22,28 +22,28 @@ NULL, PAUSED, PLAYING = 1, 3, 4
 STATE_CHANGE_FAILURE, STATE_CHANGE_SUCCESS, STATE_CHANGE_NO_PREROLL = 0, 1, 3
 #: gstformat.h.
 FORMAT_TIME = 3
-#: How long a pipeline may take to its first frame before it counts as a camera's, in ns.
+#: A pipeline that takes longer to its first frame counts as a camera's; in ns.
 PREROLL = 5 * 10**9
-#: A queue's property `leaky`: no frame is let go of, or the oldest.
+#: Values of a queue's property `leaky`: drop no frame, or the oldest.
 KEEPS_ALL, KEEPS_NEWEST = 0, 2
 EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
 FOR_EVER = 2**64 - 1
-#: Arguments: the pipeline is the user's own; its address may be that of a film; a film keeps its pace.
+#: Arguments: the pipeline is the user's own (gst://); its address may be a film's; play a film at its own rate.
 OF_USER, MAY_END, PACED = "--of-user", "--may-end", "--paced"
-#: What it says on stdout, where one of the first two was given, before the first frame.
+#: Printed on stdout before the first frame, if one of the first two arguments is given.
 FILM, CAMERA = b"edgedla: film", b"edgedla: camera"
-#: Name of an element in our pipeline, and its type as gst-launch prints it.
+#: (name of an element in edgedla's pipeline, its type as gst-launch prints it).
 WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
 #: The element's path in the debug text of a message.
 _PATH = re.compile(r"\(\): (/GstPipeline:\S+):$", re.MULTILINE)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _ADDED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _PROBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-#: multipartdemux: one part follows another. decodebin waits for further streams else, with 2 MB in hand.
+#: multipartdemux: the stream has only one part. Else decodebin waits for more streams, and buffers 2 MB.
 _SINGLE = b"single-stream"
-#: A property that all of libav's video decoders have, and no other.
+#: A property that only libav's video decoders have.
 _CORRUPT = b"output-corrupt"
-#: gstpad.h: a probe's type and answers, and where its information holds the buffer; gstbuffer.h: where that holds its flags.
+#: gstpad.h: a probe's type and answers, and the offset of the buffer in its information; gstbuffer.h: the offset of its flags.
 _BUFFERS, _DROP, _REMOVE, _OF_BUFFER = 1 << 4, 0, 2, 16
 _OF_FLAGS, _DELTA_UNIT = 16, 1 << 13
 
@@ -53,7 +53,7 @@ class GError(ctypes.Structure):
 
 
 def libraries() -> ctypes.CDLL:
-    # Network sources ask GIO for a proxy, and GIO the desktop's settings; that writes ~/.cache/dconf.
+    # Network sources ask GIO for a proxy, GIO reads the desktop's settings, and that writes ~/.cache/dconf.
     os.environ.setdefault("GSETTINGS_BACKEND", "memory")
     gst = ctypes.CDLL("libgstreamer-1.0.so.0")
     for name in (
@@ -71,12 +71,12 @@ def text_of(pointer: Optional[ctypes.c_void_p]) -> str:
 
 def fail(text: str) -> None:
     os.write(2, f"ERROR: {text}\n".encode())
-    # Threads of a pipeline that hangs would keep a normal exit waiting.
+    # A normal exit would wait for threads of a hanging pipeline.
     os._exit(1)
 
 
 def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
-    """Prints the caps of the watched pads, in the thread and before the frame that brings them."""
+    """Prints the caps of the watched pads, before the first frame that has them."""
 
     def announce(pad: int, _: object, number: Optional[int]) -> None:
         caps = gst.gst_pad_get_current_caps(ctypes.c_void_p(pad))
@@ -95,13 +95,13 @@ def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
                 ctypes.c_void_p(pad), b"notify::caps", callback, ctypes.c_void_p(number), None, 0
             )
 
-    # Python would free them while C still calls them.
+    # Python would free the callbacks while C still calls them.
     return [callback, *set_up_elements(gst, gobject, pipeline)]
 
 
 def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
-    """Has libav's decoders give nothing before the first key frame (in the middle of a stream they begin with grey pictures), and
-    an HTTP camera's first picture come at once."""
+    """Makes libav's decoders give nothing before the first key frame (they would begin with grey pictures), and an HTTP camera's
+    first picture arrive at once."""
 
     def is_delta(pad: int, info: int, _: object) -> int:
         buffer = ctypes.c_uint64.from_address(info + _OF_BUFFER).value
@@ -111,17 +111,17 @@ def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> li
     probe = _PROBE(is_delta)
 
     def set_up(_: object, __: object, element: int, ___: object) -> None:
-        # The first field of an object is its class.
+        # The first field of a GObject is its class.
         kind = ctypes.c_void_p(ctypes.cast(ctypes.c_void_p(element), ctypes.POINTER(ctypes.c_void_p))[0])
         if gobject.g_object_class_find_property(kind, _SINGLE):
             gobject.g_object_set(ctypes.c_void_p(element), _SINGLE, ctypes.c_int(1), None)
         if gobject.g_object_class_find_property(kind, _CORRUPT):
-            # After a loss, where the decoder knows of it.
+            # After a loss, if the decoder notices it.
             gobject.g_object_set(ctypes.c_void_p(element), _CORRUPT, ctypes.c_int(0), None)
             pad = ctypes.c_void_p(gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink"))
             gst.gst_pad_add_probe(pad, _BUFFERS, probe, None, None)
 
-    # Those that decodebin chooses, and ours; others of the pipeline's text are as the text says.
+    # Only decoders that decodebin chooses, and edgedla's own; others stay as the pipeline's text sets them.
     added = _ADDED(set_up)
     gobject.g_signal_connect_data(ctypes.c_void_p(pipeline), b"deep-element-added", added, None, None, 0)
     ours = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), b"edgedla-decoder")
@@ -131,7 +131,7 @@ def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> li
 
 
 def main() -> None:
-    # As in any program of C: ended when nobody takes the frames any more.
+    # As for any C program, SIGPIPE ends the process when nobody reads the frames any more.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     threading.Thread(target=leave_with_the_reader, args=(int(sys.argv[1]),), daemon=True).start()
     description = sys.stdin.buffer.read()
@@ -148,7 +148,7 @@ def main() -> None:
     kept = watch(gst, gobject, pipeline)
     bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
     started = play(gst, gobject, pipeline, sys.argv)
-    # The reason for a failure waits on the bus.
+    # The bus holds the reason for the failure.
     wait = ctypes.c_uint64(0 if started == STATE_CHANGE_FAILURE else FOR_EVER)
     while True:
         message = gst.gst_bus_timed_pop_filtered(bus, wait, EOS | ERROR | WARNING | CLOCK_LOST)
@@ -168,18 +168,18 @@ def main() -> None:
 
 
 def leave_with_the_reader(fd: int) -> None:
-    """Ends the process once nobody can read its frames any more: a pipeline that gives none would hold the camera for ever."""
+    """Ends the process once nobody can read its frames any more: a pipeline without frames would hold the camera for ever."""
     watched = select.poll()
     watched.register(fd, 0)
-    # Of a pipe without a reader an error is told, whatever was asked for.
+    # poll() reports POLLERR for a pipe without a reader, whatever events it was asked for.
     watched.poll()
     os._exit(1)
 
 
 def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[str]) -> int:
-    """Starts the pipeline. Of a film the queue keeps all, and one of the user's keeps its own pace.
+    """Starts the pipeline. For a film the queue drops no frame, and a film of the user's own pipeline plays at its own rate.
 
-    A pipeline of the user's is a film where its first frame can wait; an address, where it says in how long it ends.
+    A user's pipeline counts as a film if its first frame can wait; an address, if it states its length.
     """
     if not {OF_USER, MAY_END} & {*arguments}:
         return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
@@ -188,7 +188,7 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[
         found = ctypes.c_void_p(gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), element))
         gobject.g_object_set(found, name, ctypes.c_int(value), None)
 
-    # Before the first frame is through, more of them come than the queue keeps.
+    # Set before the first frame passes: more frames arrive by then than the queue holds.
     put(b"edgedla-queue", b"leaky", KEEPS_ALL)
     paused = gst.gst_element_set_state(ctypes.c_void_p(pipeline), PAUSED)
     if paused != STATE_CHANGE_FAILURE:
@@ -204,14 +204,14 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[
 
 
 def length(gst: ctypes.CDLL, pipeline: int) -> int:
-    """In ns; 0 where nobody says it, as of a stream whose server states no Content-Length."""
+    """The stream's length in ns; 0 if unknown, as for a server that states no Content-Length."""
     ns = ctypes.c_int64(0)
     known = gst.gst_element_query_duration(ctypes.c_void_p(pipeline), FORMAT_TIME, ctypes.byref(ns))
     return max(0, ns.value) if known else 0
 
 
 def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:
-    """Prints an error, and ends with it, or a warning."""
+    """Prints a warning, or an error, which ends the process."""
     error, debug = ctypes.POINTER(GError)(), ctypes.c_void_p()
     wrong = kind == b"GstMessageError"
     parse = gst.gst_message_parse_error if wrong else gst.gst_message_parse_warning

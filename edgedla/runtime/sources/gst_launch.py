@@ -1,4 +1,4 @@
-"""Frames of a GStreamer pipeline that a child process runs, through a pipe; for an OpenCV without GStreamer."""
+"""Reads frames of a GStreamer pipeline in a child process through a pipe, for an OpenCV without GStreamer."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_secrets
 from edgedla.targets.jetson import on_jetson
 
-#: No frame size for so long after the start is a source that is not there.
+#: Without a frame size this long after the start, the source is missing.
 OPEN_S = 15.0
-#: No frame for so long is a broken source.
+#: Without a frame for this long, the source is broken.
 TIMEOUT_S = 10.0
-#: How long frames may lie in the pipe before their size is taken from the queue's input.
+#: How long frames may wait in the pipe before their size is taken from the queue's input.
 SAY_S = 1.0
-#: What gst_child.py says about the inputs of our queue and our sink, before the first frame and at every change.
+#: What gst_child.py prints about the inputs of edgedla's queue and sink, before the first frame and at every change.
 _CAPS = re.compile(rb"Gst(FdSink|Queue):edgedla[\w-]*\.GstPad:sink: caps = (.*)")
 _FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
 #: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
 _F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
 _LOG_BYTES = 1 << 20
-#: Of GStreamer's errors: places in its sources, and what says nothing new.
+#: Parts of GStreamer's errors to leave out: positions in its source code, and what repeats the error.
 _NOISE = re.compile(
     r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline"
 )
 _ELEMENT = re.compile(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?")
-#: Elements by the start of their name, and the package that brings them.
+#: (start of an element's name, package that contains it).
 _PACKAGES = (
     ("avdec_", "gstreamer1.0-libav"),
     ("h264parse", "gstreamer1.0-plugins-bad"),
@@ -53,10 +53,10 @@ _PACKAGES = (
 
 
 class GstLaunchSource:
-    """Any pipeline works, at the price of one copy per frame.
+    """Runs any pipeline, at the price of one copy per frame.
 
     Attributes:
-        live, recorded: of an http:// address they are known once it is open: it may be that of a film.
+        live, recorded: for an http:// address known only once it is open, because it may be a film's.
     """
 
     def __init__(self, uri: SourceUri) -> None:
@@ -67,9 +67,9 @@ class GstLaunchSource:
         self._frames_fd = -1
         self._log: Any = None
         self._said = b""
-        #: None: it was not said.
+        #: None: not known.
         self._film: Optional[bool] = None
-        # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
+        # Sizes at the sink and at the queue before it: equal, unless the user gave a size.
         self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
 
@@ -80,13 +80,13 @@ class GstLaunchSource:
                 where=self.uri,
                 hint="apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good",
             )
-        # GStreamer parses its own quoting; no shell is involved. Frames take a pipe of their own: stdout tells their size.
+        # GStreamer parses the quoting; no shell is involved. Frames have a separate pipe, because stdout tells their size.
         self._log = tempfile.TemporaryFile()
         self._frames_fd, theirs = os.pipe()
         with contextlib.suppress(OSError):
             fcntl.fcntl(theirs, _F_SETPIPE_SZ, _PIPE_BYTES)
         pipeline = f"{pipeline_head(self._spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
-        # -I, -S: it needs the standard library only, and starts in 20 ms.
+        # -I, -S: the child needs only the standard library, and starts in 20 ms.
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
         try:
             self._process = subprocess.Popen(
@@ -102,7 +102,7 @@ class GstLaunchSource:
             os.close(theirs)
         assert self._process.stdout is not None
         assert self._process.stdin is not None
-        # By a pipe, not as an argument: other users of the machine read arguments, and the address holds the password.
+        # By a pipe, not as an argument: the address may hold a password, and other users can read arguments.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as description:
             description.write(os.fsencode(pipeline))
         os.set_blocking(self._process.stdout.fileno(), False)
@@ -116,7 +116,7 @@ class GstLaunchSource:
                 if self._hw == (0, 0):
                     raise self._broken("GStreamer does not say the size of its frames")
                 break
-            # Frames that are there already would make every wait return at once.
+            # Frames that are waiting already would make every wait return at once.
             messages_fd = self._process.stdout.fileno()
             ready = select.select(
                 [messages_fd] if first else [messages_fd, self._frames_fd], [], [], min(deadline - now, 0.25)
@@ -130,16 +130,16 @@ class GstLaunchSource:
         return self._hw
 
     def _may_be_film(self) -> List[str]:
-        """What the child is told of it."""
+        """Arguments of the child for a source that may be a film."""
         u = self._spec
         paced = [PACED] if u.rate or u.own_pace else []
         return {"gst": [OF_USER], "http": [MAY_END, *paced]}.get(u.scheme, [])
 
     def _listen(self) -> bool:
-        """Takes in what GStreamer said since the last time; False once it has ended.
+        """Reads what GStreamer printed since the last call; returns False once it has ended.
 
         Raises:
-            RunError: the frames have another size from now on. UsageError: those of a film, which would begin anew.
+            RunError: the frame size changed. UsageError: it changed in a film, which would begin again.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -186,7 +186,7 @@ class GstLaunchSource:
         if self._left == 0 or self._process is None:
             return None
         h, w = self._hw
-        # GStreamer pads BGR rows to four bytes.
+        # GStreamer pads BGR rows to a multiple of four bytes.
         row = -(-w * 3 // 4) * 4
         frame = np.empty(h * row, np.uint8)
         view, got = memoryview(frame.data), 0
@@ -196,19 +196,19 @@ class GstLaunchSource:
                 raise self._broken(f"no frame for {TIMEOUT_S:.0f} s")
             n = os.readv(fd, [view[got:]])
             if n == 0:
-                # Only a pipeline of the user's and a film have an end; a camera whose stream ends is away.
+                # Only a user's pipeline and a film have an end; a camera whose stream ends is lost.
                 if got or self._process.wait() or not (self._spec.scheme == "gst" or self.recorded):
                     raise self._broken("it gives no more frames")
                 return None
             got += n
-        # The new size is printed before the first frame of it comes, so these bytes are looked at in time.
+        # A new size is printed before its first frame arrives, so it is read in time.
         self._listen()
         self._forget()
         self._left -= 1
         return frame.reshape(h, row)[:, : w * 3].reshape(h, w, 3)
 
     def _forget(self) -> None:
-        """A decoder that complains about every frame does not fill the disk."""
+        """Truncates the log, so that a decoder that complains about every frame does not fill the disk."""
         if self._log.seek(0, os.SEEK_END) > _LOG_BYTES:
             self._log.truncate(0)
 
@@ -230,7 +230,7 @@ class GstLaunchSource:
         return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
 
     def _last_words(self) -> str:
-        """GStreamer's errors in one line, without the places in its sources."""
+        """GStreamer's errors in one line, without positions in its source code."""
         if self._log is None:
             return ""
         size = self._log.seek(0, os.SEEK_END)
@@ -244,12 +244,12 @@ class GstLaunchSource:
             if line and line not in kept:
                 kept.append(line)
         words = "; ".join(kept[-4:])
-        # The name of a device or of a lone element is no secret, and what GStreamer complains of.
+        # Names of devices and single elements are no secrets; they are what GStreamer complains about.
         plain = self._spec.scheme in ("v4l2", "csi") or (self._spec.scheme == "gst" and self._spec.place.isalnum())
         return without_secrets(words if plain else words.replace(self._spec.place, self._spec.text))
 
     def interrupt(self) -> None:
-        """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""
+        """Makes a `read` on another thread return: a pipeline without data would outlive edgedla and hold the camera."""
         process = self._process
         if process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):

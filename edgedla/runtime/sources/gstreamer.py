@@ -11,7 +11,7 @@ from edgedla.runtime.sources.uri import SourceUri
 
 LEAKY = "queue name=edgedla-queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
 SINK = "appsink drop=true max-buffers=1 sync=false"
-#: nvvidconv's and videoflip's names for the same turn. videoflip's older property, method, does nothing in GStreamer 1.22.
+#: nvvidconv's and videoflip's names of each flip. videoflip's older property `method` does nothing in GStreamer 1.22.
 NV_FLIP = {"none": 0, "rotate-180": 2, "horizontal": 4, "vertical": 6}
 SOFT_FLIP = {"none": "identity", "rotate-180": "180", "horizontal": "horiz", "vertical": "vert"}
 
@@ -32,13 +32,13 @@ def _fraction(rate: float) -> str:
 def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     """The pipeline up to and including raw BGR caps, without its sink.
 
-    On a Jetson capture, decoding, scaling and turning stay in NVMM memory (nvarguscamerasrc, nvv4l2decoder, nvvidconv): a 4K
-    stream would cost 33 MB per frame as a full-size copy for the CPU. What a camera cannot set itself (size and rate of a
-    stream, flip) is done behind the queue, where late frames are gone already.
+    On a Jetson, capture, decoding, scaling and flipping stay in NVMM memory (nvarguscamerasrc, nvv4l2decoder, nvvidconv): a
+    full-size copy for the CPU would cost 33 MB per frame of a 4K stream. What a camera cannot set itself (size and rate of a
+    stream, flip) happens after the queue, which has dropped late frames already.
     """
     bgr = "video/x-raw,format=BGR"
     if uri.scheme == "csi":
-        # The sensor mode follows from the NVMM caps; nvvidconv cannot write BGR, videoconvert does the last step.
+        # The NVMM caps choose the sensor mode. nvvidconv cannot write BGR, so videoconvert does the last step.
         source = f"nvarguscamerasrc sensor-id={int(uri.place or 0)} ! {_caps('video/x-raw(memory:NVMM)', uri, ',format=NV12')}"
         return f"{source} ! {LEAKY} ! nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx ! videoconvert ! {bgr}"
     turn = f" ! videoflip video-direction={SOFT_FLIP[uri.flip]}" if uri.flip != "none" else ""
@@ -50,7 +50,7 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
         return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {bgr}"
     if uri.scheme == "rtsp":
         source = f"rtspsrc location={_quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
-        # A stream may carry sound too.
+        # A stream may have sound too.
         decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson)}"
     elif uri.scheme == "http":
         decoded = f"uridecodebin uri={_quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
@@ -60,7 +60,7 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
         raise RunError(f"no GStreamer pipeline for {uri.scheme}://", where=uri.text)
     rate = f" ! videorate drop-only=true ! video/x-raw,framerate={_fraction(uri.rate)}" if uri.rate else ""
     if on_jetson and uri.scheme != "gst":
-        # nvvidconv takes the hardware decoder's NVMM memory and a software decoder's alike.
+        # nvvidconv takes both the hardware decoder's NVMM memory and a software decoder's memory.
         size = f",width={uri.width},height={uri.height}" if uri.width else ""
         turned = f"nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx{size}"
         return f"{decoded} ! {LEAKY} ! {turned}{rate} ! videoconvert ! {bgr}"
@@ -69,19 +69,19 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
 
 
 def rtp_decoder(codec: str, on_jetson: bool) -> str:
-    """From RTP packets of a codec, or of any with "auto", to raw pictures."""
+    """Pipeline part from RTP packets of a codec ("auto": of any) to raw frames."""
     if codec == "auto":
         return "decodebin" if on_jetson else "decodebin ! videoconvert"
     if codec == "mjpeg":
         return "rtpjpegdepay ! " + ("nvjpegdec ! video/x-raw" if on_jetson else "jpegdec")
-    # gst_child.py knows it by its name.
+    # gst_child.py finds this element by its name.
     return f"rtp{codec}depay ! {codec}parse ! " + (
         "nvv4l2decoder" if on_jetson else f"avdec_{codec} name=edgedla-decoder output-corrupt=false"
     )
 
 
 def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
-    """For cv2.VideoCapture(text, cv2.CAP_GSTREAMER)."""
+    """The pipeline for cv2.VideoCapture(text, cv2.CAP_GSTREAMER)."""
     return f"{pipeline_head(uri, on_jetson)} ! {SINK}"
 
 

@@ -1,4 +1,4 @@
-"""Frames through OpenCV: cameras, streams and files."""
+"""Reads frames with OpenCV: cameras, streams and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("edgedla.runtime.sources")
 
 
 def has_gstreamer() -> bool:
-    """True if this OpenCV can read GStreamer pipelines. JetPack's can, the wheels of the package index cannot."""
+    """Whether this OpenCV can read GStreamer pipelines. JetPack's can, the wheels of the package index cannot."""
     try:
         import cv2
     except ImportError:
@@ -29,7 +29,7 @@ def has_gstreamer() -> bool:
 
 
 def import_cv2() -> Any:
-    """OpenCV, or an error that says which package to install where."""
+    """Imports OpenCV; raises EnvironmentMissing with the package to install."""
     try:
         import cv2
     except ImportError as e:
@@ -41,20 +41,20 @@ def import_cv2() -> Any:
     return cv2
 
 
-#: Of a film that is to keep its pace and does not tell it.
+#: Rate of a film that should play at its own rate but does not state it.
 UNKNOWN_RATE = 25.0
 
 
 class OpenCvSource:
-    """cv2.VideoCapture over a GStreamer pipeline, a device, an address or a file.
+    """cv2.VideoCapture of a GStreamer pipeline, a device, an address or a file.
 
     Attributes:
-        live, recorded: of an http:// address they are known once it is open: it may be that of a film.
+        live, recorded: for an http:// address known only once it is open, because it may be a film's.
     """
 
     def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
-        # Only files and pipelines of the user's have an end; a camera whose stream ends is away.
+        # Only files and the user's pipelines have an end; a camera whose stream ends is lost.
         self._endless = uri.scheme not in ("file", "gst")
         self.recorded = uri.scheme == "file"
         self.live = not self.recorded or uri.rate > 0 or uri.own_pace
@@ -73,7 +73,7 @@ class OpenCvSource:
             capture = cv2.VideoCapture(opencv_pipeline(u, _on_jetson()), cv2.CAP_GSTREAMER)
         elif u.scheme == "v4l2":
             capture = cv2.VideoCapture(u.place or "/dev/video0", cv2.CAP_V4L2)
-            # One buffer: the driver's queue would add its length to the frame age.
+            # One buffer: a longer queue in the driver would add to the age of frames.
             capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
             if u.codec == "mjpeg":
                 capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter_fourcc(*"MJPG"))
@@ -83,18 +83,18 @@ class OpenCvSource:
         elif u.scheme == "file":
             capture = cv2.VideoCapture(u.place)
         else:
-            # Left to choose, OpenCV tries its reader of numbered images too, which prints an address with a %.
+            # By itself OpenCV also tries its reader of numbered images, which prints addresses that hold a %.
             capture = cv2.VideoCapture(u.place, cv2.CAP_FFMPEG)
         if not capture.isOpened():
             capture.release()
-            camera = "is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed"
-            file = "is it a whole video file, of a codec that this OpenCV knows?"
+            camera = "check that the device exists and is free, or that the address is right; `edgedla doctor` lists what is installed"
+            file = "check that the video file is complete, and that this OpenCV knows its codec"
             if u.scheme == "file":
                 raise DataError("OpenCV cannot open the source", where=u.text, hint=file)
             raise RunError("OpenCV cannot open the source", where=u.text, hint=camera)
         self._capture = capture
         if u.scheme == "http" and not self._gstreamer and capture.get(cv2.CAP_PROP_FRAME_COUNT) > 1:
-            # A film: nobody knows how many pictures a camera will give.
+            # A film states its number of frames; a camera does not.
             self._endless, self.recorded, self.live = False, True, u.rate > 0 or u.own_pace
         reported = float(capture.get(cv2.CAP_PROP_FPS))
         if self.recorded:
@@ -108,7 +108,7 @@ class OpenCvSource:
         if u.scheme == "file" and u.width and u.height:
             return u.height, u.width
         if h < 1 or w < 1:
-            # Some streams tell their size with their first frame only.
+            # Some streams tell their size only with their first frame.
             ok, self._ahead = capture.read()
             if not ok:
                 raise RunError("the source gives no frame", where=u.text)
@@ -140,21 +140,21 @@ class OpenCvSource:
         return frame
 
     def _again(self) -> Tuple[bool, Any]:
-        """The first frame of a file that came to its end."""
+        """(ok, frame): restarts a file at its end and reads its first frame."""
         cv2 = import_cv2()
         self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
         ok, image = self._capture.read()
         if not ok:
-            # Files without an index, as raw streams are, cannot be wound back.
+            # Files without an index, such as raw streams, cannot be rewound.
             self._capture.release()
             self._capture = cv2.VideoCapture(self._spec.place)
             ok, image = self._capture.read()
         return ok, image
 
     def _check_whole(self) -> None:
-        """Says when a file ends early: OpenCV does not tell a broken one from its end."""
+        """Warns if a file ends early: OpenCV does not tell a broken file from its end."""
         promised = 0 if self._spec.scheme != "file" else int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
-        # The count in the header is an estimate in some formats.
+        # In some formats the header's number of frames is an estimate.
         if not self._spec.loop and promised - self._given > max(2, promised // 20):
             log.warning(
                 "%s: the video ends after %d of %d frames: is the file complete?", self.uri, self._given, promised
@@ -174,7 +174,7 @@ def _flipped(image: np.ndarray, how: str) -> np.ndarray:
 
 
 class ImageSource:
-    """One image, or the images of a folder in the order of their names, each in its own size unless one is given."""
+    """One image, or the images of a folder in the order of their names, each in its own size unless the user gives one."""
 
     def __init__(self, uri: SourceUri, endings: Tuple[str, ...]) -> None:
         self.uri, self.live, self.pixels, self.rate = uri.text, uri.rate > 0, "bgr", uri.rate
@@ -206,12 +206,12 @@ class ImageSource:
         raise DataError("not an image that OpenCV can read", where=self._paths[0])
 
     def _load(self, path: str) -> Optional[np.ndarray]:
-        """The image; None where it is broken, or gone by now."""
+        """The image; None if it is broken or was removed."""
         cv2, u = import_cv2(), self._spec
         try:
             loaded = cv2.imread(path)
         except cv2.error:
-            # A header that promises more pixels than OpenCV takes.
+            # The header states more pixels than OpenCV allows.
             loaded = None
         if loaded is None:
             if path not in self._broken:
@@ -232,7 +232,7 @@ class ImageSource:
             return None
         self._given += 1
         self._pace.wait()
-        # As a video with damaged frames goes on. In a loop, once around without an image is the end of it.
+        # Skip broken images, as a video skips damaged frames. In a loop, one round without any image ends the source.
         for _ in range(len(self._paths)):
             if self._next >= len(self._paths) and not self._spec.loop:
                 return None
@@ -251,6 +251,6 @@ def _on_jetson() -> bool:
     try:
         from edgedla.targets.jetson import on_jetson
     except ImportError:
-        # A bundle carries no table of modules: it runs only where its engines were built for.
+        # A bundle has no table of modules: it runs only on the module that its engines were built for.
         return os.path.exists("/etc/nv_tegra_release")
     return on_jetson()

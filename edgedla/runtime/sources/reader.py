@@ -1,4 +1,4 @@
-"""Reads a source on a thread of its own: opens it again with backoff where it breaks, and beside a read that hangs."""
+"""Reads a source on a separate thread; reopens it with backoff when it breaks, or when a read hangs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from edgedla.runtime.sources.base import Source, check_image, interrupt
 
 log = logging.getLogger("edgedla.runtime.sources.reader")
 
-#: Opening may take so long before it counts as a stall: a network camera that is away is noticed by its time-out.
+#: Opening may take this long before it counts as a stall: a missing network camera shows by its time-out.
 OPEN_S = 30.0
-#: A source that gives frames for so long has recovered: the next failure is waited for from the first backoff on again.
+#: A source that gives frames for this long has recovered: after the next failure the backoff starts from its first value.
 RECOVERED_S = 10.0
-#: So many threads may hang inside the driver at once. Each holds memory that only the end of the process gives back.
+#: Most threads that may hang inside the driver. Each holds memory that only the end of the process frees.
 MOST_STUCK = 4
 
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """How a source is read, and what happens where it breaks.
+    """How to read a source, and what to do when it breaks.
 
     Attributes:
-        every_frame: true waits for a free runner in place of dropping frames. Default: for files and folders without `rate`. With
-            false a film is played at its own rate, and frames that are late are dropped.
-        reconnect: a source that breaks is opened again, first after `backoff_first_s` seconds, then after twice as long each
-            time, at most `backoff_most_s`.
-        stall_s: seconds without a frame after which the source is opened anew.
-        give_up_s: seconds after which a source that stays away ends the run; 0: never.
+        every_frame: true waits for a free runner instead of dropping frames. Default: true for files and folders without `rate`.
+            With false a film plays at its own rate, and late frames are dropped.
+        reconnect: reopen a source that breaks, first after `backoff_first_s` seconds, then each time after twice as long, at
+            most `backoff_most_s`.
+        stall_s: seconds without a frame after which the source is reopened.
+        give_up_s: seconds without the source after which the run ends; 0: never.
     """
 
     every_frame: Optional[bool] = None
@@ -47,41 +47,41 @@ class CaptureOptions:
 
 
 class FrameHandler(Protocol):
-    """Whom a reader tells of its source, on the reader's thread. Of a thread that was left behind nothing comes."""
+    """Receives a reader's frames and events, on the reader's thread. Abandoned threads call nothing."""
 
     def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
-        """What the source is was found out as it was opened: an address may be a film's."""
+        """The source was opened. Only now its kind is known: an address may be a film's."""
         ...
 
     def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
-        """Counts a frame; None where it is not handed on. Called under the reader's lock."""
+        """Makes the image a numbered frame; None if it is skipped. Called under the reader's lock."""
         ...
 
     def hand_on(self, frame: Frame) -> None:
-        """May wait until somebody takes it; calls `beat` of the reader meanwhile."""
+        """Passes the frame on. May wait until somebody takes it, and then calls the reader's `beat` meanwhile."""
         ...
 
     def finished(self, error: Optional[EdgedlaError]) -> None:
-        """No frame comes any more: the stream ended (None), or failed for good."""
+        """There are no more frames: the stream ended (None), or failed for good."""
         ...
 
 
 class _Backoff:
-    """How long to wait before a source that broke is opened again, and since when it is broken."""
+    """How long to wait before a broken source is reopened, and since when it is broken."""
 
     def __init__(self, options: CaptureOptions) -> None:
         self._options, self._next_s = options, options.backoff_first_s
         self._broken_since_s = self._good_since_s = 0.0
 
     def good(self) -> None:
-        """A frame came."""
+        """A frame arrived."""
         self._good_since_s, self._broken_since_s = self._good_since_s or time.monotonic(), 0.0
 
     def broken(self) -> Optional[float]:
-        """Seconds to wait; None where it is time to give up."""
+        """Seconds to wait; None if it is time to give up."""
         now = time.monotonic()
         self._broken_since_s = self._broken_since_s or now
-        # One that breaks after its first frame, again and again, is not opened twice a second for months.
+        # A source that always breaks after its first frame must not be reopened twice per second for months.
         if self._good_since_s and now - self._good_since_s > RECOVERED_S:
             self._next_s = self._options.backoff_first_s
         self._good_since_s = 0.0
@@ -94,12 +94,12 @@ class _Backoff:
 class Reader:
     """The threads that read one source, one after the other.
 
-    A read blocks inside a driver and cannot be interrupted: a watchdog leaves the thread that stalls behind (its frames are
-    ignored once the generation moved on), and a new one opens the source.
+    A read blocks inside a driver and cannot be interrupted. A watchdog therefore abandons a stalled thread (the generation
+    number makes its frames ignored), and a new thread opens the source.
 
     Args:
-        first: the source, made and not opened; `factory` makes those that follow.
-        patient: a live source that cannot be opened at the start is tried again, as one that broke.
+        first: the first source, not opened; `factory` makes later ones.
+        patient: retry a live source that cannot be opened at the start, as one that broke.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Reader:
         self._factory, self._options, self._handler, self._patient = factory, options, handler, patient
         self._lock = threading.Lock()
         self._stop, self._ended = threading.Event(), threading.Event()
-        #: Set once the source was opened, or refused to open, for the first time.
+        #: Set once the source was opened, or could not be opened, for the first time.
         self.ready = threading.Event()
         self._generation = 0
         self._beat_s = time.monotonic()
@@ -143,11 +143,11 @@ class Reader:
         threading.Thread(target=self._watch, name="edgedla-watchdog", daemon=True).start()
 
     def beat(self) -> None:
-        """The source is well: it gave a frame, or waits for somebody to take one."""
+        """Tells the watchdog that the source works: it gave a frame, or waits for somebody to take one."""
         self._beat_s = time.monotonic()
 
     def _current(self, generation: int) -> bool:
-        """False of a thread that was left behind, and after a stop."""
+        """False for an abandoned thread, and after a stop."""
         return generation == self._generation and not self._stop.is_set()
 
     def _spawn(self, source: Optional[Source]) -> None:
@@ -182,13 +182,13 @@ class Reader:
                 source = None
 
     def _failed(self, e: Exception, generation: int, backoff: _Backoff) -> Optional[float]:
-        """Seconds to wait before the source is opened again; None where this thread has nothing more to do.
+        """Seconds to wait before the source is reopened; None if this thread is finished.
 
-        No name in `_run` stands for the error: an error holds its frames, and so the picture that was read half. A name in one of
-        them makes a circle, which lives until the garbage collector comes; in a process at rest that is hours.
+        `_run` keeps no name for the error: an error holds its stack frames, and so the half-read image. A name in one of them
+        makes a reference cycle, which lives until the next garbage collection: hours in an idle process.
         """
         error = e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {described(e)}", where=self.uri)
-        # A source that is torn down to end the run is no failure.
+        # Closing a source to end the run is no failure.
         if not self._current(generation):
             return None
         wait_s = backoff.broken() if self._may_retry(error) else None
@@ -202,7 +202,7 @@ class Reader:
         return wait_s
 
     def _read(self, source: Source, generation: int, backoff: _Backoff) -> None:
-        """Opens the source and hands its frames on until it ends; an exception is its failure."""
+        """Opens the source and passes its frames on until it ends; raises if it fails."""
         hw = source.open()
         if generation != self._generation:
             return
@@ -218,7 +218,7 @@ class Reader:
             check_image(image, self._pixels, self.uri)
             backoff.good()
             with self._lock:
-                # After a stop another capture may stand in its place.
+                # After a stop another capture may have replaced this one.
                 if not self._current(generation):
                     return
                 self.beat()
@@ -252,7 +252,7 @@ class Reader:
                 continue
             self.stalls += 1
             if stuck >= MOST_STUCK:
-                hint = "the camera or its driver hangs: a restart of the process, or of the camera, is needed"
+                hint = "the camera or its driver hangs: restart the process, or the camera"
                 what = f"{stuck} reads from the source never returned"
                 self._over(RunError(what, where=self.uri, hint=hint), generation)
                 return
@@ -262,14 +262,14 @@ class Reader:
             interrupt(stuck_source)
 
     def rest(self, seconds: float) -> None:
-        """Waits so long, or until a stop."""
+        """Waits this long, or until a stop."""
         self._stop.wait(seconds)
 
     def stop(self) -> None:
         self._stop.set()
 
     def join(self, wait_s: float) -> None:
-        """Waits for the source to be closed; a read that hangs is interrupted after half of the time, then left behind."""
+        """Waits for the source to be closed. A hanging read is interrupted after half of the time, then abandoned."""
         with self._lock:
             threads = [t for t in self._threads if t is not threading.current_thread()]
         _join(threads, wait_s / 2)

@@ -1,4 +1,4 @@
-"""synthetic://: frames made here, for tests and demos without a camera."""
+"""synthetic://: generated frames, for tests and demos without a camera."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.uri import SourceUri
 
 PATTERNS = ("shapes", "noise", "counter")
-#: A multiple of the 4 bytes that the generator gives at a time: parts are the same numbers as the whole.
+#: A multiple of the 4 bytes that the generator gives at a time, so that drawing in parts gives the same numbers.
 _NOISE_BYTES = 1 << 16
 
 
@@ -26,7 +26,7 @@ class SyntheticSource:
         if uri.pattern not in PATTERNS:
             raise UsageError(f"unknown pattern {uri.pattern!r}", where=uri.text, allowed=", ".join(PATTERNS))
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
-        # Paced frames are like a camera's: nobody waits for a slow reader.
+        # With a rate it is like a camera: it does not wait for a slow reader.
         self.live, self.recorded = uri.rate > 0, False
         self._spec = uri
         self._count, self._pace = 0, Pace(uri.rate)
@@ -36,11 +36,11 @@ class SyntheticSource:
         self._hw = (u.height or 480, u.width or 640)
         self._count = 0
         self._pace.start()
-        # Python's generator: NumPy's may give other numbers with another release, and is long in loading.
+        # Python's generator: NumPy's may change with its release, and takes long to import.
         rng = random.Random(u.seed)
         h, w = self._hw
         self._base = np.empty((h, w, 3), np.uint8)
-        # In parts: a whole picture's number, its bytes and the picture would take three times the memory.
+        # In parts: drawn at once, the number, its bytes and the image would take three times the memory.
         flat = self._base.reshape(-1)
         for begin in range(0, flat.size, _NOISE_BYTES):
             part = flat[begin : begin + _NOISE_BYTES]
@@ -60,7 +60,7 @@ class SyntheticSource:
         if u.pattern == "noise":
             image = np.roll(self._base, n, axis=1)
         else:
-            # Nobody needs the picture after the last frame, which is made of it without a copy.
+            # The image is not needed after the last frame, which therefore uses it without a copy.
             image = self._base if self._count == u.frames else self._base.copy()
         if u.pattern == "shapes":
             side = max(4, min(h, w) // 8)
@@ -76,6 +76,6 @@ class SyntheticSource:
 
 
 def _square(rng: random.Random, h: int, w: int) -> Tuple[Tuple[int, int], Tuple[int, int], Tuple[int, int, int]]:
-    """Where it begins (x, y), how far it goes per frame, and its colour."""
+    """(start (x, y), movement per frame, colour) of a square."""
     at, speed = (rng.randrange(w), rng.randrange(h)), (rng.randint(-9, 9), rng.randint(-9, 9))
     return at, speed, (rng.randrange(256), rng.randrange(256), rng.randrange(256))

@@ -13,7 +13,7 @@ from edgedla.printable import SECRET_VALUE
 from edgedla.vocabulary import did_you_mean, nearest
 
 _SIZED = ("width", "height", "rate", "flip", "frames")
-#: What each kind of source can do; an option that would change nothing is refused.
+#: Scheme -> its options; others are refused, because they would change nothing.
 TAKES: Dict[str, Tuple[str, ...]] = {
     "csi": _SIZED,
     "v4l2": (*_SIZED, "codec"),
@@ -29,7 +29,7 @@ OPTIONS = tuple(sorted({option for options in TAKES.values() for option in optio
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 FLIPS = ("none", "rotate-180", "horizontal", "vertical")
 CODECS = {"v4l2": ("auto", "raw", "mjpeg"), "rtsp": ("auto", "h264", "h265", "mjpeg")}
-#: No camera and no network here has larger frames.
+#: Maximum width and height: no camera and no network has larger frames.
 MOST_PIXELS = 32768
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*")
 #: Schemes that name a file or folder.
@@ -37,13 +37,13 @@ _PATHS = ("file", "images")
 _NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")
 #: A host name or address with its port.
 _HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
-#: An address without its scheme, as some people type it: user:password@camera/1.
+#: An address without its scheme, as some users type it: user:password@camera/1.
 _BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
 #: An address whose // is missing.
 _NO_SLASHES = re.compile(r"(?i)(rtsps?|https?|rtmp|srt|gst):")
 #: A quoted value of a pipeline, to its end or the pipeline's.
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*(?:\"|\Z)|'[^']*(?:'|\Z)")
-#: Schemes whose text holds no secret: devices, files, made-up frames. Of others only scheme and host are shown.
+#: Schemes without secrets in their text: devices, files, generated frames. Of others logs show only scheme and host.
 _LOCAL = frozenset({"csi", "v4l2", "file", "images", "synthetic"})
 
 
@@ -52,13 +52,13 @@ class SourceUri:
     """A parsed source.
 
     Attributes:
-        text: as logs and results may hold it (see `shown`). scheme: one of SCHEMES.
+        text: the source as logs and results may show it (see `shown`). scheme: one of SCHEMES.
         place: device, path, address (with its password) or pipeline; not part of the repr.
-        width, height: pixels, both or neither; 0 = the source's own.
-        rate: frames per second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
-        flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, and raw of a v4l2 camera.
-        frames: end after so many frames, 0 = never. latency_ms: jitter buffer of a network stream.
-        loop: a file starts again at its end. own_pace: a film is paced by its own rate where none is given.
+        width, height: in pixels, both or neither; 0: the source's own.
+        rate: frames per second; 0: the source's own. A file or folder with a rate plays like a camera: late frames are dropped.
+        flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, raw for a v4l2 camera.
+        frames: end after this many frames; 0: never. latency_ms: jitter buffer of a network stream.
+        loop: restart a file at its end. own_pace: play a film at its own rate if no rate is given.
     """
 
     text: str
@@ -78,10 +78,10 @@ class SourceUri:
 
 
 def shown(text: str) -> str:
-    """A source as logs, metrics and results may hold it: of a network address only scheme and host.
+    """A source as logs, metrics and results may show it: of a network address only scheme and host.
 
-    Cameras take passwords in every part of an address (user:password@, /user=a_password=b, ?token=c), so nothing of the
-    rest is told. "rtsp://user:secret@cam:554/1" is "rtsp://cam:554/..."; of a pipeline the elements' names stay.
+    Cameras take passwords in every part of an address (user:password@, /user=a_password=b, ?token=c), so the rest is
+    hidden. "rtsp://user:secret@cam:554/1" becomes "rtsp://cam:554/..."; of a pipeline the names of elements stay.
     """
     scheme, separator, rest = text.partition("://")
     if not separator:
@@ -92,7 +92,7 @@ def shown(text: str) -> str:
         # A quoted password may hold a "!".
         elements = [part.split()[0] for part in _QUOTED.sub("=", rest).split("!") if part.split()]
         return "gst://" + " ! ".join("..." if "=" in e or ":" in e else e for e in elements)
-    # With a password in front of the scheme nothing is told.
+    # With a password before the scheme, show nothing.
     return _address(scheme, rest) if _SCHEME.fullmatch(scheme) else "..."
 
 
@@ -103,7 +103,7 @@ def _is_bare(text: str) -> bool:
 def _address(scheme: str, rest: str) -> str:
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     host = authority.rpartition("@")[2]
-    # An @ further on may end a password that holds a slash: then what looks like the host is a part of it.
+    # A later @ may end a password with a slash in it; what looks like the host is then a part of the password.
     if "@" in rest[len(authority) :] or not _HOST.match(host):
         return f"{scheme}://..."
     return f"{scheme}://{host}" + ("/..." if len(rest) > len(authority) + 1 else "")
@@ -120,12 +120,12 @@ def has_secret(text: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """Words of GStreamer or OpenCV with every address cut down to scheme and host, and values of secret keys hidden."""
+    """Text of GStreamer or OpenCV with every address reduced to scheme and host, and values of secret keys hidden."""
     return SECRET_VALUE.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
 
 
 def in_folder(text: str, folder: str) -> str:
-    """A source with a relative path, also of file:// and images://, taken from `folder`; others as they are."""
+    """The source with its relative path (also in file:// and images://) resolved against `folder`; others unchanged."""
     path = path_in(text)
     if not path or os.path.isabs(path):
         return text
@@ -133,12 +133,12 @@ def in_folder(text: str, folder: str) -> str:
     if separator:
         return f"{scheme}://{quote(os.path.join(folder, ''))}{rest}"
     there = os.path.join(folder, text)
-    # An address mistyped stays one: as a file's name it would be told with its password.
+    # A mistyped address stays an address: as a file name it would be shown with its password.
     return text if (_is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(there) else there
 
 
 def path_in(text: str) -> str:
-    """The path that a source names, plain or as file:// and images://; "" of what is on no file system."""
+    """The path that a source names, plain or with file:// or images://; "" if it names none."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return text
@@ -149,7 +149,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
     """A source from its URI or path; `options` (from a pipeline file) win over the query.
 
     Raises:
-        UsageError: unknown scheme or option, an option that this kind of source has not, or a value that is no number.
+        UsageError: unknown scheme or option, an option that this kind of source does not have, or a value that is not a number.
     """
     if not text:
         raise UsageError(
@@ -166,7 +166,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
                 urlsplit(text)
             except ValueError as e:
                 raise UsageError(f"no address: {e}", where=shown(text), allowed="rtsp://host/path") from None
-            # Cameras keep options of their own in the query; ours are told apart by name, theirs stay as they are written.
+            # Cameras have their own options in the query: edgedla's are recognised by name, others stay unchanged.
             base, _, query = text.partition("?")
             fields = query.split("&")
             kept = [f for f in fields if f.partition("=")[0] not in OPTIONS]
@@ -175,12 +175,14 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         if scheme == "gst":
             place, query = rest, ""
             if not place.strip():
-                raise UsageError("it holds no pipeline", where=text, allowed="gst://ELEMENT ! ELEMENT")
+                raise UsageError("the address holds no pipeline", where=text, allowed="gst://ELEMENT ! ELEMENT")
         if scheme in _PATHS:
-            # Up to the question mark all is the file's name, a # too: no file has a part that a # could mean.
+            # Everything up to the question mark is the file name, even a #: files have no fragments.
             place = unquote(place)
             if not place:
-                raise UsageError("it names no file", where=text, allowed=f"{scheme}://relative, {scheme}:///absolute")
+                raise UsageError(
+                    "the address names no file", where=text, allowed=f"{scheme}://relative, {scheme}:///absolute"
+                )
         if scheme == "file" and os.path.isdir(place):
             scheme = "images"
         if scheme not in SCHEMES:
@@ -209,7 +211,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
 
 
 def _device(uri: SourceUri) -> str:
-    """The place of a camera: csi://0 has a number, v4l2://0 is /dev/video0."""
+    """The place of a camera: the number of csi://0; /dev/video0 for v4l2://0."""
     place = uri.place.strip("/") if uri.scheme == "csi" else uri.place
     if uri.scheme == "csi" and not re.fullmatch("[0-9]{1,4}", place or "0"):
         raise UsageError(f"the CSI camera is {place!r}", where=uri.text, allowed="a number: csi://0, csi://1, ...")
