@@ -234,8 +234,12 @@ def test_a_full_disk_leaves_the_old_artifact_loading(tmp_path: Path, monkeypatch
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EnvironmentMissing, match="No space left"):
+    with pytest.raises(EnvironmentMissing, match="No space left") as caught:
         save(tmp_path / "out", b"two")
+    assert caught.value.hint == "the earlier artifact still loads; free some space and build again"
+    with pytest.raises(EnvironmentMissing, match="No space left") as caught:
+        save(tmp_path / "other", b"two")
+    assert caught.value.hint == "free some space and build again", "there was none before"
     monkeypatch.undo()
     assert load_artifact(tmp_path / "out") == first
     assert save(tmp_path / "out", b"two").file("engine").read_bytes() == b"two"

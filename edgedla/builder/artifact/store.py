@@ -11,7 +11,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, Mapping, Tuple, Union
+from typing import Iterator, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
@@ -48,8 +48,16 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
         raise EnvironmentMissing(
             f"the artifact cannot be written: {getattr(e, 'strerror', None) or getattr(e, 'what', e)}",
             where=str(target),
-            hint="the earlier artifact still loads; free some space and build again",
+            hint=_after_a_failure(target, e),
         ) from e
+
+
+def _after_a_failure(target: Path, error: BaseException) -> Optional[str]:
+    """What still holds, and what to do where the disk was full; None where neither is so."""
+    kept = "the earlier artifact still loads" if (target / MANIFEST).is_file() else ""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "; ".join(filter(None, (kept, "free some space and build again" if full else ""))) or None
 
 
 def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
