@@ -250,6 +250,9 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except Exception as e:
+        if _was_interrupted(e):
+            _complain("edgedla: interrupted")
+            return 130
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
             import traceback
 
@@ -257,6 +260,13 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         text, code = _explained(e)
         _complain(f"edgedla: {text}")
         return code
+
+
+def _was_interrupted(error: Optional[BaseException]) -> bool:
+    """Whether Ctrl-C is behind an error: a native library that is being imported makes an ImportError of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
 
 
 def _complain(text: str) -> None:

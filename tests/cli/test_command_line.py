@@ -19,7 +19,7 @@ from edgedla.cli import main
 from edgedla.cli.arguments.platforms import parse_platform
 from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
 from edgedla.cli.output import destinations
-from edgedla.errors import BuildError, EdgedlaError, ModelError, RunError, UsageError
+from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.reports.gate import FAIL_ON as GATE
 from edgedla.version import __version__
 
@@ -78,6 +78,17 @@ class _Verb:
         raise self.error
 
 
+def _import_that_was_interrupted() -> BaseException:
+    """As a library in C++ hands on a Ctrl-C while it is imported."""
+    try:
+        try:
+            raise ImportError("initialization failed") from KeyboardInterrupt()
+        except ImportError as e:
+            raise EnvironmentMissing("onnxruntime cannot be imported", hint="pip install onnxruntime") from e
+    except EnvironmentMissing as e:
+        return e
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
@@ -89,6 +100,7 @@ class _Verb:
         (ModuleNotFoundError("No module named 'onnx'", name="onnx"), 4, "library 'onnx' cannot be imported"),
         (MemoryError(), 4, "out of memory"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (_import_that_was_interrupted(), 130, "interrupted"),
         (KeyError("x"), 70, "bug in edgedla"),
         (ModuleNotFoundError("No module named 'edgedla.x'", name="edgedla.x"), 70, "bug in edgedla"),
     ],
