@@ -174,6 +174,26 @@ def test_simulated_artifacts_have_no_real_placement(tmp_path):
     assert any("simulated" in note for note in inspection.notes)
 
 
+def test_the_accuracy_of_an_artifact_is_told_in_words_and_marked(tmp_path):
+    output = {"name": "y", "rel_l2": 0.02, "max_abs": None, "cosine": 0.99, "same": None}
+    accuracy = {
+        "reference": "ONNX Runtime FP32",
+        "samples": "2 of a.npz",
+        "synthetic_samples": False,
+        "tolerance_rel_l2": 0.1,
+        "worst_rel_l2": 0.02,
+        "within": None,
+        "outputs": [output],
+        "nodes": {"dla_int8": 3, "dla_fp16": 1, "gpu_fp32": 0},
+    }
+    inspection = inspect(artifact(tmp_path / "out", simulated=True, backend="host", accuracy=accuracy))
+    told = facts(inspection, "Accuracy, simulated")
+    assert told["ONNX nodes"] == "3 DLA INT8, 1 DLA FP16, 0 GPU FP32"
+    assert told["output y"] == "relative L2 0.02, largest difference not known, cosine 0.99"
+    assert told["within the tolerance"] == "not known"
+    assert not [f for f in inspection.facts if "{" in f.value or f.value in ("True", "False", "None")]
+
+
 def test_tampered_artifacts_are_refused(tmp_path):
     folder = artifact(tmp_path / "out")
     next(folder.glob("model-*.engine")).write_bytes(b"other")
