@@ -29,7 +29,7 @@ from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
-from edgedla.records.loadable import read_loadable
+from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
 
 _ENGINE_HINT = (
@@ -147,7 +147,7 @@ def inspect(
         graph = from_document(detected.document)
         rows, content = of_graph(graph), _graph_content(graph)
     elif detected.kind == "loadable":
-        loadable = read_loadable(path)
+        loadable = _read_loadable(path)
         rows, content = of_loadable(loadable), loadable.to_dict()
         notes += loadable.notes
     elif detected.kind == "engine-info":
@@ -194,6 +194,18 @@ def inspect(
     return Inspection(
         str(path), detected.kind, _bytes(path, detected, real), digest, rows, content, comparison, tuple(notes)
     )
+
+
+def _read_loadable(path: Path) -> LoadableFile:
+    """The loadable; every file that is nothing else is tried as one, so an error names what else would be read."""
+    try:
+        return read_loadable(path)
+    except DocumentError as e:
+        raise DocumentError(
+            f"none of the files that edgedla reads; as a DLA loadable it is damaged: {e.what}", where=e.where or str(path),
+            allowed="ONNX, a DLA loadable, an engine, its inspector JSON, a build log, an artifact, a calibration cache, a bundle, "
+            "a document of edgedla", hint=e.hint,
+        ) from e  # fmt: skip
 
 
 def _bytes(path: Path, detected: DetectedFile, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:

@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from edgedla.builder import Artifact, Binding
@@ -377,6 +378,13 @@ def test_other_files_are_errors_with_words(tmp_path, name, data):
     path.write_bytes(data)
     with pytest.raises(EdgedlaError):
         inspect(path)
+
+
+def test_a_file_of_no_kind_is_not_called_a_broken_loadable_alone(tmp_path):
+    np.savez(tmp_path / "s.npz", x=np.ones((4, 4)))
+    with pytest.raises(DocumentError, match="none of the files that edgedla reads") as caught:
+        inspect(tmp_path / "s.npz")
+    assert "a calibration cache" in caught.value.allowed
 
 
 def test_missing_files_and_plain_folders_are_errors_with_words(tmp_path):
