@@ -277,6 +277,9 @@ def _complain(text: str) -> None:
 
 def _usage(error: click.ClickException) -> str:
     """The error as click shows it: usage, hint, message."""
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        # The whole help, as click from 8.2 on gives it of a group without a command.
+        return error.format_message()
     ctx = getattr(error, "ctx", None)
     lines = [ctx.get_usage()] if ctx is not None else []
     if ctx is not None and ctx.command.get_help_option(ctx) is not None:

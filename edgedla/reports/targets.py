@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
-from edgedla.reports.text import Line, aligned, print_lines
+from edgedla.reports.text import Line, aligned, folded, print_lines
 from edgedla.targets import Platform, module_for, modules, platform_for, releases
 
 
@@ -20,23 +20,27 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
                 "modules": [{**_module(p), "default": p.to_dict()} for p in platforms],
             }
         )
-    table = [["MODULE", "NAME", "DLA", "CORES", "SRAM", "DRAM", "DEFAULT RELEASE", "ALSO CALLED"]]
+    table = [["MODULE", "DLA", "SRAM", "DRAM GB/s", "JETPACK", "TENSORRT", "ALSO CALLED"]]
     for p in platforms:
         m = p.module
-        sram = f"{m.sram_bytes // 1024} KiB{' shared' if m.sram_shared else ''}" if m.dla_cores else "-"
         table.append(
             [
                 m.id,
-                m.title,
-                f"v{m.dla_version}" if m.dla_version else "none",
-                str(m.dla_cores),
-                sram,
-                f"{m.dram_gb_s:g} GB/s",
-                _release(p),
+                f"{m.dla_cores} x v{m.dla_version}" if m.dla_cores else "none",
+                f"{m.sram_bytes >> 20} MiB" if m.dla_cores else "-",
+                f"{m.dram_gb_s:g}",
+                p.release.jetpack or "-",
+                p.release.trt_text,
                 ", ".join(m.aliases),
             ]
         )
-    return print_lines(_table(table), terminal)
+    shared = ", ".join(f"v{n}" for n in sorted({p.module.dla_version for p in platforms if p.module.sram_shared}))
+    tail: List[Line] = [
+        ("", 0, ""),
+        ("", 0, f"SRAM is that of one core; the cores of DLA {shared} share it."),
+        ("", 0, "JetPack and TensorRT are what a command takes where it names none."),
+    ]
+    return print_lines([*_table(table), *tail], terminal)
 
 
 def render_module(name: str, output_format: str, terminal: bool = False) -> str:
@@ -55,13 +59,14 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
                 "platforms": [p.to_dict() for p in platforms],
             }
         )
-    table = [["JETPACK", "L4T", "TENSORRT", "DLA SOFTWARE", "DLA", "WHY"]]
+    table = [["JETPACK", "L4T", "TENSORRT", "DLA SOFTWARE", "DLA"]]
+    why: Dict[str, List[str]] = {}
     for p in platforms:
         r = p.release
         answer = "yes" if p.has_dla else "unknown" if p.dla_unknown else "no"
-        table.append(
-            [r.jetpack or "-", ", ".join(r.l4t) or "-", r.trt_text, r.dla_software or "?", answer, p.no_dla or ""]
-        )
+        table.append([r.jetpack or "-", ", ".join(r.l4t) or "-", r.trt_text, r.dla_software or "?", answer])
+        if p.no_dla:
+            why.setdefault(p.no_dla, []).append(r.jetpack or r.trt_text)
     head: List[Line] = [("title", 0, f"{module.title} ({module.id})"), ("", 0, "")]
     modes = [["POWER MODE", "DLA MHZ", "GPU MHZ"]]
     modes += [
@@ -69,7 +74,9 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
         for m in module.power_modes.values()
     ]
     tail: List[Line] = [("", 0, ""), *_table(modes)] if len(modes) > 1 else []
-    return print_lines(head + _table(table) + tail, terminal)
+    which = {text: ", ".join(ones) if len(ones) < len(platforms) else "all" for text, ones in why.items()}
+    reasons = [line for text, ones in which.items() for line in folded(("", 0, f"{ones}: {text}"))]
+    return print_lines(head + _table(table) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal)
 
 
 def _clocks(dla_mhz: Sequence[Optional[float]]) -> str:
@@ -92,10 +99,6 @@ def _module(platform: Platform) -> Dict[str, Any]:
         "power_modes": sorted(m.power_modes),
         "sources": list(m.sources),
     }
-
-
-def _release(p: Platform) -> str:
-    return f"JetPack {p.release.jetpack}, TensorRT {p.release.trt_text}" if p.release.jetpack else p.release.trt_text
 
 
 def _table(rows: Sequence[Sequence[str]]) -> List[Line]:

@@ -21,6 +21,7 @@ from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
 from edgedla.cli.output import destinations
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.reports.gate import FAIL_ON as GATE
+from edgedla.targets import modules
 from edgedla.version import __version__
 
 NONE: Dict[str, Any] = {
@@ -87,6 +88,22 @@ def _import_that_was_interrupted() -> BaseException:
             raise EnvironmentMissing("onnxruntime cannot be imported", hint="pip install onnxruntime") from e
     except EnvironmentMissing as e:
         return e
+
+
+@pytest.mark.parametrize("group", ["acceptance", "board", "costs", "rules"])
+def test_a_group_without_a_command_shows_its_help(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of([group]) in (0, 2)
+    captured = capsys.readouterr()
+    told = captured.out + captured.err
+    assert told.startswith(f"Usage: edgedla {group} [OPTIONS] COMMAND")
+    assert told.count("Usage:") == 1
+    assert "Error:" not in told
+
+
+@pytest.mark.parametrize("module", ["", *modules()])
+def test_tables_of_targets_fit_a_terminal(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["targets", *filter(None, [module])]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
