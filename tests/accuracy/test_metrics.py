@@ -24,7 +24,7 @@ def test_top1_and_top5() -> None:
     assert METRICS["top5"].of_sample(SCORES, 0, None) == 1.0
     with pytest.raises(DataError, match="label 3 for 3 classes"):
         METRICS["top1"].of_sample(SCORES, 3, None)
-    with pytest.raises(UsageError, match="2 outputs"):
+    with pytest.raises(UsageError, match="the network has 2"):
         METRICS["top1"].of_sample({**SCORES, "z": SCORES["y"]}, 0, None)
 
 

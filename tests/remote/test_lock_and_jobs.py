@@ -71,7 +71,7 @@ def test_a_reserved_board_is_its_owners(two):
     assert ben.edgedla("board", "lock", "orin1").returncode == 6
     assert ben.edgedla("monitor", "--count", "1", "--board", "orin1").returncode == 0, "looking is free"
     assert "not locked" in ben.edgedla("board", "lock", "orin1", "--release").stdout
-    assert "given back" in ana.edgedla("board", "lock", "orin1", "--release").stdout
+    assert "is released" in ana.edgedla("board", "lock", "orin1", "--release").stdout
     built(ben)
 
 

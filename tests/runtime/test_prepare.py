@@ -103,7 +103,7 @@ def test_the_cpu_follows_a_source_that_changes_its_size(pixels, caplog):
         inputs, geometry = prepare(frame_of(spec))
         assert geometry.src_hw == hw
         assert np.array_equal(inputs["x"], CpuPreprocessor(spec)(frame_of(spec)))
-    assert caplog.text.count("from now on") == 1
+    assert caplog.text.count("frames are now") == 1
 
 
 def test_nv12_of_odd_size_is_refused_with_what_is_allowed():
