@@ -124,9 +124,9 @@ def resolved(request: BuildRequest) -> BuildRequest:
         UsageError: no module is named, and no placement names one. DocumentError: no placement.
     """
     from edgedla.placement.result.document import read_placement
-    from edgedla.placement.result.made_for import settled_platform
+    from edgedla.placement.result.made_for import resolved_platform
 
     placement = request.placement
     document = read_placement(placement) if isinstance(placement, (str, Path)) else placement
-    named = settled_platform(document, request.target, request.jetpack, request.trt, request.precision)
+    named = resolved_platform(document, request.target, request.jetpack, request.trt, request.precision)
     return replace(request, **named._asdict())

@@ -1,1 +1,1 @@
-"""Placement: which layer runs on which device at least cost, proven, and whether a placement holds."""
+"""Placement: finds where each layer runs at the optimum of the predicted cost, proves it, and verifies placements."""

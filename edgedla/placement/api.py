@@ -29,10 +29,10 @@ from edgedla.printable import short
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES, GPU
 
-#: Share of the time left that looking for starts may take; for a makespan, whose solver has better ones soon, less.
+#: Share of the remaining time for finding starting placements; less for a makespan, whose solver soon finds better ones.
 STARTING, STARTING_MAKESPAN = 0.3, 0.1
 
-#: What the answer takes to put together and to write, as a share of what the models took to read and to price.
+#: Time to assemble and write the answer, as a share of the time to read and cost the models.
 ANSWERING = 0.8
 
 
@@ -101,7 +101,7 @@ def place_request(
 
 
 def goal_of(request: PlacementRequest) -> Goal:
-    """What the request asks to minimise, and its bounds."""
+    """The request's objective and bounds as a Goal."""
     bound = request.latency_bound_us
     return Goal(
         request.objective,
@@ -112,7 +112,7 @@ def goal_of(request: PlacementRequest) -> Goal:
 
 
 class Prepared:
-    """Models read and priced once, for one or several searches."""
+    """Models, read and costed once, for one or several searches."""
 
     def __init__(
         self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest
@@ -121,7 +121,7 @@ class Prepared:
         self._problems: Dict[Tuple[Tuple[str, ...], bool], Problem] = {}
 
     def problem(self, goal: Goal) -> Problem:
-        """The problem on the devices that the objective may use; the paces of one frame in flight hold their slowdown."""
+        """The placement problem on the devices that the objective may use. With one frame in flight the slowdown is in the pace."""
         allowed = devices_of(self.platform, goal.objective, self.request.devices)
         key = allowed, goal.one_in_flight
         if key not in self._problems:
@@ -131,16 +131,16 @@ class Prepared:
         return self._problems[key]
 
     def solved(self, goal: Goal, deadline: float) -> Solution:
-        """The best assignment that is found until the deadline (time.monotonic's clock).
+        """The best assignment that the search finds before the deadline (on time.monotonic's clock).
 
         Raises:
-            NoPlacement: none keeps the bound and the limits.
+            NoPlacement: no assignment keeps the bound and the limits.
         """
         problem = self.problem(goal)
         return _solved(problem, goal, self._pace(goal), starts(problem), deadline, self.request)
 
     def assembled(self, goal: Goal, solution: Solution) -> Placement:
-        """The document of a solution of `solved`."""
+        """The Placement document of a solution from `solved`."""
         problem = self.problem(goal)
         placement = assemble(
             self.inputs, problem, goal, solution, baselines(problem), self.platform, self.costs,
@@ -210,7 +210,7 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
 
 
 def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight], costs: CostModel) -> str:
-    """Frames per second of each model with one frame in flight, which waits for the GPU at each of its visits."""
+    """A note on frames per second of each model with one frame in flight, which queues for the GPU each time it needs it."""
     one = pace or OneInFlight(costs, one_process=True)
     rates = ", ".join(
         f"{name} {short(1e6 / p.frame_us, 4)}" for name, p in zip(problem.models, one.paces(problem, best))

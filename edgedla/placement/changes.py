@@ -1,4 +1,4 @@
-"""Changes of the model by what they do to the predicted time of a frame, where costs are known."""
+"""Ranks changes of the model by the predicted time of a frame, if costs are known."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from edgedla.regions.report import CheckReport
 from edgedla.regions.values import RankedChange, SlowerChanges
 from edgedla.rules.verdict import Verdict
 
-#: A share of the time that is no difference.
+#: Times that differ by less than this share count as equal.
 SAME = 1e-3
-#: The network and its verdicts -> microseconds of one frame as TensorRT places it.
+#: (network, verdicts) -> microseconds of one frame, as TensorRT places the network.
 Timer = Callable[[LayerGraph, Sequence[Verdict]], float]
 
 
 def by_time(
     report: CheckReport, graph: LayerGraph, verdicts: Sequence[Verdict], times: Times, every: bool = False
 ) -> Tuple[Tuple[RankedChange, ...], Optional[SlowerChanges]]:
-    """The report's changes without those that make a frame slower, the one that saves most first; and the slower ones.
+    """(the report's changes that make a frame faster, the one that saves most first; the changes that make it slower).
 
-    The ranking by layers and MACs proposes. Changes often help together only, each of them alone adding a loadable, so that
-    all are taken at first and the one whose loss helps most is given up, again and again. A change saves what the rest
-    would lose without it.
+    The ranking by layers and MACs proposes the changes. Often they only help together, because each by itself adds a
+    loadable. So the search starts with all of them, and repeatedly drops the one whose removal helps most. A change saves
+    what the others would lose without it.
 
     Args:
-        report: a check with GPU fallback; in the other modes every layer must go to the DLA, whatever it costs.
-        verdicts: of the network as it is.
-        every: each change gets its time on top of those before it; else the last one alone, which shows the sum.
+        report: a check with GPU fallback. In other modes every layer must run on the DLA, whatever it costs.
+        verdicts: of the unchanged network.
+        every: predict the time after each change; else only after the last one, for all together.
     """
     if not report.ranking:
         return (), None
@@ -59,7 +59,7 @@ def by_time(
 def with_times(
     ranking: Sequence[RankedChange], time_of: Callable[[Sequence[RankedChange]], float], every: bool
 ) -> Tuple[RankedChange, ...]:
-    """The changes with the time of a frame after them: after each, or after all at the last one."""
+    """The changes with the time of a frame after each of them, or only after the last one."""
     timed = range(len(ranking)) if every else range(len(ranking))[-1:]
     return tuple(
         replace(change, latency_us=time_of(ranking[: n + 1])) if n in timed else change
@@ -68,10 +68,10 @@ def with_times(
 
 
 class Times:
-    """Time of a frame by the remedies that are applied, each set predicted once.
+    """Time of a frame by set of applied remedies; predicts each set once.
 
     Args:
-        as_it_is: of the network without a change, where it is known.
+        as_it_is: time of the unchanged network, if known.
     """
 
     def __init__(

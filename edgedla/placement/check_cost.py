@@ -1,4 +1,4 @@
-"""A check with its cost: what `edgedla check` shows beside the verdicts, for Python too."""
+"""Adds predicted costs to a check report, as `edgedla check` shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.rules.verdict import Verdict
 
 
 def has_sizes(graph: LayerGraph) -> bool:
-    """Whether a time can be predicted: no open sizes, and something is left to run."""
+    """Whether a time can be predicted: no size is open, and some layer is left to run."""
     try:
         require_sizes(graph)
     except (ModelError, UsageError):
@@ -27,15 +27,15 @@ def has_sizes(graph: LayerGraph) -> bool:
 def with_cost(
     report: CheckReport, graph: LayerGraph, options: Optional[CostOptions] = None, every_change: bool = False
 ) -> CheckReport:
-    """The report with what its network costs; without change where a size is open.
+    """The report with predicted costs; unchanged if a size is open.
 
     Args:
-        graph: the one that the report is of.
-        every_change: each ranked change gets its time; else the last one alone, which shows the sum.
+        graph: the report's network.
+        every_change: predict the time after each ranked change; else only after the last one, for all together.
 
     Raises:
         UsageError: an unknown power mode, or a profile of another module or mode.
-        DocumentError: the profile cannot be read, or is of another network.
+        DocumentError: the profile cannot be read, or is for another network.
     """
     if not has_sizes(graph):
         return report
@@ -43,7 +43,7 @@ def with_cost(
     costs = costs_of(graph, report.platform, report.precision, options)
     worth = worth_of(graph, report.platform, verdicts, costs)
     predicted = costs.profile is None
-    # Measured times are of the network as it is: the changed one is predicted.
+    # A profile holds only times of the unchanged network: the changed one is predicted without it.
     prices = costs if predicted else replace(costs, profile=None)
 
     def timer(after: LayerGraph, answers: Sequence[Verdict]) -> float:

@@ -1,4 +1,4 @@
-"""The Pareto front of two objectives: placements of which none is better in both."""
+"""The Pareto front of two objectives: placements that no other placement beats in both."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
 
-#: Pairs that can be traded: the second is the best for a bound on the latency of each model's frame.
+#: Pairs with a front: for each bound on the latency of every model's frame, the second objective is optimised.
 PAIRS: Tuple[Tuple[str, str], ...] = (("latency", "energy"), ("latency", "throughput"))
-#: Two latencies that differ by less than this share are one point of a front: far below the spread of a prediction.
+#: Latencies that differ by less than this share count as one point, which is far below the spread of a prediction.
 RESOLUTION = 0.01
-#: Gaps of more points than this are halved before they are walked through.
+#: Gaps with room for more points than this are first halved.
 WIDE = 8
-#: Share of the time limit that one point may take.
+#: Maximum share of the time limit for one point.
 SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """One placement.
+    """One placement of a front.
 
     Attributes:
-        proven: nothing is better in the second objective within its latency.
-        gap: by what share of its own nothing is lower: energy, or the time between frames.
+        proven: whether it is the proven optimum of the second objective within its latency.
+        gap: by which share of its own value (energy, or time between frames) the optimum may be lower.
     """
 
     latency_us: float
@@ -160,7 +160,7 @@ def pareto(
 
 @dataclass(frozen=True)
 class Reached:
-    """What one search found: `worth` by the second objective, the smaller the better; `answer` is the caller's."""
+    """The result of one search. `worth`: value of the second objective, smaller is better; `answer`: the caller's object."""
 
     latency_us: float
     worth: float
@@ -171,23 +171,23 @@ class Reached:
 def trace(
     best_within: Callable[[Optional[float]], Optional[Reached]], least_us: float, is_over: Callable[[], bool]
 ) -> Tuple[List[Reached], bool]:
-    """(what was reached, whether the front is complete to RESOLUTION).
+    """(points that were reached, whether the front is complete to RESOLUTION).
 
-    Between two latencies low < high that were looked at, the best within high tells: it lies at or below low, and the gap
-    holds nothing; or inside, and what is left is the gap from low to just below it. The widest gap comes first, and a wide
-    one is halved, so that a search that is stopped has looked everywhere.
+    For a gap between two latencies low < high, the best placement within high decides. If its latency is at or below low,
+    the gap holds no point. If it lies inside, the gap from low to just below it remains. The widest gap comes first, and a
+    wide gap is halved, so that a stopped search has looked everywhere.
 
     Args:
-        best_within: the best by the second objective whose latency is at most the bound; None without one.
-        least_us: no placement has a shorter latency.
-        is_over: whether the time is.
+        best_within: (latency bound) -> the best by the second objective within the bound; None if there is none.
+        least_us: lower bound of the latency of every placement.
+        is_over: () -> whether the time is up.
     """
     end = best_within(None)
     if end is None:
         return [], False
     start = best_within(least_us * (1 + 1e-9))
     reached, proven = [end, *([start] if start else [])], end.proven and start is not None and start.proven
-    # (low, high): nothing with low < latency < high is looked at so far; the best within low is known.
+    # (low, high): latencies between are not searched yet; the best within low is known.
     gaps = [(least_us, end.latency_us)]
     while gaps:
         low, high = gaps.pop(max(range(len(gaps)), key=lambda k: gaps[k][1] / gaps[k][0]))
@@ -211,7 +211,7 @@ def trace(
 
 
 def undominated(row: Sequence[Reached]) -> List[Reached]:
-    """Those of which none is better in both objectives, by rising latency."""
+    """The entries that no other beats in both objectives, in order of rising latency."""
     front: List[Reached] = []
     for point in sorted(row, key=lambda p: (p.latency_us, p.worth)):
         if not front or point.worth < front[-1].worth - 1e-9 * abs(front[-1].worth):

@@ -1,4 +1,4 @@
-"""PlacementRequest: everything that `place` can be asked, in one value that the command and Python share."""
+"""PlacementRequest: all options of `place` in one value, for the command line and Python."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PlacementRequest:
                 raise UsageError(f"rate {n} is {rate:g}", where="rates", allowed="a number > 0 for each model")
 
     def _check_pace(self) -> None:
-        """Raises UsageError where frame rates or frames in flight are no numbers, or do not go with the objective."""
+        """Raises UsageError if frame rates or frames in flight are invalid, or do not go with the objective."""
         for n, fps in enumerate(self.frames_per_second or (), 1):
             if not 0 < fps < float("inf"):
                 allowed = "a number > 0 for each model"
@@ -118,7 +118,7 @@ class PlacementRequest:
             )
 
     def check_models(self, count: int) -> None:
-        """Raises UsageError where bounds or frame rates are given for another number of models."""
+        """Raises UsageError if the number of bounds or frame rates is not the number of models."""
         bound = self.latency_bound_us
         for where, what, given in (
             ("latency_bound_us", "latency bound", bound),
@@ -130,7 +130,7 @@ class PlacementRequest:
 
 
 def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tuple[float, ...]]:
-    """One bound as it is, several as a tuple.
+    """A single bound unchanged, several as a tuple.
 
     Raises:
         UsageError: a bound that is not above 0.

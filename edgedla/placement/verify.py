@@ -1,4 +1,4 @@
-"""Whether a placement document still holds for its models: every hard constraint, on verdicts made anew."""
+"""Verifies a placement document against its models: checks every hard constraint, with fresh verdicts."""
 
 from __future__ import annotations
 

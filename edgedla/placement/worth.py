@@ -1,4 +1,4 @@
-"""Is the DLA worth it: a frame on the GPU alone, as TensorRT places it, at best, at the other precision, on all engines."""
+"""Whether the DLA is worth it: costs on the GPU alone, as TensorRT places the model, of the best placement, and of streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edgedla.vocabulary import DEVICES, GPU
 if TYPE_CHECKING:
     from edgedla.costs.trt_profile import PathLike
 
-#: Seconds that looking for the best placement may take in a check.
+#: Maximum seconds of a check for finding the best placement.
 SEARCH_S = 2.0
 
 TITLES: Mapping[str, str] = {
@@ -35,14 +35,14 @@ TITLES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run the network, with its predicted cost. It rests on measurements only where a profile was given.
+    """One way to run the network, with its predicted cost; with a profile the cost uses measured times.
 
     Attributes:
-        name: "gpu", "tensorrt" (one core, the rest on the GPU) or "best" (least latency on the GPU and one core).
+        name: "gpu", "tensorrt" (one core, the rest on the GPU) or "best" (optimum of the latency on the GPU and one core).
         precision: "fp16" or "int8".
         cost: of one frame; energy is above idle.
-        parts: gpu_us, dla_us and moving_us, which add up to the latency.
-        proven: of "best": no placement is faster under the cost model.
+        parts: gpu_us, dla_us and moving_us, whose sum is the latency.
+        proven: for "best": whether it is the proven optimum under the cost model.
     """
 
     name: str
@@ -89,9 +89,9 @@ class Streams(NamedTuple):
 
 @dataclass(frozen=True)
 class Worth:
-    """What a buyer asks. `streams`: the GPU alone, then one stream on each engine; () without a DLA.
+    """Costs that decide whether the DLA is worth it. `streams`: the GPU alone, then one stream per device; () without a DLA.
 
-    `parts` is the breakdown of the way "tensorrt" at the precision that was asked for; None without a DLA.
+    `parts`: the breakdown of the way "tensorrt" at the chosen precision; None without a DLA.
     """
 
     ways: Tuple[Way, ...]
@@ -112,7 +112,7 @@ class Worth:
 
 @dataclass(frozen=True)
 class CostOptions:
-    """What predicted costs hold for: the power mode, and files with measured times that replace predictions."""
+    """Options of predicted costs: the power mode, and files with measured times that replace predictions."""
 
     power_mode: Optional[str] = None
     profile: Optional[PathLike] = None
@@ -120,11 +120,11 @@ class CostOptions:
 
 
 class Worthiness:
-    """One network on one platform; each answer is worked out when it is asked for.
+    """Answers about one network on one platform, computed on demand.
 
     Args:
         costs: of the platform, at one precision.
-        most_cores: DLA cores that are looked at; the ways "gpu" and "tensorrt" need one.
+        most_cores: maximum number of DLA cores to consider; the ways "gpu" and "tensorrt" need one.
 
     Raises:
         UsageError: open dims.
@@ -150,7 +150,7 @@ class Worthiness:
         return Way(name, self.costs.precision, evaluation.latency(0), breakdown(problem, evaluation))
 
     def best(self) -> Way:
-        """The placement of least latency on the GPU and one core; the GPU alone where that is proven without a search."""
+        """The placement at the optimum of the latency on the GPU and one core; the GPU alone if a bound proves that."""
         problem = self.problem
         if not problem.cores or _gpu_alone_is_best(problem):
             return replace(self.way("gpu"), name="best", proven=True)
@@ -179,7 +179,7 @@ class Worthiness:
         return tuple(answers)
 
     def _on(self, device: str) -> Evaluation:
-        """Every layer on the device where it may stand there, the rest on the GPU, as TensorRT does it."""
+        """Every layer on the device if it is allowed there, the rest on the GPU, as TensorRT does."""
         if device not in self._evaluations:
             problem = self.problem.by_default()
             self._evaluations[device] = evaluate(problem, after_cap(problem, greedy(problem, (device,))))
@@ -187,7 +187,7 @@ class Worthiness:
 
 
 def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Optional[CostOptions] = None) -> CostModel:
-    """The costs that the options ask for, of one network.
+    """The cost model for one network with these options.
 
     Raises:
         UsageError: an unknown power mode, a profile of another module or mode, or layers of an engine without their times.
@@ -209,9 +209,9 @@ def worth_of(
     verdicts: Sequence[Verdict],
     costs: CostModel,
 ) -> Worth:
-    """Everything about the network at the costs' precision, and the two plain ways at the other precision beside it.
+    """All ways at the precision of `costs`, and the ways "gpu" and "tensorrt" at the other precision.
 
-    Nothing stands beside measured costs: a profile holds for one precision.
+    With measured costs the other precision is left out: a profile holds for one precision.
     """
     asked = Worthiness(graph, platform, verdicts, costs)
     names = ("tensorrt", "gpu") if platform.has_dla else ("gpu",)
@@ -230,9 +230,9 @@ def worth_of(
 
 
 def _gpu_alone_is_best(problem: Problem) -> bool:
-    """Whether one loadable's start already costs more than all layers together could gain on the DLA.
+    """Whether the start of one loadable already costs more than all layers together could gain on the DLA.
 
-    A bound without a search: crossings, which cost time too, are left out. False where it proves nothing.
+    A bound without a search; it leaves out transitions, which cost time too. False proves nothing.
     """
     if any(GPU not in item.allowed for item in problem.items):
         return False

@@ -36,7 +36,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
         ["no placement keeps every frame within 1 us", "the optimum is"],
     ),
     (["--layerDeviceTypes=erf:DLA"], 2, ["erf is pinned to DLA, but the DLA may not run it"]),
-    (["--layerDeviceTypes=pool:NPU"], 2, ["is no pin"]),
+    (["--layerDeviceTypes=pool:NPU"], 2, ["is not a pin"]),
     (["--layerDeviceTypes=pol:DLA"], 2, ["no layer of tiny is called 'pol'", "did you mean pool?"]),
     (["--power-mode", "MAXM"], 2, ["--power-mode: unknown power mode 'MAXM'", "did you mean MAXN?"]),
     (["--evaluate", "GPU", "--clock", "gpuu=3"], 2, ["--clock: unknown clock 'gpuu'", "did you mean gpu?"]),

@@ -188,7 +188,7 @@ def test_pins_are_read_as_trtexec_writes_them(text: str, expected: Tuple[Tuple[s
 
 @pytest.mark.parametrize("text", ["a", "a:", ":DLA", "a:NPU", "a:DLA2", "a:GPU,b"])
 def test_a_pin_of_another_form_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no pin"):
+    with pytest.raises(UsageError, match="is not a pin"):
         parse_pins([text])
 
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import edgedla
-from edgedla.builder.request import BuildRequest, settled
+from edgedla.builder.request import BuildRequest, resolved
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.streams import Lane, side_by_side
@@ -59,7 +59,7 @@ def test_a_build_is_for_what_a_prediction_of_the_same_placement_is_for(
     asked: Dict[str, str], platform: Tuple[str, ...]
 ) -> None:
     placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8")
-    built = settled(BuildRequest(placement=placement, **{"target": "", "precision": "", **asked}))
+    built = resolved(BuildRequest(placement=placement, **{"target": "", "precision": "", **asked}))
     predicted = edgedla.predict(small_model(), devices=placement, **asked)
     release = platform_for(built.target, jetpack=built.jetpack, trt=built.trt).release
     assert (built.target, release.trt_text, built.precision) == platform

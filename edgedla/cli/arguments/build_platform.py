@@ -24,10 +24,10 @@ def fill_platform(given: Dict[str, Any]) -> None:
         )
     if given["placement"] is not None:
         from edgedla.placement.result.document import read_placement
-        from edgedla.placement.result.made_for import settled_platform
+        from edgedla.placement.result.made_for import resolved_platform
 
         asked = (given["target"], given["jetpack"], given["trt"], given["precision"])
-        given.update(settled_platform(read_placement(given["placement"]), *asked)._asdict())
+        given.update(resolved_platform(read_placement(given["placement"]), *asked)._asdict())
     built_here = given["backend"] in ("auto", "tensorrt")
     given.update(
         own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)

@@ -1,4 +1,4 @@
-"""Assignments as a user states them: everything on one device, TensorRT's default, pins, a placement file."""
+"""Assignments as users give them: everything on one device, TensorRT's default, pins, a placement file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edgedla.vocabulary import GPU
 #: What `predict(devices=...)` takes for one model.
 Assignment = Union[str, Path, Placement, Mapping[str, str]]
 
-#: How `devices_of_model` names what says the device of every layer.
+#: Names that `devices_of_model` gives to assignments layer by layer.
 SAID_BY_LAYER = ("pins", "placement")
 
 ALLOWED = "GPU, DLA0, DLA1, tensorrt, a placement file, or pins such as conv1:DLA0,*:GPU"
 
 
 def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> Tuple[Assignment, ...]:
-    """One assignment a model; a single one holds for all.
+    """One assignment per model; a single one is for all.
 
     Raises:
         UsageError: another number of assignments than models.
@@ -41,7 +41,7 @@ def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> 
 
 
 def opened(asked: Assignment) -> Assignment:
-    """The placement of a file; another assignment as it is.
+    """The placement if the assignment is a file; else the assignment unchanged.
 
     Raises:
         DocumentError: the placement cannot be read.
@@ -58,7 +58,7 @@ def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) 
 
     Raises:
         UsageError: an unknown word, a device that the module does not have, a pin that a rule forbids.
-        DocumentError: the placement cannot be read, or is of another model.
+        DocumentError: the placement cannot be read, or is for another model.
     """
     if isinstance(asked, str) and ":" not in asked and not _is_file(asked):
         name = asked.strip()

@@ -1,4 +1,4 @@
-"""Where the time of a frame goes: layers on the GPU, layers on the DLA, starting loadables and crossing over."""
+"""Where the time of a frame goes: layers on the GPU, layers on the DLA, loadable starts and transitions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Breakdown(NamedTuple):
 
     Attributes:
         gpu_us: layers on the GPU, and the call of the engine.
-        dla_us: layers on DLA cores, and the call of an engine that is wholly there.
+        dla_us: layers on DLA cores, and the call of an engine without GPU layers.
         moving_us: starts of loadables, and tensors that cross between devices.
-        layer_us: by layer index, on its device; the first layer of a fused operator bears the operator's time.
-        crossings: how many tensors cross.
-        busy_gpu_us: `gpu_us`, and the reformats of tensors that cross, which are kernels of the GPU.
+        layer_us: layer index -> time on its device; the first layer of a fused operator has the operator's time.
+        crossings: number of tensors that cross.
+        busy_gpu_us: `gpu_us` plus the reformats of crossing tensors, which are GPU kernels.
     """
 
     gpu_us: float
@@ -45,7 +45,7 @@ class Breakdown(NamedTuple):
     busy_gpu_us: float
 
     def by_place(self) -> Dict[str, float]:
-        """The sums alone."""
+        """Only the sums."""
         names = ("gpu_us", "dla_us", "moving_us", "busy_gpu_us")
         return {name: round(getattr(self, name), 3) for name in names}
 

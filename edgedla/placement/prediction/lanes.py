@@ -11,7 +11,7 @@ from edgedla.placement.problem.schedule import segments
 
 
 def lanes_of(problem: Problem, evaluation: Evaluation) -> Tuple[Lane, ...]:
-    """A lane a model."""
+    """One lane per model."""
     return tuple(lane_of(problem, evaluation, m) for m in range(len(problem.models)))
 
 

@@ -24,12 +24,12 @@ def weight_bytes(graph: LayerGraph, layers: Iterable[int], precision: str) -> in
 
 
 def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed: bool) -> Tuple[int, int]:
-    """(most bytes of tensors that only these layers pass among each other, bytes of their inputs and outputs).
+    """(peak bytes of tensors inside these layers, bytes of their inputs and outputs).
 
     A tensor is alive from the layer that writes it to the last that reads it, in the layers' order.
 
     Args:
-        packed: in the DLA's own format, channels rounded up to whole vectors.
+        packed: use the DLA's own format, with channels rounded up to whole vectors.
     """
     members = set(layers)
     outputs = set(graph.outputs)
@@ -64,7 +64,7 @@ def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed
 def loadable_memory(
     graph: LayerGraph, layers: Sequence[int], precision: str, limits: Limits, sram: int
 ) -> LoadableMemory:
-    """The pools of one loadable, against the limits."""
+    """Memory of one loadable by pool, and the limits that it exceeds."""
     weights = weight_bytes(graph, layers, precision)
     intermediate, io = alive_bytes(graph, layers, precision, packed=True)
     over = []

@@ -1,4 +1,4 @@
-"""The pace of several models, each with one frame in flight: a frame waits for the GPU at each of its visits."""
+"""The pace of several models, each with one frame in flight: a frame queues for the GPU each time it needs it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from edgedla.placement.problem.problem import Problem
 
 
 class OneInFlight:
-    """Paces of assignments of one problem as `predict` has them; called, the value that a solver minimises.
+    """Paces of assignments of one problem, as in `predict`. Called with an assignment, it gives the value that a solver minimises:
 
-    value = max over models m of rates[m] * frame_us[m], and no less than the work of any device
+    value = max(over models m: rates[m] * frame_us[m]; over devices: their work)
     """
 
     def __init__(self, costs: CostModel, one_process: bool) -> None:
         self.costs, self.one_process = costs, one_process
 
     def paces(self, problem: Problem, evaluation: Evaluation) -> Tuple[Pace, ...]:
-        """One pace a model."""
+        """One pace per model."""
         return self.of_lanes(lanes_of(problem, evaluation))
 
     def of_lanes(self, lanes: Sequence[Lane]) -> Tuple[Pace, ...]:
-        """The same of frames as they run."""
+        """One pace per lane."""
         return side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, self.one_process)
 
     def period_us(self, problem: Problem, evaluation: Evaluation) -> float:
-        """How long `rates[m]` frames of every model take."""
+        """Time for `rates[m]` frames of every model, in microseconds."""
         paces = self.paces(problem, evaluation)
         slowest = max((rate * pace.frame_us for rate, pace in zip(problem.rates, paces)), default=0.0)
         return max(slowest, evaluation.period(problem).latency_us)
 
     def period(self, problem: Problem, evaluation: Evaluation) -> Cost:
-        """The same with its basis and spread."""
+        """`period_us` with its basis and spread."""
         work = evaluation.period(problem)
         stretch = self.period_us(problem, evaluation) / work.latency_us if work.latency_us > 0 else 1.0
         return work.stretched(stretch, beside_spread(stretch))
 
     def __call__(self, problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
-        """(value, the same: no better schedule of this assignment exists)."""
+        """(value, value): the value is exact, so it is its own lower bound."""
         value = self.period_us(problem, evaluation)
         return value, value

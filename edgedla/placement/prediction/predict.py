@@ -1,4 +1,4 @@
-"""`predict`: what an assignment costs, without solving. `Predictor` answers many assignments of the same models."""
+"""`predict`: the costs of an assignment, without solving. `Predictor` does so for many assignments of the same models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
-from edgedla.placement.result.made_for import departures, settled_platform
+from edgedla.placement.result.made_for import departures, resolved_platform
 from edgedla.placement.result.placement import Placement
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
@@ -87,7 +87,7 @@ def predict(
         raise UsageError("there is no model to predict")
     assignments = [opened(asked) for asked in each_model(devices, len(several))]
     placement = next((a for a in assignments if isinstance(a, Placement)), None)
-    named = settled_platform(placement, target, jetpack, trt, precision)
+    named = resolved_platform(placement, target, jetpack, trt, precision)
     platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
     if placement is not None and power_mode is None and platform.module.id == placement.platform.get("target"):
         power_mode = placement.power_mode or None
@@ -106,7 +106,7 @@ def predict(
 
 
 class Predictor:
-    """Models on one platform; `predict` costs little for each further assignment of them."""
+    """Predicts assignments of the same models on one platform; each further one is cheap."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Predictor:
         concurrent: bool = False,
         one_process: bool = False,
     ) -> Prediction:
-        """The prediction of one assignment; see `predict` for its forms."""
+        """The prediction of one assignment, in the forms that `predict` takes."""
         names: List[str] = []
         assignment: List[str] = []
         notes: Dict[str, None] = {}
@@ -147,8 +147,8 @@ class Predictor:
     def of(
         self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False, one_process: bool = False
     ) -> Prediction:
-        """The prediction of a device by item of `problem`."""
-        # Of what a name stands for TensorRT decides; pins and placements say it layer by layer.
+        """The prediction of an assignment: a device per item of `problem`."""
+        # For "DLA0" or "tensorrt" TensorRT chooses the layers; pins and placements name them.
         problem = self.problem.by_default({m for m, name in enumerate(names) if name not in SAID_BY_LAYER})
         evaluation = evaluate(problem, assignment)
         lanes = lanes_of(problem, evaluation)

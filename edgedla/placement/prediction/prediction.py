@@ -14,14 +14,14 @@ from edgedla.printable import json_text, short
 
 @dataclass(frozen=True)
 class LoadableMemory:
-    """Memory of one DLA loadable in bytes, predicted: no published figure tells what the DLA compiler allocates.
+    """Predicted memory of one DLA loadable in bytes; what the DLA compiler really allocates is not published.
 
     Attributes:
         weight_bytes: in the pool `dlaGlobalDRAM`.
-        intermediate_bytes: most that tensors between its layers hold at one time, in `dlaLocalDRAM` and, up to
-            `sram_bytes`, in `dlaManagedSRAM`.
+        intermediate_bytes: peak of the tensors between its layers, in `dlaLocalDRAM` and, up to `sram_bytes`, in
+            `dlaManagedSRAM`.
         io_bytes: its input and output tensors in the DLA's own format.
-        sram_bytes: of the managed SRAM.
+        sram_bytes: size of the managed SRAM.
         spread: relative standard deviation of the first two.
         over: pools that the prediction exceeds, by TensorRT's names.
     """
@@ -71,16 +71,16 @@ class PredictedStream:
     Attributes:
         devices: the assignment in words: "GPU", "DLA0", "tensorrt", "placement".
         latency: one frame with nothing else running; its energy is above the board's idle power.
-        together: one frame while the other streams run; `latency` where the streams do not run together.
+        together: one frame while the other streams run; equals `latency` if the streams do not run together.
         throughput_fps: frames per second with one frame in flight, while the other streams run.
         busy: share of the time that the stream keeps each device busy.
-        gpu_visits: times per frame that the stream hands over to the GPU.
+        gpu_visits: how many times per frame the stream goes to the GPU.
         layers: live layers by device.
-        transitions: tensors that cross to another device, each device once; the network's inputs and outputs count.
+        transitions: tensors that cross to another device, once per device, including the network's inputs and outputs.
         weight_bytes: weights of the engine on all devices.
-        activation_bytes: of all engine tensors that are alive together.
+        activation_bytes: peak of the engine's tensors.
         parts: where the time of `latency` goes.
-        broken: limits of the platform that the assignment does not keep.
+        broken: limits of the platform that the assignment breaks.
     """
 
     name: str

@@ -1,16 +1,16 @@
-"""Streams side by side: how long a frame takes, and how often one comes, while other streams run on the same board.
+"""Streams side by side: latency and rate of each stream while other streams run on the same board.
 
-Each stream runs on its own, one frame in flight, as one execution context does. Two things slow it down:
+Each stream has one frame in flight, like one execution context. Two things slow it down:
 
 - It shares the GPU, in one of two ways.
-  Streams in processes of their own take turns by frames: kernels that another process has queued run first, and the GPU
-  takes a while to turn from one to another. Per visit of a part of own_us:
+  Streams in separate processes take turns by frames: kernels that another process has queued run first, and switching
+  between processes takes the GPU time. Per visit of a part of own_us:
       wait = sum over parts of other streams of (part_us + switch_us) * meets
       meets = min(1, max(own_us + its wait, part_us + switch_us + its wait) / the other's frame)
-  So a short visit waits for one whole frame of a stream that fills the GPU, and such a stream for every visit that
-  comes during its own frame.
-  Streams of one process take turns by kernels, so that nobody waits for a frame: while another works too, a part takes
-  twice as long.
+  So a short visit waits for one whole frame of a stream that fills the GPU, and such a stream waits for every visit during
+  its own frame.
+  Streams of one process take turns by kernels, so nobody waits for a whole frame: while another stream works too, a part
+  takes twice as long.
       wait = own_us * sum over other streams of the share of the time that they are on the GPU, working or waiting
 - Shared memory: its transfers take longer by the factor of `CostModel.transfer_factor` for what all engines move.
 """
@@ -22,29 +22,29 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 from edgedla.costs.cost import Cost
 from edgedla.vocabulary import GPU
 
-#: What the GPU loses when it turns to the kernels of another process, in microseconds: fitted to the four ways in which
-#: ResNet-50 was measured beside itself on AGX Orin (embedded-ai-quantization-guide, concurrent_power_summary.json).
+#: Time to switch the GPU to the kernels of another process, in microseconds: fitted to four measurements of two ResNet-50
+#: side by side on AGX Orin (embedded-ai-quantization-guide, concurrent_power_summary.json).
 GPU_SWITCH_US = 80.0
 
-#: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
+#: Relative standard deviation of a frame that other streams make twice as long or longer; proportionally less below.
 BESIDE_SPREAD = 0.3
 
-#: Rounds of the fixed point, and the change of all frames and waits, as a share of the frame, at which it has settled.
+#: Most rounds of the fixed point; it has converged when frames and waits change by less than SETTLED, as a share of the frame.
 ROUNDS, SETTLED = 2_000, 1e-7
 
-#: A frame takes no less: one without work would be halved each round until it is 0.
+#: Minimum time of a frame: one without work would be halved each round until it is 0.
 LEAST_US = 1e-9
 
-#: Share of the way to the next times that a round goes: streams that wait for each other would swing. For those that still do
-#: after so many rounds, the share falls by this factor at each swing.
+#: STEP: share of the change that a round applies, because streams that wait for each other would oscillate. After SWINGING
+#: rounds, each oscillation multiplies the share by SHORTER.
 STEP, SWINGING, SHORTER = 0.5, 100, 0.8
 
 
 class Lane(NamedTuple):
-    """One stream as its frame runs: (device, time_us alone) of every segment in order, and what it moves.
+    """One frame of a stream: (device, time_us alone) of every segment in order, and its memory traffic.
 
     Attributes:
-        transfer_us: by device, the part of its time that is bound by memory.
+        transfer_us: by device, the memory-bound part of its time.
         traffic_bytes: by device, DRAM bytes per frame.
     """
 
@@ -62,7 +62,7 @@ class Lane(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """A stream among others: time of one frame, and the share of time that it keeps each device busy."""
+    """A stream beside others: time of one frame, and the share of time that it keeps each device busy."""
 
     frame_us: float
     busy: Mapping[str, float]
@@ -70,12 +70,12 @@ class Pace(NamedTuple):
 
 
 def beside_spread(stretch: float) -> float:
-    """Spread of a factor by which other streams stretch a frame: none where nothing runs beside it."""
+    """Spread of the factor by which other streams slow a frame down; 0 if nothing runs beside it."""
     return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
 
 
 def together(alone: Cost, pace: Pace) -> Cost:
-    """One frame at the pace that the stream has among others."""
+    """Cost of one frame at the stream's pace beside others."""
     stretch = pace.frame_us / alone.latency_us if alone.latency_us > 0 else 1.0
     return alone.stretched(stretch, beside_spread(stretch))
 
@@ -83,11 +83,11 @@ def together(alone: Cost, pace: Pace) -> Cost:
 def side_by_side(
     lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, one_process: bool = False
 ) -> Tuple[Pace, ...]:
-    """The paces at which the streams settle.
+    """The paces of streams that run side by side.
 
     Args:
         contention: CostModel.transfer_factor: (device, its GB/s while it works, GB/s of the others) -> factor on transfers.
-        switch_us: what the GPU loses when it turns from one process to another.
+        switch_us: time to switch the GPU from one process to another.
         one_process: the streams take turns on the GPU by kernels, not by frames.
     """
     frame = [max(lane.alone_us, LEAST_US) for lane in lanes]
@@ -110,7 +110,7 @@ def side_by_side(
         if round_ > SWINGING and sum(a * b for a, b in zip(way, last)) < 0:
             step *= SHORTER
         frame, waiting, last = new, waits, way
-        # A shorter step says as much less.
+        # With a shorter step a small change proves less.
         if moved < SETTLED * step / STEP:
             break
     return tuple(
@@ -121,7 +121,7 @@ def side_by_side(
 def _gpu_shared(
     k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], waiting: Sequence[float]
 ) -> float:
-    """What one frame of stream k loses to the kernels of the others, which take turns with its own."""
+    """Time that one frame of stream k loses to the kernels of other streams, which take turns with its own."""
     # A stream is on the GPU while it works there and while it waits there.
     shares = ((_on_gpu(parts) + waiting[j]) / frame[j] for j, parts in enumerate(slowed) if j != k)
     return _on_gpu(slowed[k]) * sum(min(share, 1.0) for share in shares)
@@ -138,7 +138,7 @@ def _gpu_wait(
     waiting: Sequence[float],
     switch_us: float,
 ) -> float:
-    """All waits of one frame of stream k; `waiting` holds those of every stream in the round before."""
+    """Sum of the waits of one frame of stream k. `waiting`: those of every stream in the last round."""
     visits = [sum(d == GPU for d, _ in parts) or 1 for parts in slowed]
     wait = 0.0
     for own_us in (t for d, t in slowed[k] if d == GPU):
@@ -152,7 +152,7 @@ def _gpu_wait(
 
 
 def _stretched(k: int, lanes: Sequence[Lane], frame: Sequence[float], contention: object) -> List[Tuple[str, float]]:
-    """The segments of a stream with their transfers slowed down by what the others move."""
+    """The segments of a stream with transfers slowed down by the traffic of other streams."""
     lane = lanes[k]
     external = sum(sum(other.traffic_bytes.values()) / frame[j] / 1e3 for j, other in enumerate(lanes) if j != k)
     alone: Dict[str, float] = {}

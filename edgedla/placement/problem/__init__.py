@@ -1,3 +1,3 @@
-"""What is to be placed: items, links, costs, hard constraints, and the value of an assignment."""
+"""The placement problem: items, links, costs, hard constraints, and the value of an assignment."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one gets without a placer: GPU only, TensorRT's greedy fallback, its defaults after the cap, one model a device."""
+"""Placements without a search: GPU only, TensorRT's greedy fallback, its defaults after the cap, one model per device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.problem import Item, Problem
 from edgedla.vocabulary import GPU
 
-#: Name -> what it stands for. The order is that of the reports.
+#: Name -> title, in the order of reports.
 TITLES: Mapping[str, str] = {
     "gpu": "everything on the GPU",
     "dla-fallback": "every legal layer on DLA0, the rest falls back to the GPU",
@@ -18,7 +18,7 @@ TITLES: Mapping[str, str] = {
 
 
 def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
-    """Assignments by name. They keep pins and verdicts, but not always caps and bounds; GPU-only needs no DLA."""
+    """Assignments by name. They keep pins and verdicts, but not always caps and bounds. GPU-only exists without a DLA too."""
     problem = problem.by_default()
     by_name: Dict[str, Tuple[str, ...]] = {}
     if all(GPU in item.allowed for item in problem.items):
@@ -35,7 +35,7 @@ def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
 
 
 def starts(problem: Problem) -> List[Tuple[str, ...]]:
-    """Where a search begins: the baselines, and what the cap leaves of the loadables that a placement of them has."""
+    """Assignments to start a search from: the baselines, also with the loadables beyond the cap on the GPU."""
     found = list(baselines(problem).values())
     if problem.cores and problem.defaults is not None:
         found.append(after_cap(problem, greedy(problem, (problem.cores[0],) * len(problem.models))))
@@ -43,7 +43,7 @@ def starts(problem: Problem) -> List[Tuple[str, ...]]:
 
 
 def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:
-    """Every item on its model's device where it may stand there, else on the first device where it may."""
+    """Every item on its model's device if it is allowed there, else on the first device that is allowed."""
 
     def place(item: Item) -> str:
         wanted = device_of_model[item.model]
@@ -53,7 +53,7 @@ def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:
 
 
 def after_cap(problem: Problem, assignment: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The same with the smallest loadables on the GPU: a core keeps its largest, ties in topological order.
+    """The assignment after TensorRT's cap: a core keeps its largest loadables, ties in topological order; others go to the GPU.
 
     A loadable that breaks a size or pool limit falls back too. Loadables with a pinned layer cannot.
     """
@@ -76,5 +76,5 @@ def after_cap(problem: Problem, assignment: Tuple[str, ...]) -> Tuple[str, ...]:
 
 
 def size(problem: Problem, items: Tuple[int, ...]) -> int:
-    """Layers as TensorRT counts them."""
+    """Number of layers as TensorRT counts them, after its fusions."""
     return sum(problem.items[i].units for i in items)

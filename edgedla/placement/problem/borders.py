@@ -1,4 +1,4 @@
-"""Formats of network inputs and outputs: what a user feeds and takes decides whether the border needs a reformat."""
+"""Formats of network inputs and outputs, which decide whether a border needs a reformat."""
 
 from __future__ import annotations
 

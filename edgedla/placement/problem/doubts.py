@@ -1,4 +1,4 @@
-"""What the published figures cannot tell about an assignment, and the measurement that would settle it."""
+"""Notes on what the published figures do not tell about an assignment, and on the measurement that would settle it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tell
 
 
 def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) -> Tuple[str, ...]:
-    """A sentence per model and cause. The spread of its time counts the cause."""
+    """One sentence per model with doubts. The spread of its time includes them."""
     sentences: List[str] = []
     for m, model in enumerate(models):
         causes = [

@@ -1,4 +1,4 @@
-"""What an assignment costs: regions, transitions, latency by model, load by engine, energy. No solver here."""
+"""Costs of an assignment: regions, transitions, latency by model, load by device, energy. No solver here."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edgedla.costs.cost import Cost, total, weakest
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
-#: Further relative deviation of an engine with several loadables, or with layers that fall back to the GPU. The figures of
-#: such engines are few and lie apart by this much: how TensorRT waits between its parts is not published.
+#: Additional relative deviation for an engine with several loadables, or with layers that fall back to the GPU. The few
+#: figures of such engines differ by this much: how TensorRT waits between the parts of an engine is not published.
 STRUCTURE_SPREAD = 0.25
 
 
 @dataclass(frozen=True)
 class Region:
-    """A loadable: the items of one model on one core that TensorRT makes one subgraph of."""
+    """A loadable: items of one model on one core that TensorRT makes one subgraph."""
 
     core: str
     model: int
@@ -25,7 +25,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Crossing:
-    """A tensor handed from one device to another. `producer` None is a network input; no `consumers`: an output."""
+    """A tensor that goes from one device to another. `producer` None: a network input. No `consumers`: a network output."""
 
     flow: int
     source: str
@@ -35,7 +35,7 @@ class Crossing:
 
     @property
     def engine(self) -> str:
-        """Who works for it: TensorRT reformats on the GPU; between two cores the reader waits."""
+        """The device whose time it takes: the GPU, which reformats; between two cores the reader's."""
         return GPU if GPU in (self.source, self.target) else self.target
 
 
@@ -44,13 +44,13 @@ class Evaluation:
     """Costs of one assignment.
 
     Attributes:
-        assignment: a device by item.
+        assignment: the device of each item.
         regions: all loadables, by first item.
         crossings: all transitions, by flow.
-        separations: (link index, device of the consumer) of every operator that is torn apart.
-        loads: by (model, device), the time and energy that one frame takes of it, slowdown not counted.
-        widening: by model, a further spread of its times for the structure of its engine; see `STRUCTURE_SPREAD`.
-        engines: devices with layers of their own; a reformat alone does not count as running beside another engine.
+        separations: (link index, device of the consumer) of every operator that is split between devices.
+        loads: (model, device) -> time and energy of one frame there, without slowdown.
+        widening: by model, additional spread for the structure of its engine; see `STRUCTURE_SPREAD`.
+        engines: devices with layers; a device with only reformats does not count.
     """
 
     assignment: Tuple[str, ...]
@@ -62,7 +62,7 @@ class Evaluation:
     widening: Tuple[float, ...] = ()
 
     def latency(self, model: int) -> Cost:
-        """One frame alone: TensorRT runs the parts of an engine one after the other, so their times add."""
+        """Cost of one frame that runs alone: TensorRT runs the parts of an engine one after the other, so their times add."""
         cost = total(cost for (m, _), cost in sorted(self.loads.items()) if m == model)
         return cost.stretched(1.0, self.widening[model]) if self.widening else cost
 
@@ -76,16 +76,16 @@ class Evaluation:
         parts = [
             self.loads[m, device].scaled(rate) for m, rate in enumerate(problem.rates) if (m, device) in self.loads
         ]
-        # That a device is idle is as sure as what keeps the work elsewhere.
+        # An idle device has the basis of the costs that keep the work elsewhere.
         cost = total(parts) if parts else Cost(basis=weakest(c.basis for c in self.loads.values()))
         return Cost(cost.latency_us * factor, cost.energy_mj, cost.basis, cost.spread, cost.energy_spread)
 
     def period(self, problem: Problem) -> Cost:
-        """The longest load: with enough frames in flight one set of frames leaves the pipeline so often."""
+        """The largest load of a device: with enough frames in flight, the time between two sets of frames."""
         return max((self.load(problem, d) for d in problem.devices), key=lambda c: c.latency_us)
 
     def energy(self) -> Cost:
-        """One frame of every model, one after the other: the times are those of `latency`."""
+        """Cost of one frame of every model, one after the other: the sum of their `latency`."""
         return total(self.latency(m) for m in sorted({m for m, _ in self.loads}))
 
     def energy_of(self, model: int) -> float:
@@ -134,7 +134,7 @@ def _widening(problem: Problem, devices: Sequence[str], regions: Sequence[Region
 
 
 def engine_device(problem: Problem, devices: Sequence[str], model: int) -> Optional[str]:
-    """Whose time the call of a model's engine takes: the GPU's where it has layers there, else that of the core with its
+    """The device whose time the call of a model's engine takes: the GPU if the model has layers there, else the core of its
     last item. None for a model without layers."""
     with_layers = [i for i in problem.items_of(model) if problem.items[i].layers]
     if not with_layers:

@@ -1,4 +1,4 @@
-"""What a solver is asked and what it answers: Goal, Solution, and when an assignment is legal."""
+"""Goal and Solution of a solver, and when an assignment is legal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.placement.problem.validate import limits_broken, wait_in_circle
 
 INFINITY = float("inf")
 
-#: Relative gap at which a placement counts as proven optimal.
+#: Relative gap up to which a placement counts as proven optimum.
 GAP = 1e-4
 
 
@@ -24,13 +24,13 @@ LatencyBound = Union[None, float, Tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is minimised: "latency", "throughput" (the period), "energy" or "makespan", within bounds if set.
+    """What to minimise: "latency", "throughput" (the period), "energy" or "makespan", within optional bounds.
 
     Attributes:
         latency_bound_us: of a frame that runs alone.
-        frames_per_second: for "energy", of each model: what is minimised is then the power of these frames in watts above
-            idle, and no device may have more than a second of work per second.
-        total_latency_us: bound on one frame of every model, one after the other.
+        frames_per_second: for "energy", of each model: minimises the power of these frames in watts above idle, and no device
+            may have more than one second of work per second.
+        total_latency_us: bound on the time of one frame of every model, one after the other.
         one_in_flight: for "throughput", a model's next frame starts when its last one is done.
     """
 
@@ -42,7 +42,7 @@ class Goal:
 
     @property
     def is_bounded(self) -> bool:
-        """A bound of its own decides which assignments are legal."""
+        """Whether the goal has a bound, so that not every assignment within the limits is legal."""
         return self.latency_bound_us is not None or bool(self.frames_per_second) or self.total_latency_us is not None
 
     def bound_of(self, model: int) -> Optional[float]:
@@ -51,24 +51,24 @@ class Goal:
         return bound[model] if isinstance(bound, tuple) else bound
 
     def energy_weight(self, model: int) -> float:
-        """What a millijoule per frame of a model counts: 1, or frames_per_second / 1000, which makes watts of it."""
+        """Weight of a millijoule per frame of a model: 1, or frames_per_second / 1000, which gives watts."""
         return self.frames_per_second[model] / 1e3 if self.frames_per_second else 1.0
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The best legal assignment found and what is proven of it.
+    """The best legal assignment found, and what is proven about it.
 
     Attributes:
-        best: None where no assignment keeps the limits, or none was found in time.
+        best: None if no assignment keeps the limits, or none was found in time.
         value: of the objective; infinity without one.
-        bound: no legal assignment is below it, `one_core_per_model` aside.
-        solver: who found it.
-        rounds: how often the relaxation was solved.
+        bound: lower bound of every legal assignment (with `one_core_per_model`: of those assignments).
+        solver: name of the solver that found it.
+        rounds: number of times that the relaxation was solved.
         solve_time_s: wall time.
-        timed_out: the search was stopped by the time limit.
-        too_large: for a search; `best` is the best of what it would have begun with.
-        one_core_per_model: `bound` is of the assignments in which no model uses both cores.
+        timed_out: whether the time limit stopped the search.
+        too_large: whether the problem is too large for a search; `best` is then the best starting assignment.
+        one_core_per_model: whether `bound` holds only for assignments in which no model uses both cores.
     """
 
     best: Optional[Evaluation]
@@ -93,12 +93,12 @@ class Solution:
         return self.gap <= 2 * GAP
 
 
-#: (value reached, value that no schedule of the assignment is below), where `worth` alone does not tell (makespan).
+#: (value reached, lower bound for this assignment), for objectives whose `worth` is not exact (makespan).
 Value = Callable[[Problem, Evaluation], Tuple[float, float]]
 
 
 def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
-    """`value_of`, or the worth under the goal, which is reached exactly."""
+    """`value_of`; by default the worth under the goal, which is exact."""
 
     def exact(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
         if goal.frames_per_second:
@@ -125,7 +125,7 @@ def busiest_us(problem: Problem, evaluation: Evaluation, frames_per_second: Sequ
 
 
 def bounds_broken(problem: Problem, evaluation: Evaluation, goal: Goal) -> Tuple[str, ...]:
-    """Which of the goal's bounds an assignment does not keep, to a relative tolerance of 1e-9; () for none."""
+    """The goal's bounds that an assignment breaks, with a relative tolerance of 1e-9; () for none."""
     broken = []
     for m, name in enumerate(problem.models):
         bound, latency_us = goal.bound_of(m), evaluation.latency(m).latency_us
@@ -144,9 +144,9 @@ def bounds_broken(problem: Problem, evaluation: Evaluation, goal: Goal) -> Tuple
 
 
 def legal(problem: Problem, evaluation: Evaluation, goal: Goal) -> bool:
-    """Every limit is kept, the latency bound too, and the regions can run; the devices are among the allowed ones.
+    """Whether an assignment with allowed devices keeps every limit and bound, and its regions can run.
 
-    The regions that TensorRT forms on one core never wait for each other in a circle, those of two cores may.
+    Regions on one core never wait for each other in a circle; regions on two cores may.
     """
     return (
         not bounds_broken(problem, evaluation, goal)

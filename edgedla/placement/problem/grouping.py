@@ -1,4 +1,4 @@
-"""Which loadables TensorRT forms of the items on one core: its own grouping, on the units of each model."""
+"""Which loadables TensorRT forms of the items on one core, from the units of each model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from edgedla.regions.fusions import UnitGraph
 
 
 def tensorrt_grouping(units: Sequence[UnitGraph], items: Sequence[Sequence[int]], precision: str) -> Grouping:
-    """The grouping of a problem whose items are made of the units of these graphs.
+    """The grouping of a problem whose items consist of units of these graphs.
 
-    Every core is an engine of its own: what stands on the other core counts as outside, as the GPU does. TensorRT walks
-    from the outputs, so units whose only readers are in their own item land in the same group as those readers.
+    Every core has its own engine: items on the other core count as outside, like those on the GPU. TensorRT walks from the
+    outputs, so units whose only readers are in their own item get into the same group as those readers.
 
     Args:
         units: by model.
-        items: by item, the units of its model that it holds.
+        items: by item, its units.
     """
 
     def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
@@ -32,13 +32,13 @@ def tensorrt_grouping(units: Sequence[UnitGraph], items: Sequence[Sequence[int]]
 def default_grouping(
     units: Sequence[UnitGraph], items: Sequence[Sequence[int]], failing: Sequence[Mapping[int, str]], precision: str
 ) -> Grouping:
-    """The grouping where nobody says what TensorRT puts on the core, as `check` predicts it.
+    """The grouping if TensorRT itself chooses the layers of the core, as `check` predicts.
 
-    Units that fail the second look are in their candidate until then, and split it; in an engine of a placement they stand
-    on the GPU from the start. What the cap dropped has been in candidates of its own.
+    Units that fail the second look are in a candidate first, and split it; in an engine of a placement they are on the GPU
+    from the start. Units that the cap drops were in candidates too.
 
     Args:
-        failing: by model, the units that the second look throws out, with the message.
+        failing: by model, unit -> message, for units that the second look removes.
     """
 
     def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
@@ -46,7 +46,7 @@ def default_grouping(
         graph, thrown_out = units[model], failing[model]
         item_of = {u: i for i in problem.items_of(model) if core in problem.items[i].allowed for u in items[i]}
         formed = form_groups(graph, [u in item_of or u in thrown_out for u in range(len(graph.units))], precision)
-        # An operator that is split stands with its last unit.
+        # A split operator counts to its last unit.
         part_of = {item_of[u]: n for n, part in enumerate(split_groups(formed, thrown_out)) for u in part}
         parts: Dict[int, List[int]] = {}
         for i in members:

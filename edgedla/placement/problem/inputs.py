@@ -1,4 +1,4 @@
-"""From graphs, verdicts and costs to a placement problem."""
+"""Makes the placement problem from graphs, verdicts and costs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from edgedla.vocabulary import DEVICES, GPU
 
 
 def require_sizes(graph: LayerGraph) -> None:
-    """No number may rest on a size that is open.
+    """Refuses graphs with open sizes, because costs need numbers.
 
     Raises:
-        UsageError: a network input leaves it open. ModelError: it depends on the data.
+        UsageError: a network input leaves a size open. ModelError: a size depends on the data.
     """
     text = open_sizes_text(graph)
     if text:
@@ -51,13 +51,13 @@ def problem_on(
     borders: Borders = None,
     most_cores: int = 2,
 ) -> Problem:
-    """As `problem_of`, on the GPU and the platform's DLA cores, by default with its limit of loadables per core."""
+    """`problem_of` on the GPU and the platform's DLA cores, by default with the release's limit of loadables per core."""
     cores = min(platform.module.dla_cores, most_cores) if platform.has_dla else 0
     return problem_of(models, costs, DEVICES[: 1 + cores], limits_on(platform, limits), use_unknown, borders)
 
 
 def limits_on(platform: Platform, limits: Optional[Limits] = None) -> Limits:
-    """The limits, by default the release's own. That of `Limits` by itself is the newest releases': older ones have theirs.
+    """The limits, by default the release's: the defaults of `Limits` are those of the newest releases.
 
     Raises:
         UsageError: more loadables on a core than the release takes; `build` would refuse such a placement.
@@ -69,7 +69,7 @@ def limits_on(platform: Platform, limits: Optional[Limits] = None) -> Limits:
 
 
 def require_loadables(platform: Platform, per_core: int) -> None:
-    """Raises UsageError where so many loadables on one core are more than the release takes."""
+    """Raises UsageError if the release takes fewer loadables on one core."""
     cap = subgraphs_per_core(platform)
     if cap and per_core > cap:
         raise UsageError(
@@ -88,13 +88,13 @@ def problem_of(
 ) -> Problem:
     """The problem of placing these models on one platform, all at one precision.
 
-    A pin decides where its whole unit stands; that the pin is legal has been checked (`pins.check_pins`).
+    A pin decides the device of its whole unit. Pins must have been checked (`pins.check_pins`).
 
     Args:
         borders: formats of network inputs and outputs, see `borders.border_format`.
 
     Raises:
-        UsageError: a network input has open dims: no cost may rest on them.
+        UsageError: a network input has open dims, so that costs are unknown.
     """
     items: List[Item] = []
     flows: List[Flow] = []
@@ -139,12 +139,12 @@ def problem_of(
 def whole_operators(
     model: Model, units: UnitGraph, legal: Sequence[bool], operators: Sequence[Operator]
 ) -> List[Tuple[int, ...]]:
-    """Units by item: operators that TensorRT fuses (Conv + ReLU + Add) stay whole where all their units may stand alike.
+    """Units by item: an operator that TensorRT fuses (Conv + ReLU + Add) is one item if all its units have the same devices.
 
     A unit joins the reader of its output when the two are linked in one operator, nothing else reads the output, and
     both have the same legality, pin and batch. Items are in topological order, by their last unit.
     """
-    # A unit names the one that it joined, or itself; where that ends is the item.
+    # Unit -> the unit that it joined, or itself; the end of that chain is the item.
     joins = list(range(len(units.units)))
     outputs = model.graph.output_names
 
@@ -189,7 +189,7 @@ def _flows(
         for name in unit.network_inputs:
             readers.setdefault((None, name), []).append(item_of[u])
         for producer, name in unit.inputs:
-            # What a loop hands to its next step stays in the loop.
+            # What a loop passes to its next step stays in the loop.
             if item_of[producer] != item_of[u]:
                 readers.setdefault((item_of[producer], name), []).append(item_of[u])
     outputs = _written_outputs(graph, units)
@@ -203,10 +203,10 @@ def _flows(
     for source, name in order:
         tensor = _tensor(graph, name)
         input_format = border_format(borders, name, "inputs", costs.precision) if source is None else None
-        # A tensor that the network hands out and a layer reads too is needed in the reader's format.
+        # A network output that a layer reads too is needed in the reader's format.
         is_last = name in outputs and not readers[source, name]
         handed_out = border_format(borders, name, "outputs", costs.precision) if is_last else None
-        # Tensors of one size share their prices: a network has many tensors, and few sizes.
+        # Tensors of one size share their costs: a network has many tensors, but few sizes.
         alike = (tensor.dims, tensor.dtype, input_format, handed_out)
         by_kind = priced.get(alike)
         if by_kind is None:
@@ -227,7 +227,7 @@ def _transitions(
 
 
 def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
-    """The tensors that become network outputs; behind a folded layer (a Flatten at the end) that is what it reads."""
+    """The tensors that become network outputs; after a folded layer (a final Flatten) it is the tensor that the layer reads."""
     written = {name for unit in units.units for name in unit.outputs}
     names = set()
     for name in graph.outputs:
@@ -247,7 +247,7 @@ def _tensor(graph: LayerGraph, name: str) -> Tensor:
     outer = outer_name(name, graph.tensors)
     if outer != name and name.endswith(INNER_IN):
         producer = graph.producer(outer)
-        # A bias that joined stands behind the MatMul; its own input has the output's size.
+        # A fused bias comes after the MatMul; its input has the output's size.
         while producer is not None and graph.layers[producer].type != "MATRIX_MULTIPLY":
             producer = graph.producer(graph.activations(graph.layers[producer])[0].name)
         if producer is not None:
@@ -258,10 +258,10 @@ def _tensor(graph: LayerGraph, name: str) -> Tensor:
 def _slowdown(
     items: Sequence[Item], devices: Tuple[str, ...], costs: CostModel
 ) -> Mapping[FrozenSet[str], Mapping[str, float]]:
-    """Factors by set of engines, with every engine moving its mean traffic over the items that it may run.
+    """Slowdown factors by set of engines; each engine moves the mean traffic of the items that it may run.
 
     factor = 1 + transfers' share of its time * (CostModel.transfer_factor - 1): arithmetic is not slowed down. Traffic in
-    GB/s is sum of bytes / sum of times; that of the other engines adds.
+    GB/s is sum of bytes / sum of times; the traffic of the other engines adds up.
     """
     rate: Dict[str, float] = {}
     share: Dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Items of a placement problem: what one network's units cost, where they may stand, and why nowhere else."""
+"""Makes the items of a placement problem: costs of a network's units, their allowed devices, and why no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHT_BYTES = {"fp16": 2, "int8": 1}
 
 
 def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
-    """One unit that stands for several: the layers of all, the outputs of the last."""
+    """One unit in place of several: the layers of all, the outputs of the last."""
     last = units.units[members[-1]]
     if len(members) == 1:
         return last
@@ -27,11 +27,11 @@ def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
 
 @dataclass
 class ItemMaker:
-    """Makes the items of one model. What many items have in common (costs, traffic) is one value for all of them.
+    """Makes the items of one model. Items share equal values (costs, traffic).
 
     Attributes:
-        index: of the model in the problem.
-        devices: that may be used at all.
+        index: index of the model in the problem.
+        devices: the devices of the problem.
     """
 
     model: Model
@@ -47,7 +47,7 @@ class ItemMaker:
         self._work = work_of(self.model.graph)
 
     def item(self, members: Sequence[int], legal: bool) -> Item:
-        """One item of these units; `legal`: the DLA may run all of them."""
+        """One item of these units. `legal`: whether the DLA may run all of them."""
         unit = joined(self.units, members)
         graph = self.model.graph
         if not unit.layers:
@@ -78,7 +78,7 @@ class ItemMaker:
         )
 
     def _where(self, unit: Unit, legal: bool) -> Tuple[Tuple[str, ...], str, str]:
-        """The devices that the item may stand on, and why there are no more."""
+        """(allowed devices of the item, key of WHY, reason why there are no more)."""
         allowed = tuple(d for d in self.devices if d == GPU or legal)
         why, reason = ("", "") if legal else ("forced", why_not(self.model, unit))
         pin = next((self.model.pins[i] for i in unit.layers if i in self.model.pins), None)
@@ -92,7 +92,7 @@ class ItemMaker:
 
     def _costs_of(self, layers: Tuple[int, ...], possible: Tuple[str, ...]) -> Mapping[str, Cost]:
         parts = [[self.layer_costs[i, d] for i in layers] for d in possible]
-        # `layer_costs` outlives this, so that addresses name its costs.
+        # `layer_costs` outlives this object, so ids of its costs stay valid.
         key = (len(layers), len(possible), *(id(cost) for column in parts for cost in column))
         if key not in self._costs:
             sums = (column[0] if len(column) == 1 else total(column) for column in parts)

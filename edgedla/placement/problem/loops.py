@@ -1,4 +1,4 @@
-"""Loops: the units of a recurrent network that feed each other, which the GPU runs as one piece."""
+"""Loops: units of a recurrent network that feed each other, which the GPU runs as one piece."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def loops_of(units: UnitGraph) -> Tuple[Tuple[int, ...], ...]:
 
 
 def in_order(units: UnitGraph, items: Sequence[Tuple[int, ...]]) -> List[Tuple[int, ...]]:
-    """The items, each some units, so that every item stands behind those that feed it; else by their last unit."""
+    """The items (each some units) in topological order; otherwise ordered by their last unit."""
     item_of = {u: k for k, members in enumerate(items) for u in members}
     sources: List[Set[int]] = [
         {item_of[p] for u in members for p, _ in units.units[u].inputs} - {k} for k, members in enumerate(items)

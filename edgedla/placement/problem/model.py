@@ -17,7 +17,7 @@ class Model:
     """One network to place.
 
     Attributes:
-        graph: as TensorRT's parser makes it.
+        graph: the network as TensorRT's parser makes it.
         verdicts: one per live layer, in order.
         pins: device by layer index: "GPU", "DLA" (any core), "DLA0" or "DLA1".
         rate: frames per period, for the throughput of several models.
@@ -30,7 +30,7 @@ class Model:
 
 
 def import_notes(models: Sequence[Model]) -> List[str]:
-    """What the import said of each model; with its name where there are several."""
+    """Notes of the import of each model; with the model's name if there are several."""
     several = len(models) > 1
     return [f"{m.graph.name}: {note}" if several else note for m in models for note in m.graph.notes]
 
@@ -42,7 +42,7 @@ def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]
 
 
 def thrown_out(model: Model, units: UnitGraph, use_unknown: bool) -> Dict[int, str]:
-    """Units that TensorRT would put on the DLA and that its second look throws out, with the message."""
+    """Unit -> message, for units that TensorRT would put on the DLA and its second look removes."""
     accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
     devices = unit_devices(
         units, [v.support in accepted and model.pins.get(i) != GPU for i, v in enumerate(model.verdicts)]

@@ -12,9 +12,9 @@ from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.regions.fusions import fuse
 from edgedla.vocabulary import DEVICES, GPU
 
-#: What a pin may say. trtexec knows GPU and DLA; the cores are edgedla's.
+#: Devices of pins. trtexec knows GPU and DLA; DLA0 and DLA1 are edgedla's.
 PIN_DEVICES: Tuple[str, ...] = (GPU, "DLA", "DLA0", "DLA1")
-#: What an error names, unless its caller took the pins from elsewhere.
+#: Default `where` of errors.
 OPTION = "--layerDeviceTypes"
 
 
@@ -35,7 +35,7 @@ def parse_pins(texts: Iterable[str], where: str = OPTION) -> Tuple[Tuple[str, st
                 name = name[1:-1]
             if not colon or not name or device.strip().upper() not in PIN_DEVICES:
                 raise UsageError(
-                    f"{part!r} is no pin",
+                    f"{part!r} is not a pin",
                     where=where,
                     allowed="layer:GPU, layer:DLA, several separated by commas; * in a layer's name matches any text",
                 )
@@ -49,7 +49,7 @@ def resolve_pins(
     """Device by layer index. An exact name wins over a pattern, a longer pattern over a shorter one, the later over
     the earlier.
 
-    A name is the TensorRT layer's; where no layer is called so, the layers of the ONNX node of that name are meant.
+    A name is a TensorRT layer's. If there is no such layer, it means the layers of the ONNX node with this name.
 
     Args:
         strict: a pin that matches nothing is an error.
@@ -84,8 +84,8 @@ def check_pins(
 
     Args:
         devices: the devices that may be used.
-        defaults: layers whose pin comes from a pattern: where a rule forbids it there, it is dropped, as TensorRT's GPU
-            fallback would. A pin by name is kept or refused.
+        defaults: layers whose pin comes from a pattern. If a rule forbids such a pin, it is dropped, like TensorRT's GPU
+            fallback does. A pin by name is kept or refused.
 
     Raises:
         UsageError: a layer is pinned to a DLA core against a rule (named in the message), to a device that may not be
@@ -106,7 +106,7 @@ def check_pins(
             pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
             raise UsageError(
                 f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pins",
-                hint="pin all of them to one device, or one alone",
+                hint="pin all of them to one device, or only one of them",
             )  # fmt: skip
         layer, device = next(iter(sorted(chosen.items())))
         name = model.graph.layers[layer].name

@@ -8,12 +8,12 @@ from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Opt
 from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.vocabulary import DEVICES, GPU
 
-#: (problem, core, items of one model on that core) -> the loadables that TensorRT forms of them, each sorted.
+#: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]
 
 
 def of_device(costs: Mapping[str, Cost], device: str) -> Cost:
-    """The entry of a device, or of its kind."""
+    """The cost of a device, or of its kind."""
     return costs[device] if device in costs else costs[device_kind(device)]
 
 
@@ -22,18 +22,18 @@ class Item:
     """One unit of one model: layers that TensorRT fuses before it looks at devices, so that they share one.
 
     Attributes:
-        name: of its first layer.
+        name: name of its first layer.
         model: index of its model in `Problem.models`.
-        layers: indices in the model's graph; () for a reshape that only TensorRT's rewriting of a MatMul adds.
-        allowed: devices it may stand on, in the order of DEVICES. A DLA core only where the verdict is DLA.
-        costs: by device, or by kind ("GPU", "DLA") for all devices of a kind; what is not allowed may be missing.
+        layers: indices in the model's graph; () for a reshape that only TensorRT's MatMul transform adds.
+        allowed: devices that it may run on, in the order of DEVICES; a DLA core only with a DLA verdict.
+        costs: by device, or by kind ("GPU", "DLA") for all devices of a kind; devices that are not allowed may be missing.
         batch: the DLA's effective batch; a loadable holds one batch only.
-        legal: its layers have a DLA verdict (or UNKNOWN was asked for), whatever pins and options say.
-        why: "forced" or "pinned" where `allowed` leaves no choice; "" where the solver chooses.
-        reason: the same as a sentence.
-        units: how many layers TensorRT counts in it after its fusions.
+        legal: whether its layers have a DLA verdict (or UNKNOWN is allowed), regardless of pins and options.
+        why: "forced" or "pinned" if `allowed` leaves no choice; "" if the solver chooses.
+        reason: `why` as a sentence.
+        units: number of layers after TensorRT's fusions.
         traffic_bytes: DRAM bytes by device kind.
-        weight_bytes, activation_bytes: what it asks of a loadable's global and local DRAM pool.
+        weight_bytes, activation_bytes: what it needs of a loadable's global and local DRAM pool.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Flow:
-    """One tensor: a transition is paid once for every device, other than its producer's, that reads it.
+    """One tensor. Each device that reads it, other than its producer's, costs one transition.
 
     Attributes:
         producer: the item that writes it; None for a network input, which comes from the GPU side.
         consumers: the items that read it.
-        is_output: a network output, which is read on the GPU side.
+        is_output: whether it is a network output, which is read on the GPU side.
         costs: by (source kind, target kind): ("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA") between two cores.
     """
 
@@ -89,7 +89,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Link:
-    """Two items that run as one operator on one device; `cost(device)` is added when the consumer, alone, is there."""
+    """Two items that run as one operator on the same device. If only the consumer is on a device, `cost(device)` is added."""
 
     producer: int
     consumer: int
@@ -120,21 +120,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Problem:
-    """Items of one or more models, what binds them, and what limits them.
+    """Items of one or more models, with flows, links and limits.
 
     Items are in topological order within each model, and models follow each other: every flow goes to higher indices.
 
     Attributes:
-        models: names, by `Item.model`.
-        loadable: what one region costs by being one.
-        engine: what the call of a model's engine costs per frame, wherever its layers are; see `evaluate.engine_device`.
-        devices: the devices that may be used at all.
+        models: names of the models; `Item.model` is the index.
+        loadable: cost of one region by itself.
+        engine: cost of the call of a model's engine, per frame; `evaluate.engine_device` says on which device.
+        devices: the devices that may be used.
         rates: for throughput of several models, frames of each model per period.
-        slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,
-            and sets of one engine, mean 1.
-        grouping: what TensorRT makes of the items on one core.
-        defaults: the same where TensorRT itself decides what runs there; None where that makes no difference.
-        schedules: by assignment, the shortest schedule as far as it was searched for; see `schedule.shortest_schedule`.
+        slowdown: set of engines that run together -> factor (>= 1) on each engine's time; 1 for missing sets and for one
+            engine.
+        grouping: the loadables that TensorRT forms of the items on one core.
+        defaults: the same if TensorRT itself decides what runs there; None if there is no difference.
+        schedules: assignment -> the shortest schedule found so far; see `schedule.shortest_schedule`.
     """
 
     items: Tuple[Item, ...]
@@ -164,7 +164,7 @@ class Problem:
         self._predecessors.extend(tuple(sorted(f)) for f in sources)
 
     def by_default(self, models: Optional[Container[int]] = None) -> Problem:
-        """The same with TensorRT's own choice of what runs on the core, for these models or all: no engine of a placement."""
+        """The problem with TensorRT's own choice of the core's layers, for these models or all, in place of a placement's."""
         chosen, placed = self.defaults, self.grouping
         if chosen is None:
             return self
@@ -186,11 +186,11 @@ class Problem:
         return tuple(i for i, item in enumerate(self.items) if item.model == model)
 
     def region_cost(self, core: str, items: Sequence[int]) -> Cost:
-        """One loadable of these items: their work, submit and wait."""
+        """Cost of one loadable of these items: their work, submit and wait."""
         return total([*(self.items[i].cost(core) for i in items), self.loadable])
 
     def factor(self, engines: FrozenSet[str], device: str) -> float:
-        """Slowdown of a device while all `engines` run."""
+        """Slowdown factor of a device while all `engines` run."""
         return self.slowdown.get(engines, {}).get(device, 1.0) if len(engines) > 1 else 1.0
 
     def regions(self, assignment: Sequence[str]) -> Tuple[Tuple[str, Tuple[int, ...]], ...]:

@@ -26,7 +26,7 @@ def read_models(
     batch: Optional[int],
     rates: Optional[Sequence[float]],
 ) -> Tuple[Model, ...]:
-    """Graphs with verdicts and pins. A pin may match in one of several models only."""
+    """Reads graphs with verdicts and pins. Of several models a pin may match only in one."""
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
@@ -52,7 +52,7 @@ def read_models(
 def read_graph(
     source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> LayerGraph:
-    """The graph of a source; a LayerGraph of the platform's parser stays as it is."""
+    """The graph of a source; a LayerGraph of the platform's parser is returned unchanged."""
     from edgedla.importers import load_onnx
 
     return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)

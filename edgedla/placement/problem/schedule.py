@@ -1,9 +1,9 @@
-"""When what runs where: segments of each model, the shortest schedule of several models, the steady state of a stream.
+"""Schedules: segments of each model, the shortest schedule of several models, the steady state of a stream.
 
 A DLA engine with layers that fall back to the GPU queues behind the GPU: its GPU segments, and the reformats at its
-borders, take the GPU like any other work, one at a time and without preemption, and what follows them waits. So the wait
-is in a schedule's length and in a frame's way through a pipeline as it comes about there, not as a mean that is added; in a
-period it is in the GPU's load.
+borders, take the GPU like any other work, one at a time and without preemption, and later segments wait. The waits follow
+from the schedule and from a frame's way through a pipeline; they are no mean that is added. In a period they are part of
+the GPU's load.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Segment(NamedTuple):
         device: "GPU", "DLA0" or "DLA1".
         model: index of the model.
         time_us: without slowdown.
-        items: what runs, by item; () for reformats alone.
+        items: the items that run; () for only reformats.
         reformat_us: the part of time_us that reformats take.
     """
 
@@ -57,9 +57,9 @@ class Schedule(NamedTuple):
 
 
 def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segment, ...]:
-    """One frame of a model in the order in which its engines run it; the times add up to its latency.
+    """One frame of a model in the order in which its engines run it; the sum of the times is its latency.
 
-    Of all that could run next, what stands on the device that runs now comes first; ties by the first layer.
+    Of all segments that could run next, those on the current device come first; ties by the first layer.
     """
     assignment = evaluation.assignment
     node_of: Dict[int, int] = {}
@@ -112,7 +112,7 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
 
 
 def _joined(parts: Sequence[Segment]) -> Tuple[Segment, ...]:
-    """GPU parts that follow each other as one, in one pass: a network may have 100,000 of them in a row."""
+    """Joins consecutive GPU parts, in one pass, because a network may have 100,000 of them in a row."""
     joined: List[Segment] = []
     for on_gpu, group in itertools.groupby(parts, key=lambda s: s.device == GPU):
         if not on_gpu:
@@ -159,10 +159,10 @@ def _order(
 
 
 def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: float = float("inf")) -> Schedule:
-    """One frame of every model, all from time 0: each model's segments in order, each device one segment at a time.
+    """The shortest schedule of one frame of every model from time 0: segments in order, one at a time per device.
 
-    Branch and bound over active schedules. Slowdown: every segment takes the factor of the engines in use, also while
-    it happens to run alone; that errs on the long side. Searched for once per assignment.
+    Branch and bound over active schedules. Every segment has the slowdown of all engines in use, even while it runs alone,
+    which overestimates its time. The result is cached per assignment.
 
     Args:
         deadline: on time.monotonic's clock; the best schedule by then is returned, with a bound.
@@ -190,7 +190,7 @@ def _search(problem: Problem, evaluation: Evaluation, deadline: float) -> Schedu
 
 
 def in_turn(problem: Problem, evaluation: Evaluation) -> Schedule:
-    """One frame of every model, one model after the other, without slowdown: what latency and energy are counted for."""
+    """Schedule of one frame of every model, one model after the other, without slowdown, as for latency and energy."""
     bars: List[Bar] = []
     now = 0.0
     for m in range(len(problem.models)):
@@ -201,10 +201,10 @@ def in_turn(problem: Problem, evaluation: Evaluation) -> Schedule:
 
 
 def steady_state(problem: Problem, evaluation: Evaluation) -> Tuple[Schedule, Tuple[float, ...]]:
-    """One period of a stream, and how long a frame of each model is on its way.
+    """(one period of a stream, latency of a frame of each model).
 
-    Each device runs its segments back to back once a period, rates[m] times those of model m; a frame's next segment
-    starts in the first slot that opens after its last one ended. With enough buffers this repeats without a stall.
+    Each device runs its segments back to back once per period, those of model m rates[m] times. A frame's next segment starts
+    in the first slot after its last one ended. With enough buffers this repeats without a stall.
     """
     period = evaluation.period(problem).latency_us
     bars: List[Bar] = []

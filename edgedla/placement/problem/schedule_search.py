@@ -1,4 +1,4 @@
-"""The shortest schedule of jobs on devices that each do one thing at a time: branch and bound over active schedules."""
+"""The shortest schedule of jobs on devices that run one segment at a time: branch and bound over active schedules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 INFINITY = float("inf")
 
-#: Nodes of the search; one that needs more returns its best schedule and a bound below it.
+#: Most nodes of a search; then it returns its best schedule with a lower bound.
 SEARCH_NODES = 20_000
 
 
 class _Node(NamedTuple):
-    """A schedule begun: segments done by job, when each job and device is free, what is left for each device."""
+    """A partial schedule: segments done by job, when each job and device is free, remaining time by device."""
 
     done: Tuple[int, ...]
     job_free: Tuple[float, ...]
@@ -23,10 +23,10 @@ class _Node(NamedTuple):
 class ScheduleSearch:
     """Jobs are segments in a fixed order, each on one device, without preemption; all may start at time 0.
 
-    After `run`: `starts` by job and segment, `length_us`, and `bound_us`, which no schedule is below.
+    After `run`: `starts` by job and segment, `length_us`, and `bound_us`, a lower bound of every schedule.
 
     Args:
-        devices, times_us: by job, of each segment.
+        devices, times_us: by job, device and time of each segment.
         deadline: on time.monotonic's clock; the first schedule is completed even after it.
     """
 
@@ -49,13 +49,13 @@ class ScheduleSearch:
 
     @property
     def bound_us(self) -> float:
-        """No schedule is shorter: the longest job, the busiest device, or the length itself where the search ended."""
+        """Lower bound of every schedule: the longest job, the busiest device, or the length itself if the search finished."""
         if not self._stopped:
             return self.length_us
         return max([*(x[0] for x in self.left), *self.work.values()], default=0.0)
 
     def run(self) -> None:
-        """Depth first, without recursion: a job may have thousands of segments."""
+        """Searches depth first, without recursion, because a job may have thousands of segments."""
         jobs = len(self.times)
         stack: List[Tuple[_Node, Iterator[int]]] = []
         self._enter(_Node((0,) * jobs, (0.0,) * jobs, {d: 0.0 for d in self.work}, dict(self.work)), stack)
@@ -90,7 +90,7 @@ class ScheduleSearch:
         )
 
     def _enter(self, node: _Node, stack: List[Tuple[_Node, Iterator[int]]]) -> None:
-        """Looks at a node: dropped, a complete schedule, or one whose next segments are to be tried."""
+        """Handles a node: drops it, records a complete schedule, or pushes it with its next segments."""
         self._nodes += 1
         jobs = range(len(self.times))
         lower = max(

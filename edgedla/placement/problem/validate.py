@@ -1,4 +1,4 @@
-"""Every hard constraint of a placement, apart from any solver. Each broken one is a Violation that names its rule."""
+"""Checks every hard constraint of a placement, without any solver. Each broken one is a Violation with its rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.placement.problem.grouping import is_acyclic
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import DEVICES, GPU
 
-#: Rule -> what it demands. The order is that of the checks.
+#: Rule -> what it demands, in the order of the checks.
 RULES: Dict[str, str] = {
     "each-layer-once": "every layer is placed on exactly one device, and in exactly one region if that is a DLA core",
     "device": "only devices that were allowed are used",
@@ -36,7 +36,7 @@ class Violation:
     Attributes:
         rule: a key of RULES.
         message: one sentence with the value found and the limit.
-        items: indices of the items concerned.
+        items: indices of the items that break it.
     """
 
     rule: str
@@ -48,7 +48,7 @@ class Violation:
 
 
 def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> Tuple[Violation, ...]:
-    """All broken constraints of an assignment (a device by item) and the regions claimed for it; () is a legal placement."""
+    """All broken constraints of an assignment (a device per item) with its stated regions; () for a legal placement."""
     if len(assignment) != len(problem.items):
         text = f"{len(assignment)} devices are given for {len(problem.items)} layers"
         return (Violation("each-layer-once", text),)
@@ -71,7 +71,7 @@ def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Regi
 
 
 def limits_broken(problem: Problem, regions: Sequence[Region]) -> List[Violation]:
-    """Caps, sizes and pools: what depends on the regions alone. Solvers use it on the regions that TensorRT forms."""
+    """Broken caps, sizes and pools, which depend only on the regions. Solvers call it with the regions that TensorRT forms."""
     limits = problem.limits
     violations: List[Violation] = []
     for core in sorted({r.core for r in regions}):
@@ -91,7 +91,7 @@ def limits_broken(problem: Problem, regions: Sequence[Region]) -> List[Violation
         if weights > limits.global_dram_bytes:
             text = f"the region at {first} has {weights} bytes of weights, dlaGlobalDRAM is {limits.global_dram_bytes}"
             violations.append(Violation("memory-pool", text, r.items))
-        # The intermediates that are alive together are not known; no tensor of its own may exceed the pool.
+        # Which intermediates are alive together is unknown; but no single tensor may exceed the pool.
         largest = max(problem.items[i].activation_bytes for i in r.items)
         if largest > limits.local_dram_bytes:
             text = f"a tensor in the region at {first} has {largest} bytes, dlaLocalDRAM is {limits.local_dram_bytes}"
@@ -169,7 +169,7 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
 
 
 def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:
-    """Regions that are convex each, but need each other's outputs to start: no order runs them."""
+    """Whether regions, each convex, need each other's outputs to start, so that no order can run them."""
     edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
     group = {i: i for i in range(len(problem.items))}
     group.update({i: min(r.items) for r in regions for i in r.items})

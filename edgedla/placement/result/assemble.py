@@ -1,4 +1,4 @@
-"""From a solution to the Placement document: names in place of indices, figures, baselines, reasons, timeline."""
+"""Makes the Placement document of a solution: names in place of indices, figures, baselines, reasons, timeline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def assemble(
     """The document of a solution that has a best assignment.
 
     Args:
-        one_in_flight: the paces of streams with one frame in flight, where these were asked for.
+        one_in_flight: paces of streams with one frame in flight; None for many.
     """
     from edgedla.rules import load_rules
 
@@ -102,7 +102,7 @@ def assemble(
 def figures_of(
     problem: Problem, evaluation: Evaluation, is_legal: bool = True, one_in_flight: Optional[OneInFlight] = None
 ) -> p.Figures:
-    """Predictions of an assignment. The makespan of an illegal one is not searched for."""
+    """Predictions of an assignment; without a makespan if it is illegal."""
     models = range(len(problem.models))
     return p.Figures(
         latency=total(evaluation.latency(m) for m in models),
@@ -136,7 +136,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
     for layer in graph.layers:
         i = item_of.get(layer.index)
         if i is None:
-            # A layer that TensorRT folds away stands, for the record, with what feeds it.
+            # A folded layer is listed with the device of the layer that feeds it.
             before = [device_of[x] for x in graph.predecessors(layer.index)]
             device_of[layer.index] = before[0] if before else GPU
             layers.append(
@@ -196,7 +196,7 @@ def _torn(m: int, problem: Problem, best: Evaluation) -> Tuple[p.DeviceCost, ...
 
 
 def _title(problem: Problem, name: str) -> str:
-    """The baseline's title; it begins with the first core that may be used."""
+    """The baseline's title, with the names of the cores that may be used."""
     return (
         TITLES[name]
         if "DLA0" in problem.cores

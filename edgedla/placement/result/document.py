@@ -1,4 +1,4 @@
-"""Placement documents: to and from JSON, with every wrong field named."""
+"""Reads and writes placement documents as JSON; errors name the wrong field."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
 
 
 def check_input_sizes(model: p.PlacedModel, graph: LayerGraph, where: Optional[str] = None) -> None:
-    """Raises DocumentError where the graph's inputs have other sizes than those that the placement's costs are for."""
+    """Raises DocumentError if the graph's inputs have other sizes than those that the model was placed for."""
 
     def text(sizes: Mapping[str, Tuple[int, ...]]) -> str:
         return ", ".join(f"{name} {'x'.join(map(str, dims)) or 'scalar'}" for name, dims in sizes.items())
@@ -57,7 +57,7 @@ class _Wrong(Exception):
 
 
 class _Reader:
-    """Reads fields of one JSON object and names the path of what is wrong."""
+    """Reads fields of one JSON object; errors name the path of the wrong field."""
 
     def __init__(self, data: Any, path: str) -> None:
         if not isinstance(data, Mapping):
@@ -72,7 +72,7 @@ class _Reader:
         if value is None and optional:
             return None
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            # A program may hand over an integer that is beyond a double; a file holds none.
+            # Data from a program may hold an integer beyond a double; a file cannot.
             with suppress(OverflowError):
                 value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -161,7 +161,7 @@ def _numbers(r: _Reader, name: str) -> Tuple[float, ...]:
 
 
 def _bound(r: _Reader) -> Union[None, float, Tuple[float, ...]]:
-    """One bound, one a model, or none."""
+    """One bound, one per model, or none."""
     if isinstance(r.data.get("latency_bound_us"), list):
         return _numbers(r, "latency_bound_us")
     bound: Optional[float] = r.get("latency_bound_us", float, optional=True)

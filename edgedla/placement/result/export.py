@@ -1,4 +1,4 @@
-"""A placement as what builders take: trtexec's options, one command per core, and device types by layer name."""
+"""A placement in the forms that builders take: trtexec's options, one command per core, and device types by layer name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from edgedla.vocabulary import GPU
 def device_types(model: PlacedModel, core: str) -> Dict[str, str]:
     """ "DLA" or "GPU" by layer name for an engine on one core, for IBuilderConfig.set_device_type.
 
-    What stands on the other core is on the GPU side here: TensorRT gives one engine one core, so a model that uses both
-    is built as a chain of engines (`edgedla build --placement`).
+    Layers on the other core count as GPU layers here: a TensorRT engine uses one core, so a model on both cores is built as a
+    chain of engines (`edgedla build --placement`).
     """
     return {x.name: ("DLA" if x.device == core else GPU) for x in model.running}
 
@@ -33,13 +33,13 @@ def cores_of(model: PlacedModel) -> Tuple[str, ...]:
 
 
 def trtexec_commands(placement: Placement, files: Optional[Tuple[str, ...]] = None) -> List[str]:
-    """One trtexec command an engine, with the placement's precision and device types.
+    """One trtexec command per engine, with the placement's precision and device types.
 
     Args:
         files: the models' files in order; `NAME.onnx` by default.
 
     Raises:
-        UsageError: a model stands on both cores: an engine has one core, so no single command builds it.
+        UsageError: a model uses both cores: an engine uses one core, so no single command builds the model.
     """
     commands = []
     for m, model in enumerate(placement.models):

@@ -1,4 +1,4 @@
-"""The module, release, precision and power mode that a placement was made for, and in what a use of it departs from them."""
+"""The platform, precision and power mode that a placement was made for, and how a use of it differs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.vocabulary import PRECISIONS
 
 
 class ResolvedPlatform(NamedTuple):
-    """Arguments of platform_for, and a precision."""
+    """Arguments of platform_for, and the precision."""
 
     target: str
     jetpack: Optional[str]
@@ -20,16 +20,16 @@ class ResolvedPlatform(NamedTuple):
     precision: str
 
 
-def settled_platform(
+def resolved_platform(
     placement: Optional[Placement],
     target: Optional[str],
     jetpack: Optional[str],
     trt: Optional[str],
     precision: Optional[str],
 ) -> ResolvedPlatform:
-    """Module, release and precision for which a model is built or predicted: what is named, else the placement's.
+    """Module, release and precision to build or predict for: those that are named, else the placement's.
 
-    The placement's release goes with its module alone: for another module it is that module's newest.
+    The placement's release is used only with its module; another module gets its own newest release.
 
     Raises:
         UsageError: no module is named, and there is no placement.
@@ -46,7 +46,7 @@ def settled_platform(
 
 
 def departures(placement: Placement, platform: Platform, costs: CostModel) -> Tuple[str, ...]:
-    """What the placement was made for, where that is not what the costs are for: a note each for a person."""
+    """Notes for the user on how the platform and the costs differ from those that the placement was made for."""
     made, used = dict(placement.costs), costs.to_dict()
     pairs = [
         (str(placement.platform.get("title")), platform.module.title),
@@ -55,7 +55,7 @@ def departures(placement: Placement, platform: Platform, costs: CostModel) -> Tu
         (placement.power_mode or "no power mode", costs.power_mode or "no power mode"),
     ]
     if (made.get("target"), made.get("power_mode")) == (used["target"], used["power_mode"]):
-        # Else they follow from the module and its mode.
+        # Else the clocks follow from the module and its mode.
         pairs.append((_clocks(made), _clocks(used)))
     other = [(was, now) for was, now in pairs if was != now]
     if not other:

@@ -1,4 +1,4 @@
-"""Placement: where each layer of each model runs, what that is predicted to cost, and what is proven of it."""
+"""Placement: where each layer of each model runs, its predicted costs, and what is proven about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.costs.cost import Cost
 from edgedla.documents import header
 from edgedla.printable import json_text
 
-#: Why a layer stands where it stands.
+#: Key -> why a layer is on its device.
 WHY: Mapping[str, str] = {
     "forced": "no choice: no DLA verdict, or only one device may be used",
     "pinned": "asked for by a pin",
@@ -21,7 +21,7 @@ WHY: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class PlacedLayer:
-    """One live layer. `costs` by device; of a fused operator the first layer bears the operator's cost."""
+    """One live layer. `costs`: by device; the first layer of a fused operator has the operator's cost."""
 
     index: int
     name: str
@@ -35,7 +35,7 @@ class PlacedLayer:
 
 @dataclass(frozen=True)
 class PlacedRegion:
-    """One loadable; `size` counts its layers as TensorRT does after its fusions."""
+    """One loadable. `size`: number of layers after TensorRT's fusions."""
 
     id: int
     device: str
@@ -46,7 +46,7 @@ class PlacedRegion:
 
 @dataclass(frozen=True)
 class PlacedTransition:
-    """A tensor handed over; network inputs come from the GPU side and outputs go there."""
+    """A tensor that goes to another device. Network inputs come from the GPU side, and outputs go there."""
 
     tensor: str
     source: str
@@ -57,7 +57,7 @@ class PlacedTransition:
 
 @dataclass(frozen=True)
 class DeviceCost:
-    """What is no layer, loadable or transition, and the device whose time it takes."""
+    """A cost that belongs to no layer, loadable or transition, and the device whose time it takes."""
 
     device: str
     cost: Cost
@@ -65,12 +65,12 @@ class DeviceCost:
 
 @dataclass(frozen=True)
 class PlacedModel:
-    """One model. `latency` is that of one frame alone; `rate` its frames per period.
+    """One model. `latency`: of one frame that runs alone. `rate`: frames per period.
 
     Attributes:
-        inputs: dims of each network input that the costs are for; {} in documents that do not say.
-        call: of the engine, once per frame; None in such documents, and for a model without layers.
-        torn: what operators cost more for being divided between devices, by device.
+        inputs: dims of each network input that the costs are for; {} in documents of 0.1.
+        call: cost of calling the engine, once per frame; None in documents of 0.1, and for a model without layers.
+        torn: additional cost of operators that are split between devices, by device.
     """
 
     name: str
@@ -86,7 +86,7 @@ class PlacedModel:
 
     @property
     def running(self) -> Tuple[PlacedLayer, ...]:
-        """The layers of which something is left at run time; a folded one is on no device."""
+        """The layers that remain at run time; folded layers are on no device."""
         return tuple(layer for layer in self.layers if layer.why != "folded")
 
 
@@ -96,10 +96,10 @@ class Figures:
 
     Attributes:
         latency: one frame of every model, one after the other.
-        period: time between two sets of frames with many in flight: the busiest engine, slowdown counted.
+        period: time between two sets of frames with many in flight: the busiest device's, with slowdown.
         energy: above idle, one frame of every model.
-        makespan_us: one frame of every model, side by side; None where there is one model, or the assignment is illegal.
-        loads: work per period by device, slowdown counted.
+        makespan_us: one frame of every model, side by side; None for one model, or for an illegal assignment.
+        loads: work per period by device, with slowdown.
         regions: loadables by core.
     """
 
@@ -118,7 +118,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What one gets without a placer. `broken` says which limits it does not keep; () for a legal one."""
+    """A placement without a search. `broken`: limits that it breaks; () for a legal one."""
 
     name: str
     title: str
@@ -128,7 +128,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class TimelineBar:
-    """A stretch of work on one device. `frame` 0 is the newest frame; k entered k periods earlier."""
+    """A stretch of work on one device. `frame`: 0 for the newest frame; frame k entered k periods earlier."""
 
     device: str
     model: int
@@ -150,10 +150,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the solver shows: no legal placement is below `bound`; gap = (value - bound) / value.
+    """What the solver proves. `bound`: lower bound of every legal placement; gap = (value - bound) / value.
 
     Attributes:
-        one_core_per_model: that is so of the placements in which no model uses both cores.
+        one_core_per_model: whether `bound` holds only for placements in which no model uses both cores.
     """
 
     solver: str
@@ -304,7 +304,7 @@ def _figures(figures: Figures) -> Dict[str, Any]:
     return {
         "latency": figures.latency.to_dict(),
         "period": figures.period.to_dict(),
-        # Of the rounded period, so that a document that is read and written again stays the same.
+        # From the rounded period, so that a document stays the same when it is read and written again.
         "throughput_fps": _us(1e6 / _us(figures.period.latency_us)) if figures.period.latency_us >= 0.001 else 0.0,
         "energy": figures.energy.to_dict(),
         "makespan_us": None if figures.makespan_us is None else _us(figures.makespan_us),

@@ -1,4 +1,4 @@
-"""Why each item stands where it stands: forced, pinned, chosen, or kept to avoid a transition."""
+"""Why each item is on its device: forced, pinned, chosen, or kept to avoid a transition."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgedla.vocabulary import GPU
 
 
 def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[Tuple[str, str], ...]:
-    """(why, sentence) by item; see placement.WHY. Compares with moving that item alone to the other kind of device.
+    """(why, sentence) by item; see placement.WHY. Compares with a move of only this item to the other kind of device.
 
-    The number of loadables is not counted for the move; what tips the scale then is named without a number.
+    The comparison leaves out the number of loadables; a reason that depends on it is given without a number.
     """
     borders_of = Borders(problem, evaluation.assignment, objective)
     unit = "mJ" if objective == "energy" else "us"
@@ -50,9 +50,9 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
 
 
 class Borders:
-    """What the transitions around one item cost, and would cost if it alone moved.
+    """Cost of the transitions around one item, now and if only this item moved.
 
-    Each tensor's readers are counted by device once: a tensor that thousands read is not walked for each of them.
+    Counts each tensor's readers by device once, because a tensor may have thousands of readers.
     """
 
     def __init__(self, problem: Problem, devices: Sequence[str], objective: str) -> None:
@@ -78,7 +78,7 @@ class Borders:
         return cost.energy_mj if self.objective == "energy" else cost.latency_us
 
     def added(self, i: int, there: str) -> float:
-        """What a move of item `i` alone adds to the price of transitions and links."""
+        """What a move of only item `i` adds to the cost of transitions and links."""
         read = self.read.get(i, {})
         flows = [(f, read.get(f, 0)) for f in sorted({*read, *self.written.get(i, ())})]
         return self._around(i, there, flows) - self._around(i, self.devices[i], flows)
@@ -95,7 +95,7 @@ class Borders:
         return total
 
     def _flow(self, f: int, i: int, device: str, reads: int) -> float:
-        """The transitions of one tensor, which item `i` reads so many times, with the item on `device`."""
+        """Cost of the transitions of one tensor, which item `i` reads `reads` times, with the item on `device`."""
         flow, here = self.problem.flows[f], self.devices[i]
         source = GPU if flow.producer is None else device if flow.producer == i else self.devices[flow.producer]
         targets = {d for d, count in self.readers[f].items() if count > (reads if d == here else 0)}
