@@ -116,7 +116,7 @@ def test_of_sizes_that_depend_on_the_data_it_cuts_the_decoder_off(tmp_path: Path
     report = with_cost(edgedla.check(SUPPRESSED, target="orin"), load_onnx(SUPPRESSED))
     assert report.worth is None
     assert "depends on the data" in why_not_costed(report)
-    assert any("end the model in front of it" in note for note in report.notes)
+    assert any("end the model before it" in note for note in report.notes)
     suppression = next(layer for layer in report.layers if layer.type == "NMS")
     group = next(g for g in by_remedy(report) if suppression in g.layers)
     assert group.remedy == "end-early"
