@@ -34,7 +34,7 @@ def typed(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         # Python itself says which argument is missing or unknown.
         require_types(signature.bind(*args, **kwargs).arguments, _hints(function))
-        return function(*args, **kwargs)
+        return function(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
 
     return cast(F, call)
 
@@ -49,7 +49,20 @@ def require_field_types(request: object, **names: Any) -> None:
         UsageError: a field is of another type than its annotation allows.
     """
     hints = _hints(cast(Any, type(request)), **names)
-    require_types({f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}, hints)
+    fields = {f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}
+    require_types(fields, hints)
+    for name, value in fields.items():
+        if _plain(value) is not value:
+            object.__setattr__(request, name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number in place of another one, as NumPy's, which no JSON document can hold."""
+    if isinstance(value, Integral) and not isinstance(value, int):
+        return int(value)
+    if type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, (int, float)) else value
 
 
 def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:

@@ -129,7 +129,7 @@ def pareto(
     pair = tuple(objectives)
     if pair not in PAIRS:
         allowed = "; ".join(",".join(p) for p in PAIRS)
-        raise UsageError(f"{', '.join(pair)} have no front", where="pareto", allowed=allowed)
+        raise UsageError(f"there is no front of {', '.join(pair)}", where="pareto", allowed=allowed)
     first, second = pair
     deadline = time.monotonic() + request.time_limit_s - spent_s
     prepared = prepare(models, request)

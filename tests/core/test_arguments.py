@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -12,6 +13,7 @@ import pytest
 import edgedla
 from edgedla.arguments import fits, in_words
 from edgedla.errors import EdgedlaError, UsageError
+from tests.models import node, onnx_model
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 ODD: Tuple[Any, ...] = (5, -1, 1.5, "x", b"x", [1], ["x"], {}, {"a": 1}, {1: 2}, object(), True, float("nan"), [None])
@@ -144,3 +146,14 @@ def test_annotations_are_said_in_words() -> None:
     assert in_words(Union[None, float, Sequence[float]]) == "a number, a list of numbers or None"
     assert in_words(edgedla.Limits) == "Limits"
     assert in_words(Callable[[], int]) == "something that can be called"
+
+
+def test_numbers_of_numpy_are_pythons_in_what_comes_back(tmp_path: Path) -> None:
+    """A batch of NumPy's stood in the MACs, and no document could be written."""
+    made = onnx_model([node("Relu", "x", "y")], {"x": ("n", 3, 8, 8)}, {"y": None})
+    batch, platform = np.int64(2), {"target": "orin"}
+    for answer in (edgedla.check(made, batch=batch, **platform), edgedla.place(made, batch=batch, **platform)):
+        json.dumps(answer.to_dict())
+    request = edgedla.PlacementRequest(target="orin", batch=np.int32(2), use_unknown=np.bool_(True))
+    assert type(request.batch) is int
+    assert request.use_unknown is True
