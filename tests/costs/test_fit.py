@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 
 from edgedla import strict_yaml
 from edgedla.costs.coefficients import coefficients
+from edgedla.costs.cost import total
 from edgedla.costs.fit.__main__ import fit_files, main
 from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, unseen
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
-from edgedla.costs.fit.samples import samples_of
+from edgedla.costs.fit.samples import graph_of, samples_of
 from edgedla.costs.fit.solve import CARRIED, GROUPS, fit_all
+from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.costs.work import FITTED_TYPES, work_of
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
-from edgedla.targets import modules
+from edgedla.targets import modules, platform_for
 
 pytestmark = pytest.mark.once
 
@@ -59,6 +61,21 @@ def test_int8_networks_of_the_dla_table_within_ten_percent(fitted) -> None:
 @pytest.mark.parametrize("group", ["dla1-fp16", "gpu-xavier"])
 def test_googlenet_groups_within_twelve_percent(fitted, group: str) -> None:
     assert mean_error(fitted, group, "group time", "net googlenet") <= 0.12
+
+
+@pytest.mark.parametrize("group", ["dla2-int8", "dla2-fp16"])
+def test_the_model_sums_what_the_figures_were_fitted_as(fitted, group: str) -> None:
+    """An engine of one convolution with LINEAR borders: its loadable holds none of the two reformats, which come on top."""
+    f = fitted[group]
+    convolutions = [(s, e) for s, e in zip(f.samples, f.errors) if s.row.work.startswith("conv")]
+    assert len(convolutions) > 10
+    for sample, error in convolutions:
+        graph, _ = graph_of(sample.row)
+        costs = CostModel.load(platform_for(sample.row.module), sample.row.precision)
+        (into,), (out,) = ([graph.tensors[name] for name in names] for names in (graph.inputs, graph.outputs))
+        parts = [costs.layer_costs(graph)[0, "DLA0"], costs.loadable(), costs.engine()]
+        parts += [costs.transition(into, "GPU", "DLA0"), costs.transition(out, "DLA0", "GPU")]
+        assert total(parts).latency_us == pytest.approx(sample.time_us * (1 + error), rel=1e-3)
 
 
 def test_single_int8_convolutions_within_fifteen_percent(fitted) -> None:

@@ -83,7 +83,7 @@ def test_cores_that_differ_hold_what_brute_force_finds(problem: Problem) -> None
 def test_two_networks_on_cores_that_differ_are_proven() -> None:
     """A power mode of Orin NX 16GB clocks its second core lower."""
     request = PlacementRequest("orin-nx-16gb", precision="int8", objective="makespan", power_mode="10W")
-    problem = prepare([network("resnet18"), network("mobilenet_v2")], request).problem(MAKESPAN)
+    problem = prepare([network("resnet18"), network("googlenet_caffe")], request).problem(MAKESPAN)
     assert not alike(problem)
     solution = solve(problem, MAKESPAN, starts(problem), time_limit_s=600)
     assert (solution.solver, solution.optimal) == ("rounds", True)

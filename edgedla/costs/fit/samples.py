@@ -56,12 +56,13 @@ def sample_of(row: Row) -> Sample:
         moved = reformat_bytes(Tensor(row.id, (1, *dims)), row.precision)
         return Sample(row, dla_group, {"reformat": 1.0, "reformat_bytes": moved / clocks.emc_mhz}, _time_us(row))
     if row.work == "floor":
-        return Sample(row, dla_group, {**engine_features(clocks), **loadable_features(clocks)}, _time_us(row))
+        floor = {**engine_features(clocks), **loadable_features(clocks), "reformat": 2.0}
+        return Sample(row, dla_group, floor, _time_us(row))
     if row.work.startswith("features "):
         stated = dict(word.split("=") for word in row.work.split()[1:])
         features = {name: float(value) for name, value in stated.items()}
         return Sample(row, dla_group if on_dla else f"gpu-{module.chip}", features, _time_us(row))
-    graph, layers = _graph(row)
+    graph, layers = graph_of(row)
     batch = _batch(row, graph)
     features = graph_features(graph, row, clocks, layers, batch)
     _include(features, row, graph, clocks, batch)
@@ -99,6 +100,8 @@ def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, ba
             loadables = int(name.partition("=")[2] or 1)
             features.update({n: loadables * v for n, v in loadable_features(clocks).items()})
             features.update(engine_features(clocks))
+            # Between two loadables the GPU works: a tensor goes there, and one comes back.
+            features["reformat"] = features.get("reformat", 0.0) + 2.0 * (loadables - 1)
         elif name == "engine":
             features.update(engine_features(clocks))
         elif name in ("fc", "runner"):
@@ -109,11 +112,14 @@ def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, ba
             for feature in ("kernel", "engine"):
                 features[f"{feature}.tuned"] = features.pop(feature, 0.0)
         elif name == "io":
-            moved = sum(reformat_bytes(graph.tensors[t], row.precision) for t in graph.inputs + graph.outputs)
+            borders = graph.inputs + graph.outputs
+            moved = sum(reformat_bytes(graph.tensors[t], row.precision) for t in borders)
             features["reformat_bytes"] = moved * batch / clocks.emc_mhz
+            features["reformat"] = features.get("reformat", 0.0) + len(borders)
 
 
-def _graph(row: Row) -> Tuple[LayerGraph, Optional[Tuple[int, int]]]:
+def graph_of(row: Row) -> Tuple[LayerGraph, Optional[Tuple[int, int]]]:
+    """What ran, and of it the layers (first, last) that the figure is of; None for all."""
     kind, *rest = row.work.split()
     if kind == "net":
         ranges = [r for r in rest[1:] if "=" not in r]
