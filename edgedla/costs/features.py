@@ -15,7 +15,8 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     operator = 1                                 each operator
     lut = 1000 / dla_mhz                         an activation that is looked up in a table, alone or behind a convolution
         A constant at FP16, whatever the tensor: YOLO11n's four loadables leave 240 and 246 us for each table (rows p587, p588),
-        but 0.9 and 1.5 us for each 1000 elements. Tables over fewer than 20,000 elements, as the gates of SE blocks are,
+        but 0.9 and 1.5 us for each 1000 elements. By channels, 2.7 and 2.5 us for each, they are nearly as even: tables of
+        far fewer than their 90 channels would tell. Tables over fewer than 20,000 elements, as the gates of SE blocks are,
         lie outside these figures. At INT8 the figures of YOLOv5s and YOLO11n leave nothing for a table.
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
@@ -24,9 +25,12 @@ GPU features:
     memory = traffic_bytes / dram peak
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock stands for both
-    kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there: quantisation and reformats between
-                                                 its kernels, smaller kernels. Builds for INT8 allow FP16: an operator
-                                                 that is faster without it costs what it costs at FP16
+    kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there and a graph without Q/DQ does not
+                                                 show: reformats between its kernels, what Q/DQ cut off (`operators`), smaller
+                                                 kernels. Fitted to every figure at INT8 without CUDA graphs, however the
+                                                 engine was quantised: who asks about a graph has not said. A graph with Q/DQ
+                                                 shows its own kernels. Builds for INT8 allow FP16: an operator that is faster
+                                                 without it costs what it costs at FP16
 
 A DLA's memory terms follow the memory clock, not the module's bus width: one core cannot fill the bus (28 to 63 GB/s of 136
 to 205 measured), so that its transfers are bound by latency. The GPU's follow the DRAM's peak bandwidth.
@@ -106,7 +110,7 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
     if work.kind == "free":
         return {}
     features = {"kernel": 1000.0 / clocks.gpu_mhz, "memory": work.traffic_bytes / (clocks.dram_gb_s * 1000.0)}
-    if engine.precision == "int8":
+    if engine.precision == "int8" and not work.reads_dequantized:
         features["kernel.int8"] = features["kernel"]
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind

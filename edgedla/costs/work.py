@@ -92,6 +92,7 @@ class Work:
             time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
             as much YOLOv5s would come out 25 to 37 % too slow.
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
+        reads_dequantized: its graph shows with Q/DQ where it is at INT8.
     """
 
     kind: str
@@ -107,6 +108,7 @@ class Work:
     has_table: bool = False
     gpu_pass_bytes: float = 0.0
     known: bool = True
+    reads_dequantized: bool = False
 
     @property
     def traffic_bytes(self) -> float:
@@ -170,7 +172,13 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         has_table=has_table,
         gpu_pass_bytes=sum(activations) + written if passes else 0.0,
         known=known,
+        reads_dequantized=_reads_dequantized(layer, graph),
     )
+
+
+def _reads_dequantized(layer: Layer, graph: LayerGraph) -> bool:
+    producers = (graph.producer(name) for name in layer.inputs)
+    return any(index is not None and graph.layers[index].type == "DEQUANTIZE" for index in producers)
 
 
 def _behind_product(layer: Layer, graph: LayerGraph) -> bool:
@@ -220,6 +228,7 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
         read_bytes=read,
         write_bytes=written,
         weight_bytes=kind.weight_elements * element_bytes + max(sum(activations) - read, 0.0),
+        reads_dequantized=_reads_dequantized(layer, graph),
     )
 
 

@@ -16,6 +16,7 @@ from edgedla.costs.cost import total
 from edgedla.costs.fit.__main__ import fit_files, main
 from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, unseen
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
+from edgedla.costs.fit.extras import predicted_us
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
 from edgedla.costs.fit.samples import graph_of, samples_of
@@ -110,6 +111,17 @@ def test_layer_types_count_as_fitted_where_figures_hold_them(device: str) -> Non
         found |= {layer.type for layer in graph.layers[first : last + 1] if work_of(layer, graph, 1).kind != "free"}
     # Concatenation makes no work of its own; batch normalisation is folded in the published networks.
     assert set(FITTED_TYPES[device]) == found | {"CONCATENATION", "SCALE"}
+
+
+def test_what_int8_loses_on_a_gpu_is_fitted_to_every_figure_of_ordinary_use(fitted) -> None:
+    """No figure is left out by its outcome: those with CUDA graphs are, and a graph with Q/DQ shows its own kernels."""
+    for name in ("gpu-orin", "gpu-xavier"):
+        for s in (s for s in fitted[name].samples if s.row.precision == "int8"):
+            tuned = "kernel.tuned" in s.features
+            assert s.features.get("kernel.int8", 0.0) == (0.0 if tuned else s.features["kernel"]), s.row.id
+    checked = {s.row.id: s for s in samples_of(load_rows(), "check")}["p307"]
+    assert checked.row.work == "net resnet50_b1_qdq"
+    assert predicted_us(checked, fitted["gpu-orin"]) == pytest.approx(checked.time_us, rel=0.1)
 
 
 def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 
+from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
 from edgedla.importers import load_onnx
 from tests.costs.cost_graphs import Builder, residual_block
@@ -67,6 +68,50 @@ def test_pooling_and_concatenation_stand_alone() -> None:
     pool = b.add("POOLING", [x], (1, 64, 28, 28), "pool", window=[2, 2])
     both = b.add("CONCATENATION", [pool, pool], (1, 128, 28, 28), "concat", axis=1)
     assert names(b.graph(b.relu(both, "relu"))) == [("conv",), ("pool",), ("concat",), ("relu",)]
+
+
+def quantized(b: Builder, x: str, name: str) -> str:
+    narrow = b.add("QUANTIZE", [x], b.tensors[x].dims, f"{name}_q", axis=1)
+    return b.add("DEQUANTIZE", [narrow], b.tensors[x].dims, f"{name}_dq", axis=1)
+
+
+def test_an_add_behind_a_dequantize_of_its_convolution_stays_apart() -> None:
+    b = Builder()
+    block = quantized(b, b.conv("in", 64, name="block"), "block")
+    x = quantized(b, b.conv(block, 64, name="conv"), "conv")
+    graph = b.graph(quantized(b, b.relu(b.plus(x, block, "add"), "relu"), "relu"))
+    assert names(graph) == [
+        ("block", "block_q", "block_dq"),
+        ("conv", "conv_q", "conv_dq"),
+        ("add", "relu", "relu_q", "relu_dq"),
+    ]
+
+
+def test_an_add_whose_residual_input_alone_is_quantized_joins_its_convolution() -> None:
+    b = Builder()
+    block = quantized(b, b.conv("in", 64, name="block"), "block")
+    graph = b.graph(b.plus(b.conv(block, 64, name="conv"), block, "add"))
+    assert names(graph) == [("block", "block_q", "block_dq"), ("conv", "add")]
+
+
+def test_a_relu_and_a_pooling_pass_their_quantize_on() -> None:
+    b = Builder()
+    x = b.relu(quantized(b, b.conv("in", 64, name="conv"), "conv"), "relu")
+    pool = b.add("POOLING", [quantized(b, x, "relu")], (1, 64, 28, 28), "pool", window=[2, 2])
+    assert names(b.graph(quantized(b, pool, "pool"))) == [
+        ("conv", "conv_q", "conv_dq", "relu", "relu_q", "relu_dq"),
+        ("pool", "pool_q", "pool_dq"),
+    ]
+
+
+def test_resnet50_has_the_kernels_that_build_logs_count() -> None:
+    """TensorRT 10.3, embedded-ai-quantization-guide: 56 nodes at FP16, 72 with Q/DQ in front of both inputs of each Add."""
+
+    def kernels(name: str) -> int:
+        graph = network(name)
+        return sum(graph.layers[o.leader].type != "SHUFFLE" for o in operators_of(graph))
+
+    assert (kernels("resnet50_b1"), kernels("resnet50_b1_qdq")) == (56, 72)
 
 
 def test_the_branches_of_a_conditional_stand_in_front_of_the_inputs_that_they_read() -> None:
