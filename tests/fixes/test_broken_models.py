@@ -56,6 +56,13 @@ def weights_without_type() -> ModelProto:
     return built
 
 
+def external_weights_without_type() -> ModelProto:
+    """Named as the input, which therefore is none: files up to version 3 of the format list weights as inputs."""
+    weights = TensorProto(name="x", dims=[4], data_location=TensorProto.EXTERNAL)
+    weights.external_data.add(key="location", value="x.bin")
+    return model([helper.make_node("Relu", ["x"], ["y"])], constants=[weights])
+
+
 def weights_cut_short() -> ModelProto:
     short = TensorProto(name="w", dims=[4], data_type=TensorProto.FLOAT, raw_data=b"0" * 12)
     return model([helper.make_node("Div", ["x", "w"], ["y"])], constants=[short])
@@ -169,6 +176,7 @@ def attribute_of_another_type() -> ModelProto:
         output_that_nothing_makes,
         input_that_nothing_makes,
         weights_without_type,
+        external_weights_without_type,
     ],
     ids=lambda f: f.__name__,
 )

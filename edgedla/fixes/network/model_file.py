@@ -222,14 +222,14 @@ def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def _holds_its_elements(tensor: Any) -> bool:
-    """Whether a tensor inside the file has the bytes that its type and dims need; True for external tensors."""
+    """Whether a tensor has a type and, inside the file, the bytes that its type and dims need."""
     import onnx
 
     proto = getattr(tensor, "raw", None)
+    if tensor is not None and not _is_type(int(tensor.dtype)):
+        return False
     if not isinstance(proto, onnx.TensorProto) or proto.data_location == onnx.TensorProto.EXTERNAL:
         return True
-    if not _is_type(proto.data_type):
-        return False
     if proto.HasField("raw_data"):
         return len(proto.raw_data) == int(tensor.nbytes)
     # Reading allocates all elements first, and wrong dims may ask for any amount.
