@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Collection, Dict, Mapping, Optional, Sequence
+from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence
 
 from edgedla.deployment.occupied import LOCK
 from edgedla.documents import document_in
-from edgedla.errors import UsageError
+from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import sha256_of, writing
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 
@@ -30,6 +31,19 @@ def model_name(model: Any) -> str:
     if isinstance(model, (str, os.PathLike)):
         return Path(model).stem
     return "model" if object_kind(model) is None else type(model).__name__
+
+
+@contextmanager
+def own_file_named(model: Any, work: Path) -> Iterator[None]:
+    """Errors inside name the user's file where they would name the copy of it that the steps read."""
+    try:
+        yield
+    except EdgedlaError as e:
+        copy = str(work / f"{model_name(model)}.onnx")
+        if not isinstance(model, (str, os.PathLike)) or not (e.where or "").startswith(copy):
+            raise
+        where = os.fspath(model) + str(e.where)[len(copy) :]
+        raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e
 
 
 def identity_of(model: Any) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from edgedla.arguments import typed
 from edgedla.builder import load_artifact
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.claim import WORK, claim, record
+from edgedla.deployment.claim import WORK, claim, own_file_named, record
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
@@ -68,7 +68,7 @@ def deploy(
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
     claim(folder, model)
-    with occupied(folder / WORK, key_of(model, example_inputs, asked), fresh):
+    with occupied(folder / WORK, key_of(model, example_inputs, asked), fresh), own_file_named(model, folder / WORK):
         return _deployed(model, example_inputs, asked, folder, keeper, say, progress, fresh)
 
 

@@ -17,7 +17,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
-from edgedla.errors import DataError, RunError, UsageError
+from edgedla.errors import DataError, ModelError, RunError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain, rows
 from tests.models import node, onnx_model
@@ -349,3 +349,15 @@ def test_layers_in_fp16_count_in_every_figure(model: Path, samples: Path, tmp_pa
     before = {row.what: row.after for row in rows(found)}
     assert before["Precision"] == "INT8"
     assert float(before["Frames per second"]) == pytest.approx(build["throughput_fps"], rel=0.01)
+
+
+def test_an_error_names_the_users_file_and_not_the_copy_in_the_work_folder(tmp_path: Path) -> None:
+    from tests.models import node, onnx_model, save
+
+    constants = {"s": np.float32(0.1), "z": np.uint8(128)}
+    pair = [node("QuantizeLinear", "x s z", "q", name="q"), node("DequantizeLinear", "q s z", "y", name="d")]
+    asymmetric = onnx_model(pair, {"x": (1, 3, 8, 8)}, {"y": None}, constants, opset=17)
+    path = save(asymmetric, tmp_path / "asymmetric.onnx")
+    with pytest.raises(ModelError) as caught:
+        edgedla.deploy(path, tmp_path / "out", level=1, **TARGET)
+    assert str(caught.value.where) == f"{path}, node 'q' [QuantizeLinear]"

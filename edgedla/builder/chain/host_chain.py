@@ -38,7 +38,11 @@ class HostChain:
             UsageError: an input is missing or unknown. RunError: ONNX Runtime fails.
         """
         if set(inputs) != set(self._types):
-            raise UsageError(f"inputs {sorted(inputs)}", allowed=", ".join(sorted(self._types)))
+            raise UsageError(
+                f"arrays for {', '.join(sorted(inputs)) or 'no input'}",
+                where="inputs",
+                allowed=", ".join(sorted(self._types)),
+            )
         values: Dict[str, np.ndarray] = dict(inputs)
         read = {b.name for s in self.sessions for b in s.artifact.inputs}
         for session in self.sessions:

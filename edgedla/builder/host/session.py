@@ -78,4 +78,8 @@ class HostSession:
     def _check_names(self, inputs: Mapping[str, object]) -> None:
         wanted = {b.name for b in self.artifact.inputs}
         if set(inputs) != wanted:
-            raise UsageError(f"inputs {sorted(inputs)}", allowed=", ".join(sorted(wanted)))
+            raise UsageError(
+                f"arrays for {', '.join(sorted(inputs)) or 'no input'}",
+                where="inputs",
+                allowed=", ".join(sorted(wanted)),
+            )
