@@ -1,4 +1,4 @@
-"""ONNX models as LayerGraphs, as NVIDIA's ONNX parser makes TensorRT networks of them; build logs and engine records.
+"""Reads ONNX models as LayerGraphs: the TensorRT layers that NVIDIA's ONNX parser makes. Also build logs, engine records.
 
 `onnx` is imported when a model is read, not with this package.
 """
@@ -38,8 +38,9 @@ def load_onnx(
             layers after training, with the layers of the file in `LayerGraph.as_exported`.
 
     Raises:
-        ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
-        UsageError: `trt` is not a version; `shapes` names no input, or does not fit it; a LayerGraph of another parser.
+        ModelError: the file is not a readable ONNX model, or TensorRT's parser refuses it.
+        UsageError: `trt` is not a version; `shapes` names an unknown input or does not fit it; `model` is a LayerGraph of
+            another parser.
     """
     version = _version(trt)
     if isinstance(model, LayerGraph):
@@ -77,6 +78,6 @@ def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:
     except (TypeError, ValueError):
         version = ()
     if not version or any(part < 0 for part in version):
-        raise UsageError(f"trt={trt!r} is no TensorRT version", allowed="'10.3', '8.5.2' or (10, 3)")
+        raise UsageError(f"trt={trt!r} is not a TensorRT version", allowed="'10.3', '8.5.2' or (10, 3)")
     # "10" alone is the first release of that number.
     return version if len(version) > 1 else (*version, 0)

@@ -24,10 +24,10 @@ class Context:
 
     Attributes:
         net: the network under construction.
-        trt: the TensorRT release that is asked for.
-        parser: what its parser does (parser_releases.Parser).
-        v10: `parser.v10`, which most lowerings ask.
-        lowering: the observed release that answers for it, for example "10.3".
+        trt: the TensorRT release to import for.
+        parser: what the parser of that release does (parser_releases.Parser).
+        v10: `parser.v10`, which most lowerings read.
+        lowering: the observed release whose parser is used for `trt`, for example "10.3".
         opset: version of the default ONNX domain.
         tensors: ONNX tensor name -> Value.
         functions: model-local functions by name.
@@ -60,28 +60,28 @@ class Context:
     # Names -----------------------------------------------------------------------------------------------------------
 
     def name(self, tensor: NetTensor, node: Node) -> NetTensor:
-        """Call the layer behind `tensor` after its ONNX node."""
+        """Names the layer that writes `tensor` after its ONNX node."""
         self.net.register(tensor, node.name)
         return tensor
 
     def helper_name(self, tensor: NetTensor, base: str) -> NetTensor:
-        """Name a layer that the parser adds by itself; 8.6 leaves such layers unnamed."""
+        """Names a layer that the parser adds by itself; 8.6 leaves such layers unnamed."""
         if self.v10:
             self.net.register(tensor, base)
         return tensor
 
     def take_temporary_name(self) -> None:
-        """Weights of the parser's own take a name too, and with it a number of the counter behind all names."""
+        """Takes the name that the parser gives to weights of its own: it advances the counter that makes all names unique."""
         self.net.unique_tensor_name(TEMPORARY)
 
     # Faults of the parser --------------------------------------------------------------------------------------------
 
     def departs(self, node: Node, how: str) -> None:
-        """Note that the parser makes something else of a node than ONNX asks for, so that the engine computes that."""
+        """Notes that the parser departs from ONNX at this node, so that the engine computes something else."""
         self._departures.setdefault(f"[{node.op}]: the parser {how}", []).append(node.name)
 
     def departures(self) -> List[str]:
-        """One sentence for each such fault, with the nodes that meet it."""
+        """One sentence per departure, with the nodes that have it."""
         out = []
         for how, names in self._departures.items():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -110,7 +110,7 @@ class Context:
         return made
 
     def has_constant(self, name: str) -> bool:
-        """True where weights of this name stand in a CONSTANT layer already."""
+        """True where a CONSTANT layer already holds the weights of this name."""
         return bool(name) and name in self._constants
 
     def constant(self, values: Sequence[float], dtype: str, dims: Optional[Tuple[int, ...]] = None) -> NetTensor:
@@ -157,7 +157,7 @@ class Context:
     # Scopes ----------------------------------------------------------------------------------------------------------
 
     def set(self, name: str, value: Value, unique: bool = False) -> None:
-        """Register what an ONNX tensor name stands for.
+        """Registers the value of an ONNX tensor name.
 
         Raises:
             Refused: the name is taken.
@@ -185,7 +185,7 @@ class Context:
         if not self.v10 and w.dtype == "INT64":
             return _narrowed(w, name)
         if not w.name:
-            # Weights that no other name stands for.
+            # No other name refers to these weights.
             w.name = name
             return w
         return w.renamed(name)

@@ -11,7 +11,7 @@ REFUSED_DOMAINS: FrozenSet[str] = frozenset(
     {"ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"}
 )
 
-#: Operators of the default ONNX domain up to opset 26 that one observed parser or another has no importer for.
+#: Operators of the default ONNX domain up to opset 26 that at least one observed parser has no importer for.
 REFUSED: FrozenSet[str] = frozenset(
     """
     AffineGrid Attention Bernoulli BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
@@ -25,14 +25,14 @@ REFUSED: FrozenSet[str] = frozenset(
     """.split()
 )
 
-#: Operators that exporters write as simpler ones in an opset before this one, in which ONNX first defines them.
+#: Operator -> the opset that first defines it. At an older opset, exporters write it as simpler operators.
 FIRST_OPSET: Dict[str, int] = {
     "CastLike": 15, "GridSample": 16, "LayerNormalization": 17, "GroupNormalization": 18, "Mish": 18, "Gelu": 20,
     "Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23,
 }  # fmt: skip
 
 
-#: What to do about operators that are no part of a network as the parser takes it.
+#: Hints for operators that do not belong in a network for inference with TensorRT.
 INSTEAD: Dict[str, str] = {
     **dict.fromkeys(
         ("QLinearConv", "QLinearMatMul"),
@@ -50,7 +50,7 @@ INSTEAD: Dict[str, str] = {
 
 
 def way_out(op: str) -> str:
-    """What a user does about an operator without an importer: another release, an older opset; "" where nothing is known to help."""
+    """A hint for an operator without an importer: a newer release or an older opset; "" where neither helps."""
     ways = [INSTEAD[op]] if op in INSTEAD else []
     if op in IMPORTED_SINCE:
         ways.append(f"TensorRT {'.'.join(map(str, IMPORTED_SINCE[op]))} is the first that imports {op}")
@@ -60,5 +60,5 @@ def way_out(op: str) -> str:
 
 
 def is_standard(op: str, domain: str) -> bool:
-    """True for an operator that ONNX defines and the parser does not know; False for one that nobody has met."""
+    """True for an operator that ONNX defines and the parser does not know; False for an operator unknown to both."""
     return domain in REFUSED_DOMAINS or (domain in ("", "ai.onnx") and op in REFUSED)

@@ -8,7 +8,7 @@ from edgedla.importers.refuse import Refused
 
 
 def topological(nodes: Any) -> List[Any]:
-    """The nodes so that each comes after those that write its inputs; their own order where it is one already.
+    """The nodes sorted so that each comes after the nodes that write its inputs; unchanged where they already are.
 
     Raises:
         Refused: the graph has a cycle.

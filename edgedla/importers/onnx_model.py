@@ -1,4 +1,4 @@
-"""From a model in any form to a LayerGraph: reads the file, walks the graph, collects what is left at run time."""
+"""From a model in any form to a LayerGraph: reads the file, walks the graph, keeps the layers that run at inference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
-#: What the reader of an untrained model should know.
+#: Note for a model that was exported before training.
 SHARED_NOTE = (
     "equal parameters are shared through Identity nodes, as PyTorch exports a model that was never trained; they keep "
     "normalisations and convolutions from having constant weights: export after training"
@@ -65,12 +65,12 @@ def import_model(
 
 
 def _shapes_of(graph: LayerGraph) -> List[Tuple[str, int]]:
-    """What sharing changes: which layers there are, and which inputs stand in their weights."""
+    """What sharing of parameters can change: the layers, and inputs that take the place of constant weights."""
     return [(layer.type, len(layer.inputs)) for layer in graph.layers]
 
 
 def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: GivenSizes) -> ModelError:
-    """The error, with the sizes that were given named as its cause where the model is read without them."""
+    """The error; where the import succeeds without the given sizes, the error names those sizes as its cause."""
     try:
         alone = _import(source, trt, None, Batch(None, None))
     except EdgedlaError:
@@ -86,7 +86,7 @@ def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: Gi
 
 @contextmanager
 def paused_garbage_collection() -> Iterator[None]:
-    """A growing network is all live: collections during the import find nothing and cost more with every layer."""
+    """Pauses garbage collection: during the import every object stays in use, and a collection costs more per layer."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -170,7 +170,7 @@ def _fixed_shapes(
     fixed: Dict[str, Tuple[int, ...]] = {}
     for name, dims in (shapes or {}).items():
         if not name and len(ranks) == 1:
-            # A shape without a name is that of the only input.
+            # A shape without a name belongs to the only input.
             (name,) = ranks
         if name not in ranks:
             raise no_such_input(name, ranks, source.where)

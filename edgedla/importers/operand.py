@@ -11,7 +11,7 @@ from edgedla.importers.values import Weights
 #: What an operator reads: weights, or a tensor of the network.
 Operand = Union[NetTensor, Weights]
 
-#: What an ONNX tensor name stands for: an operand, or nothing (an optional input left out).
+#: What an ONNX tensor name refers to: an operand, or nothing (an optional input left out).
 Value = Optional[Operand]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Dict, Sequence, Tuple
 
 Version = Tuple[int, ...]
 
-#: Releases whose parser was run, and the exact version that it was.
+#: Releases whose parser was observed -> the exact version that was run.
 OBSERVED: Dict[Version, str] = {
     (8, 4): "8.4.3",
     (8, 5): "8.5.2",
@@ -27,7 +27,7 @@ OBSERVED: Dict[Version, str] = {
     (10, 10): "10.10.0",
 }
 
-#: The newest opset that each release names: (release, opset, source). A release between two has that of the older one.
+#: The newest opset that each release names: (release, opset, source). Other releases have that of the next older one in the table.
 NEWEST_OPSET: Tuple[Tuple[Version, int, str], ...] = (
     ((7, 1), 11, "operators.md of TensorRT 7.2"),
     ((8, 0), 13, "operators.md of TensorRT 8.0"),
@@ -43,8 +43,8 @@ NEWEST_OPSET: Tuple[Tuple[Version, int, str], ...] = (
     ((11, 0), 25, "ONNX Opset Guide of TensorRT 11"),
 )
 
-#: Operators that older parsers have no importer for: operator -> first release that imports it. The dates are the
-#: changelog's; OneHot, CastLike, Gelu and Mish are dated by the observations, with which all others agree.
+#: Operators that older parsers have no importer for: operator -> first release that imports it. The releases
+#: are the changelog's and agree with the observations; OneHot, CastLike, Gelu and Mish come from observations alone.
 IMPORTED_SINCE: Dict[str, Version] = {
     "Einsum": (8, 2), "GatherND": (8, 2), "IsNaN": (8, 2), "Round": (8, 2), "Scatter": (8, 2),
     "ScatterElements": (8, 2), "ScatterND": (8, 2), "Sign": (8, 2),
@@ -74,7 +74,7 @@ def version_of(text: str) -> Version:
 
 @dataclass(frozen=True)
 class Parser:
-    """The switches of one release. Each attribute says what the parser does where it is on."""
+    """The switches of one release. The comment on each attribute says what the parser does if it is True."""
 
     #: INT64 tensors, BF16 and FP8; helper layers have names; ops are checked before they are imported; the many places
     #: where 10 differs from 8 together. No release 9 runs on a Jetson.
@@ -162,30 +162,30 @@ def parser_of(trt: Version) -> Parser:
 
 
 def observed_for(trt: Sequence[int]) -> Version:
-    """The observed release that answers for `trt`: itself, else the newest older one, else the oldest."""
+    """The observed release whose parser is used for `trt`: the same, else the newest older, else the oldest one."""
     older = [release for release in OBSERVED if release <= tuple(trt[:2])]
     return max(older) if older else min(OBSERVED)
 
 
 def lowering_name(trt: Sequence[int]) -> str:
-    """The release whose observed parser answers, for example "10.3"."""
+    """The observed release whose parser is used, for example "10.3"."""
     return ".".join(str(part) for part in observed_for(trt))
 
 
 def stands_in_for(trt: Sequence[int]) -> str:
-    """The release itself where it was not observed, so that another one answers for it; "" where it was."""
+    """The release if it was not observed, so that the parser of another one is used; "" if it was observed."""
     asked = tuple(trt[:2])
     return "" if observed_for(trt) == asked else ".".join(str(part) for part in asked)
 
 
 def basis(trt: Sequence[int]) -> str:
-    """Whose observations answer, in words: "parser of TensorRT 10.3", or which one stands in."""
+    """Which parser is used, in words: "parser of TensorRT 10.3", or the one that is used in its place."""
     asked = stands_in_for(trt)
     return f"parser of TensorRT {lowering_name(trt)}" + (f", standing in for {asked} (not observed)" if asked else "")
 
 
 def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:
-    """The newest opset that a release's parser was made for, and who says so."""
+    """The newest opset that a release's parser was made for, and the source of that number."""
     known = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
     return known[-1] if known else NEWEST_OPSET[0][1:]
 

@@ -12,7 +12,7 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES
 
-#: Of BFLOAT16, which older parsers lack.
+#: ONNX type number of BFLOAT16, which older parsers lack.
 _TURN = "`edgedla fix MODEL --only float32-types -o OUT` turns the types into FP32"
 #: Largest size of one axis.
 MAX_DIM = (1 << 31) - 1
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 def import_inputs(
     ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Batch
 ) -> Tuple[List[NetTensor], List[str]]:
-    """Register the network inputs; returns them and notes about dynamic dims.
+    """Registers the network inputs; returns them and notes about dynamic dims.
 
     Raises:
         Refused: an input's type is not one that TensorRT knows.
@@ -85,7 +85,7 @@ def import_inputs(
 
 
 def input_dims(name: str, protos: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]) -> Tuple[int, ...]:
-    """An input's dims: those of the model, then `batch` for the first, then what the caller fixed."""
+    """An input's dims: the model's, overridden by `batch` for the first one, overridden by the caller's shape."""
     dims = []
     for d in protos:
         dims.append(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1)
@@ -97,7 +97,7 @@ def input_dims(name: str, protos: Any, shapes: Dict[str, Tuple[int, ...]], batch
 
 
 def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
-    """Mark the network outputs; an input that is one goes through an IDENTITY.
+    """Marks the network outputs; a network input that is also an output goes through an IDENTITY.
 
     Raises:
         Refused: an output was never written, or its type is unknown to TensorRT.

@@ -1,15 +1,15 @@
-"""Why a model does not become a TensorRT network: refused by the parser, or not to be told from what is at hand."""
+"""Exceptions of lowering: the parser refuses the node, or its layers cannot be determined."""
 
 from __future__ import annotations
 
-#: What makes the parser take a model that was exported as it is trained.
+#: Hint for a model that was exported in training mode.
 EVALUATION = "export the model in evaluation mode: model.eval() in PyTorch"
-#: What makes the parser take an asymmetric Q/DQ model.
+#: Hint for a Q/DQ model with asymmetric quantization.
 SYMMETRIC = "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
 
 
 class Refused(Exception):
-    """TensorRT's parser refuses the node; the text is the parser's reason, `hint` what makes it take the model."""
+    """TensorRT's parser refuses the node; the text is the parser's reason; `hint` says how to get the model accepted."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -17,4 +17,4 @@ class Refused(Exception):
 
 
 class CannotTell(Exception):
-    """The node's layers depend on something that is not here: missing data, an operator nobody has met."""
+    """The node's layers cannot be determined: data is missing, or an operator is unknown."""

@@ -112,7 +112,7 @@ def from_input(ctx: Context, x: Value) -> ShapeTensor:
 
 
 def tensor_of(ctx: Context, s: ShapeTensor) -> NetTensor:
-    """The network tensor that holds `s`; adds a CONSTANT or SHAPE layers where there is none yet."""
+    """The network tensor that holds `s`; adds a CONSTANT or SHAPE layers if there is none yet."""
     if s.tensor is None or s.depth:
         if s.known:
             s.tensor = ctx.shape_constant(s.numbers(), (s.size,) if s.rank else ())

@@ -1,4 +1,4 @@
-"""Parameters that an untrained model shares through Identity nodes, and the model as training would leave it.
+"""Parameters that an untrained model shares through Identity nodes, and the model as it would be after training.
 
 PyTorch's exporter writes equal tensors once and hands them on through Identity nodes. In a model that was never trained
 all BatchNormalization layers start with the same ones and zeros, so that their parameters are shared; the parser makes a
@@ -22,7 +22,7 @@ TRAINED_INPUTS: Dict[str, Tuple[int, ...]] = {
 
 
 def shared_parameters(graph: Any) -> FrozenSet[str]:
-    """Names of the Identity outputs that hand an initializer on to trained parameters alone."""
+    """Names of Identity outputs that pass an initializer only to inputs for trained parameters."""
     identities = [node for node in graph.node if node.op_type == "Identity"]
     if not identities:
         return frozenset()

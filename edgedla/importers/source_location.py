@@ -1,4 +1,4 @@
-"""Source locations of ONNX nodes, from what exporters leave in them.
+"""Source locations of ONNX nodes, from the metadata and names that exporters write.
 
 PyTorch's dynamo exporter writes `pkg.torch.onnx.name_scopes` and `pkg.torch.onnx.stack_trace` into each node's metadata
 (torch/onnx/_internal/exporter/_core.py, PyTorch 2.5 and later). Its older exporter writes the module path into the
@@ -22,7 +22,7 @@ _FRAMEWORK = r"[/\\]torch[/\\](?:nn|_dynamo|fx|export|onnx|_ops|utils)\b|[/\\]to
 
 
 def source_of(proto: Any) -> Optional[SourceLocation]:
-    """Where a node comes from; None where the exporter left no trace."""
+    """Source location of a node; None where the exporter wrote none."""
     if proto is None:
         # A layer of the parser's own.
         return None

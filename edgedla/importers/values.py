@@ -18,7 +18,7 @@ ONNX_TYPE_NAMES: Dict[int, str] = {number: name for name, number in ONNX_TYPES.i
 
 
 class Weights:
-    """Weights that stand in no layer yet.
+    """Weights that are not in a layer yet.
 
     Attributes:
         name: the ONNX tensor's name; "" for weights of the parser's own.
@@ -53,7 +53,7 @@ class Weights:
         return n
 
     def value(self) -> Optional[KnownValue]:
-        """The numbers in the weights' dims; None where their data is missing or too large to be worth reading."""
+        """The numbers in the weights' dims; None where their data is missing or too large to read."""
         if self._load is not None:
             self._value = self._load()
             self._load = None
@@ -68,7 +68,7 @@ class Weights:
         """The numbers.
 
         Raises:
-            CannotTell: they are not at hand.
+            CannotTell: they are missing.
         """
         array = self.array()
         if array is None:

@@ -16,7 +16,7 @@ from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
 
-#: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
+#: Limit on nodes of model-local functions, counted per call: calls of functions by functions multiply them.
 MAX_FUNCTION_NODES = 100_000
 
 
@@ -100,7 +100,7 @@ class Walk:
                     raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
 
     def inputs_of(self, node: Node, record: NodeRecord) -> List[Value]:
-        """What the node's inputs stand for; notes in `record` if the rank of one is unknown."""
+        """Values of the node's inputs; notes in `record` if the rank of one is unknown."""
         known = self.ctx.tensors
         inputs: List[Value] = []
         for name in node.proto.input:
@@ -118,7 +118,7 @@ class Walk:
         return inputs
 
     def function_of(self, node: Node, record: NodeRecord) -> Optional[Lowering]:
-        """The node's lowering; None, with a note in `record`, for an operator that nobody has met."""
+        """The node's lowering; None, with a note in `record`, for an unknown operator."""
         ctx = self.ctx
         function = OPERATORS.get(node.op)
         imported = imports(node.op, ctx.trt)
@@ -169,7 +169,7 @@ class Walk:
         return self.unknown_outputs(node, inputs)
 
     def undo(self, record: NodeRecord, layers: int, number: int, nodes: int) -> None:
-        """Take back what a lowering added before it turned out that its layers cannot be told."""
+        """Removes what a lowering added before it found that the node's layers cannot be determined."""
         ctx = self.ctx
         del ctx.net.layers[layers:]
         ctx.net.number_of_layers = number

@@ -177,7 +177,7 @@ def test_external_weights_outside_the_models_folder_are_never_read(tmp_path, loc
 def test_an_external_location_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(external("weights.bin").replace(b"weights.bin", b"weights.\xff\xfe\xfd"))
-    assert "no UTF-8" in refused(path)
+    assert "not UTF-8" in refused(path)
     assert refused(path).startswith(f"{path}: ")
 
 

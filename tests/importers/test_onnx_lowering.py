@@ -161,7 +161,7 @@ def test_the_newest_observed_parser_that_is_not_newer_answers_and_says_so(trt, l
 
 @pytest.mark.parametrize("trt", ["", "ten", "10.x", (), (10, -3)])
 def test_a_release_that_is_none_is_refused(trt):
-    with pytest.raises(UsageError, match="is no TensorRT version"):
+    with pytest.raises(UsageError, match="is not a TensorRT version"):
         load_onnx(one("Relu"), trt=trt)
 
 

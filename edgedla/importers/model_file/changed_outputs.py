@@ -15,11 +15,13 @@ METADATA = "edgedla.outputs"
 
 @dataclass(frozen=True)
 class ChangedOutput:
-    """An output as it was.
+    """An output of the model before `fix` changed it.
 
     Attributes:
-        name, shape: before. sources: the outputs that hold it now. decoder: it is computed from them by the ONNX file
-            beside the model; otherwise it has their values in their order under another shape.
+        name, shape: before the change.
+        sources: the outputs that hold its values now.
+        decoder: True if the ONNX file beside the model computes it from `sources`; False if it is `sources`, in order,
+            in another shape.
     """
 
     name: str
@@ -37,7 +39,7 @@ class ChangedOutput:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> ChangedOutput:
-        """Raises KeyError, TypeError or ValueError where the entry has another form."""
+        """Raises KeyError, TypeError or ValueError on an entry of another form."""
         return cls(
             str(entry["name"]),
             tuple(int(d) for d in entry["shape"]),
@@ -48,7 +50,7 @@ class ChangedOutput:
 
 @dataclass(frozen=True)
 class ChangedOutputs:
-    """What the metadata says. `decoder_sha256`: of the decoder's file; "" where none is needed or none was written."""
+    """What the metadata holds. `decoder_sha256`: SHA-256 of the decoder's file; "" where there is no decoder."""
 
     outputs: Tuple[ChangedOutput, ...] = ()
     decoder_sha256: str = ""
@@ -58,7 +60,7 @@ class ChangedOutputs:
 
 
 def changed_outputs(text: Optional[str], where: str) -> ChangedOutputs:
-    """What METADATA holds; nothing changed where it is missing.
+    """Parses the text under METADATA; None means that no output changed.
 
     Raises:
         ModelError: it is not what `fix` writes.
@@ -77,12 +79,12 @@ def changed_outputs(text: Optional[str], where: str) -> ChangedOutputs:
 
 
 def decoder_path(model: Path) -> Path:
-    """Where the decoder of a model stands: beside it."""
+    """Path of a model's decoder: in the folder of the model."""
     return model.with_name(f"{model.stem}.decoder.onnx")
 
 
 def named(outputs: Sequence[ChangedOutput]) -> Dict[str, ChangedOutput]:
-    """By old name; of an output that changed twice the first state counts."""
+    """Outputs by old name; for an output that changed twice, its state before the first change."""
     first: Dict[str, ChangedOutput] = {}
     for output in outputs:
         first.setdefault(output.name, output)

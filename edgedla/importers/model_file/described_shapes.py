@@ -1,6 +1,6 @@
-"""Dims that the model itself, or else ONNX shape inference, gives. Only needed behind an operator that nobody has met.
+"""Dims from the model's value_info, or else from ONNX shape inference: used only after an unknown operator.
 
-The normal path works all dims out by itself, as TensorRT does.
+Elsewhere the import computes all dims by itself, as TensorRT does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model).SerializeToStri
 
 
 def described_tensors(ctx: Context, model: Any) -> Described:
-    """Dims and TensorRT types of the tensors that have any; ONNX shape inference runs only where the model is silent."""
+    """Dims and TensorRT types of the tensors that have any; ONNX shape inference runs only where the model gives none."""
     described = _described(ctx, model.graph)
     named = {name for node in model.graph.node for name in node.output if name}
     if named <= set(described):
@@ -42,7 +42,7 @@ def described_tensors(ctx: Context, model: Any) -> Described:
 def _inferred(ctx: Context, model: Any) -> Described:
     if not sys.executable:
         return {}
-    # Most models say every shape themselves, and then a child and its protocol are not needed.
+    # Most models hold every shape in value_info: no child process is needed.
     import json
     import subprocess
 
@@ -61,7 +61,7 @@ def _inferred(ctx: Context, model: Any) -> Described:
         answer = type(model)()
         answer.ParseFromString(done.stdout)
     except Exception:
-        # A guest here: it may fail in any way on a model that it does not know.
+        # Shape inference may fail in any way on an unknown model; the import goes on without it.
         return {}
     return _described(ctx, answer.graph)
 

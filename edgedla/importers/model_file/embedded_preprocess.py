@@ -1,4 +1,4 @@
-"""What a model says of its own input after `fix --embed-preprocess`: kept in its metadata, read by calibration, build and run."""
+"""What `fix --embed-preprocess` writes into a model's metadata about its input; calibration, build and run read it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ METADATA = "edgedla.preprocess"
 
 @dataclass(frozen=True)
 class EmbeddedPreprocess:
-    """A pixel p becomes (p - mean) / std before the network reads it; the rest is in the model.
+    """Preprocessing inside the model: a pixel p becomes (p - mean) / std.
 
     Attributes:
-        input: its name. colour: "rgb" or "bgr", the order that it takes. dtype: of its elements, NumPy's name.
-        scale: INT8 scale that makes its steps whole pixel values; None where calibration decides.
+        input: name of the network input that takes pixels.
+        colour: order of its channels, "rgb" or "bgr".
+        dtype: NumPy's name of its element type.
+        scale: INT8 scale whose steps are whole pixel values; None where calibration decides.
     """
 
     input: str
@@ -39,7 +41,7 @@ class EmbeddedPreprocess:
 
 
 def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreprocess]:
-    """What an onnx.ModelProto's metadata says; None where its input is no pixel values.
+    """Reads the entry of an onnx.ModelProto's metadata; None if there is none.
 
     Raises:
         ModelError: the entry is not what `fix` writes.

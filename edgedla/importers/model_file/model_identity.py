@@ -1,4 +1,4 @@
-"""What an ONNX file is besides its graph: the files that make it up, and which inputs have no fixed size."""
+"""Identity of an ONNX model: the files that make it up with their SHA-256, and its dynamic inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def model_identity(path: Path) -> Dict[str, Any]:
     """`identity_of` the file at `path`.
 
     Raises:
-        ModelError: no readable ONNX model.
+        ModelError: the file is not a readable ONNX model.
     """
     return identity_of(read(path))
 
@@ -26,7 +26,7 @@ def model_identity(path: Path) -> Dict[str, Any]:
 def identity_of(file: OnnxFile) -> Dict[str, Any]:
     """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights or its decoder.
 
-    "outputs" stands there too where `fix` changed them: as they were, see changed_outputs.
+    "outputs" is added where `fix` changed outputs: their state before it, see changed_outputs.
 
     Raises:
         ModelError: the decoder beside the model belongs to another one.

@@ -1,4 +1,4 @@
-"""Reading a model in any form: path, bytes or ModelProto. What is wrong with it is told before anything is imported."""
+"""Reads a model given as path, bytes or ModelProto, and reports what is wrong with the file before the import."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HASH_CHUNK_BYTES = 1 << 20
 #: nodes; a file of 6 MB can hold millions, and each costs a kilobyte once it is imported.
 MAX_NODES_AND_INPUTS = 500_000
 
-#: How files that are no ONNX models begin, and what they are.
+#: First bytes of files that are not ONNX models -> what the file is and what to do.
 SIGNATURES: Tuple[Tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with `git lfs pull`"),
     (b"PK\x03\x04", "a zip archive (a PyTorch .pt file is one); export the model to ONNX first"),
@@ -60,7 +60,7 @@ class OnnxFile:
 
 def read(model: Any) -> OnnxFile:
     """Raises:
-    ModelError: no readable ONNX model.
+    ModelError: `model` is not a readable ONNX model.
     """
     if isinstance(model, OnnxFile):
         return model
@@ -79,7 +79,7 @@ def read(model: Any) -> OnnxFile:
 
 
 def of_artifact(folder: str) -> ModelError:
-    """What to tell who gives an artifact where a model is wanted: the model in it is the simulation's."""
+    """The error for an artifact given as a model: the ONNX file in an artifact is for the simulation only."""
     return ModelError(
         "an artifact of `edgedla build`, no model",
         where=folder,
@@ -88,10 +88,10 @@ def of_artifact(folder: str) -> ModelError:
 
 
 def require_model_file(path: Path) -> None:
-    """Lets a path pass that a plain file stands at.
+    """Checks that a path is a plain file.
 
     Raises:
-        ModelError: a folder, a pipe, or nothing stands there, or the path is none.
+        ModelError: the path is a folder or a pipe, does not exist, or is not a valid path.
     """
     where = str(path)
     try:
@@ -151,7 +151,7 @@ def parse(data: Any, where: str) -> Any:
     """The ModelProto in `data`, without the payload of large tensors.
 
     Raises:
-        ModelError: it is something else, or broken.
+        ModelError: `data` is not an ONNX model, or is damaged.
     """
     from google.protobuf.message import DecodeError
 
@@ -177,7 +177,7 @@ def parse(data: Any, where: str) -> Any:
 
 
 def _unreadable(data: Any, what: str, where: str) -> ModelError:
-    """Bytes that protobuf does not read: they are damaged, or messages stand in messages deeper than it follows."""
+    """The error for bytes that protobuf cannot read: damaged, or nested deeper than protobuf follows."""
     levels = nested_graphs(data) - 1
     if levels > MAX_NESTED_SUBGRAPHS:
         return ModelError(
@@ -196,7 +196,7 @@ def _first_line(e: BaseException) -> str:
 
 def check_model(proto: Any, where: str) -> None:
     """Raises:
-    ModelError: the message parses, but holds no model.
+    ModelError: the message parses, but has no graph, no outputs, or too many nodes.
     """
     graph = proto.graph
     if not graph.node and not graph.output:
@@ -209,7 +209,7 @@ def check_model(proto: Any, where: str) -> None:
 
 
 def graph_size(graph: Any) -> int:
-    """Nodes and their inputs, those of subgraphs too; counting ends beyond MAX_NODES_AND_INPUTS."""
+    """Number of nodes and node inputs, subgraphs included; counting stops beyond MAX_NODES_AND_INPUTS."""
     size, waiting = 0, [graph]
     while waiting and size <= MAX_NODES_AND_INPUTS:
         nodes = waiting.pop().node

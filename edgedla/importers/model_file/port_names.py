@@ -1,4 +1,4 @@
-"""What an exporter leaves: numbers for names of inputs and outputs, and nodes that do nothing."""
+"""Cleans up after an exporter: numbers as names of inputs and outputs, and Identity nodes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) ->
     """Renames the inputs and outputs of an onnx.ModelProto, in its nodes and their subgraphs too; nothing else changes.
 
     Args:
-        inputs: today's name -> the wanted one; those that are not named stay. outputs: wanted names in order; where they
-            are not as many as the model's, the outputs stay. A name that is wanted twice gets a number.
+        inputs: present name -> new name; inputs that are not listed keep theirs.
+        outputs: new names in the model's order; ignored unless there is one per output.
+            A name that is used twice gets a number.
     """
     graph = model.graph
     present = [value.name for value in graph.input]
@@ -19,7 +20,7 @@ def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) ->
         wanted = _apart(outputs, set(renamed.values()))
         for value, name in zip(graph.output, wanted):
             if value.name in renamed:
-                # An input that is handed on, or a value that is given twice.
+                # The output is also an input, or one value has two output names.
                 graph.node.add(op_type="Identity", name=f"{name}/Identity", input=[value.name], output=[name])
                 value.name = name
             renamed[value.name] = name
@@ -32,7 +33,7 @@ def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) ->
 
 
 def without_identities(model: Any) -> None:
-    """Takes nodes out of an onnx.ModelProto that hand their input on as it is; inputs, outputs and their names stay."""
+    """Removes Identity nodes from an onnx.ModelProto; inputs, outputs and their names stay."""
     graph = model.graph
     ports = {value.name for value in (*graph.input, *graph.output)}
     made = {name for node in graph.node for name in node.output}
@@ -45,7 +46,7 @@ def without_identities(model: Any) -> None:
         elif node.output[0] not in ports:
             renamed[node.output[0]] = source
         elif source in made and source not in ports:
-            # What makes the value makes the output.
+            # The node that writes the value writes the output instead.
             renamed.update((name, node.output[0]) for name, value in list(renamed.items()) if value == source)
             renamed[source] = node.output[0]
             ports.add(source)
@@ -60,7 +61,7 @@ def without_identities(model: Any) -> None:
 
 
 def _apart(names: Sequence[str], taken: Set[str]) -> List[str]:
-    """The names, each made another than those before it and those taken."""
+    """The names, made distinct from each other and from `taken`."""
     made: List[str] = []
     for name in names:
         made.append(_free(name, {*taken, *made}))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MODULE = "onnx.onnx_ml_pb2"
-#: What the module defines last of all that is used here: a module without it is still being executed.
+#: The last of the used names that the module defines: without it, the module is still being executed.
 _COMPLETE = "ModelProto"
 _lock = threading.Lock()
 
@@ -43,7 +43,7 @@ def _classes() -> Any:
 
 
 def _executed() -> Any:
-    """The module without its package, published only when it is whole; None for a layout that this does not know.
+    """The module without its package, in sys.modules only when complete; None for an unknown layout of the package.
 
     A concurrent `import onnx` may execute the file once more: protobuf gives both the same classes.
     """
@@ -56,7 +56,7 @@ def _executed() -> Any:
             try:
                 spec.loader.exec_module(module)
             except Exception:
-                # The package itself knows better.
+                # Unknown layout: import the package itself.
                 return None
             return sys.modules.setdefault(MODULE, module)
     return None

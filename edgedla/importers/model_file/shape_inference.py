@@ -1,4 +1,4 @@
-"""ONNX's shape inference as a guest: what it cannot infer is unknown, and its own failures never end a build."""
+"""ONNX's shape inference, made safe: what it cannot infer is unknown, and its failures never end a command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Iterator, Optional
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.wire import Malformed, stripped
 
-#: On another character behind a letter, onnx's shape inference looks for a letter without end (1.16 to 1.23).
+#: Equations that onnx's shape inference handles. On other characters it loops for ever (1.16 to 1.23).
 _EINSUM = re.compile(r"([A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)(,[A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)*(->.*)?", re.DOTALL)
 
 
 def can_infer_einsum(equation: Any) -> bool:
-    """Whether shape inference comes to an end on the equation of an Einsum, bytes or text."""
+    """Whether shape inference terminates on the equation of an Einsum, bytes or text."""
     text = equation.decode("latin-1") if isinstance(equation, bytes) else str(equation)
     return _EINSUM.fullmatch(text) is not None
 
@@ -27,7 +27,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def can_infer_shapes(model: Any, data: bytes) -> bool:
-    """Whether shape inference comes to an end on a model and its bytes."""
+    """Whether shape inference terminates on a model. `data`: the model's bytes."""
     return b"Einsum" not in data or all(
         can_infer_einsum(attribute.s)
         for part in (model.graph, *model.functions)
@@ -38,7 +38,7 @@ def can_infer_shapes(model: Any, data: bytes) -> bool:
 
 
 def inferred(model: Any, data_prop: bool = False) -> Optional[Any]:
-    """A copy of an onnx.ModelProto below 2 GB with what ONNX's shape inference finds; None where that fails, or would not end."""
+    """A copy of an onnx.ModelProto below 2 GB with inferred shapes; None where inference fails or would not terminate."""
     from onnx import shape_inference
 
     try:

@@ -39,7 +39,7 @@ ITEM_BYTES = {
     ONNX_TYPES["FLOAT"]: 4, ONNX_TYPES["UINT8"]: 1, ONNX_TYPES["INT8"]: 1, ONNX_TYPES["INT32"]: 4,
     ONNX_TYPES["INT64"]: 8, ONNX_TYPES["BOOL"]: 1, ONNX_TYPES["FLOAT16"]: 2, ONNX_TYPES["DOUBLE"]: 8,
 }  # fmt: skip
-#: Types that are read without NumPy where there are few of them, as `struct` writes them.
+#: Types whose small tensors are read without NumPy -> format code of `struct`.
 SMALL_CODES = {ONNX_TYPES["INT32"]: "i", ONNX_TYPES["INT64"]: "q", ONNX_TYPES["BOOL"]: "B"}
 FLOAT_TYPES = frozenset({ONNX_TYPES["FLOAT"], ONNX_TYPES["FLOAT16"], ONNX_TYPES["DOUBLE"]})
 #: Weights of these types are widened.
@@ -47,7 +47,7 @@ WIDENED_TYPES = {ONNX_TYPES["UINT8"]: "INT32"}
 
 
 class TensorReader:
-    """Makes Weights of TensorProtos; remembers what was missing."""
+    """Turns TensorProtos into Weights; remembers missing external files."""
 
     def __init__(self, ctx: Context, folder: Optional[Path], where: str) -> None:
         """Args:
@@ -79,7 +79,7 @@ class TensorReader:
         return Weights(proto.name, dims, dtype, number, lambda: self.load(proto, dims, dtype or ""))
 
     def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Optional[KnownValue]:
-        """The numbers, in TensorRT's type; None where they are many or not at hand."""
+        """The numbers, in TensorRT's type; None where they are too many or missing."""
         count = volume_of(dims)
         number = proto.data_type
         if number not in ITEM_BYTES or count > (MAX_READ_FLOATS if number in FLOAT_TYPES else MAX_FOLDED_ELEMENTS):
@@ -91,7 +91,7 @@ class TensorReader:
         return of_array(self.array(proto, dims, dtype, count), dims, dtype)
 
     def array(self, proto: Any, dims: Tuple[int, ...], dtype: str, count: int) -> Any:
-        """The numbers as a NumPy array; None where they are not at hand."""
+        """The numbers as a NumPy array; None where they are missing."""
         number = proto.data_type
         size = ITEM_BYTES[number]
         if proto.data_location == EXTERNAL:
@@ -104,16 +104,16 @@ class TensorReader:
         return None if values is None or values.size != count else fold().typed(values, dims, dtype)
 
     def check_location(self, proto: Any) -> None:
-        """Note an external file that is missing.
+        """Records an external file that is missing.
 
         Raises:
             ModelError: the file would lie outside the model's folder.
         """
         location = next((e.value for e in proto.external_data if e.key == "location"), "")
         if not isinstance(location, str):
-            # protobuf hands out bytes where a text is no UTF-8.
+            # protobuf returns bytes for text that is not UTF-8.
             raise ModelError(
-                f"the external data of {proto.name!r} is at {location!r}, which is no UTF-8 text",
+                f"the external data of {proto.name!r} is at {location!r}, which is not UTF-8 text",
                 where=self.where,
                 hint="the file is damaged, or save the model with its external data under another name",
             )
@@ -152,7 +152,7 @@ class TensorReader:
 
 
 def small_numbers(proto: Any, dims: Tuple[int, ...], dtype: str, count: int) -> Optional[Small]:
-    """A few whole numbers or truth values that stand in the model file, without NumPy."""
+    """A few integers or booleans that the model file itself holds, read without NumPy."""
     code = SMALL_CODES[proto.data_type]
     raw = proto.raw_data
     numbers: Sequence[int]

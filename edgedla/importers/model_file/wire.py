@@ -39,7 +39,7 @@ MAX_DEPTH = 100
 
 
 class Malformed(Exception):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 class Span(NamedTuple):
@@ -84,7 +84,7 @@ def stripped(data: Any) -> bytes:
         data: bytes, a memoryview or an mmap of the whole model.
 
     Raises:
-        Malformed: the bytes are no protobuf message.
+        Malformed: the bytes are not a protobuf message.
     """
     if len(data) <= SMALL_MESSAGE_BYTES:
         return bytes(data)
@@ -94,7 +94,7 @@ def stripped(data: Any) -> bytes:
 
 
 def fault(data: Any) -> str:
-    """Where the bytes stop being protobuf, as far as their outer fields tell; "" where those are sound."""
+    """Where the outer fields of the bytes stop being valid protobuf; "" where they are valid."""
     try:
         _strip(data, 0, len(data), MODEL, [], 0)
     except Malformed as e:
@@ -103,7 +103,7 @@ def fault(data: Any) -> str:
 
 
 def nested_graphs(data: Any) -> int:
-    """How many graphs stand one inside the other, as far as the bytes can be read; the model's own counts."""
+    """Nesting depth of graphs as far as the bytes can be read; the main graph is 1."""
     deepest = 0
     left: List[Tuple[int, int, Schema, int]] = [(0, len(data), MODEL, 0)]
     while left:
@@ -119,7 +119,7 @@ def nested_graphs(data: Any) -> int:
 
 
 def _message_fields(data: Any, at: int, end: int) -> Iterator[Tuple[int, int, int]]:
-    """(number, start, stop) of the length-delimited fields of a message, up to the first byte that is none."""
+    """(number, start, stop) of the length-delimited fields of a message, up to the first invalid byte."""
     try:
         while at < end:
             tag, at = varint(data, at, end)
@@ -196,7 +196,7 @@ def _nested(data: Any, tag: int, at: int, stop: int, schema: Schema, parts: List
 
 def check_size(size_bytes: int, where: str) -> None:
     """Raises:
-    ModelError: more is left than protobuf can parse.
+    ModelError: without the weights, the model is still larger than protobuf can parse.
     """
     if size_bytes >= 1 << 31:
         raise ModelError(

@@ -32,7 +32,7 @@ class NetTensor:
     Attributes:
         dims: sizes, -1 where dynamic; None where not even the rank is known (behind an unknown operator).
         const: the value is known when the engine is built.
-        value: that value, where it is small and its data is at hand.
+        value: that value, where it is small and its data is available.
         source: for a constant, the ONNX tensor that it comes from.
         layer: the live layer that writes it; None for a network input or a constant.
     """
@@ -88,7 +88,7 @@ class NetTensor:
         self._name = name
 
     def move(self, number: int) -> None:
-        """Change the layer number that the tensor's own name holds."""
+        """Changes the layer number in the tensor's default name."""
         self._index = number
 
 
@@ -118,7 +118,7 @@ class NetLayer:
 
 
 class NodeRecord:
-    """What has become of one ONNX node so far."""
+    """The layers that the parser has made of one ONNX node so far."""
 
     __slots__ = ("constant_layers", "name", "nested", "op", "proto", "unknown")
 
@@ -132,7 +132,7 @@ class NodeRecord:
 
 
 class TooLarge(Exception):
-    """A network of more layers than anything here is made for. Nodes multiply: a Sum of n inputs is n - 1 layers."""
+    """The network has more layers than edgedla handles. One node can be many layers: a Sum of n inputs is n - 1."""
 
 
 class Network:

@@ -67,7 +67,7 @@ def _bound(x: Value) -> Optional[float]:
     """A constant bound's value; None where nobody set it.
 
     Raises:
-        CannotTell: its data is not at hand.
+        CannotTell: its data is missing.
     """
     if x is None:
         return None

@@ -1,4 +1,4 @@
-"""ConvTranspose: DECONVOLUTION, and a SLICE for output padding that it cannot take over."""
+"""ConvTranspose: DECONVOLUTION, and a SLICE for output padding that DECONVOLUTION cannot express."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
 
 
 def _transposed_padding(node: Node, w: Window, dims: Tuple[int, ...]) -> bool:
-    """Settle pre, post and output padding; True where output padding is left that a SLICE has to add."""
+    """Computes pre, post and output padding; True where a SLICE has to add the rest of the output padding."""
     auto = node.text("auto_pad", "NOTSET")
     if auto != "NOTSET":
         return False

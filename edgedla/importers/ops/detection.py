@@ -1,4 +1,4 @@
-"""What detectors sample and select with: NonMaxSuppression, RoiAlign, DeformConv, GridSample."""
+"""Operators of detectors that select or sample: NonMaxSuppression, RoiAlign, DeformConv, GridSample."""
 
 from __future__ import annotations
 

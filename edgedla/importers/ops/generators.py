@@ -20,7 +20,7 @@ from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
 
 
 def constant(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
-    """No layer: weights that other nodes pick up."""
+    """Makes no layer: the nodes that read it get weights."""
     if len(node.attributes) == 1 and "value" in node.attributes:
         return [ctx.weights_of(node.attributes["value"].t)]
     for key in ("sparse_value", "value_string", "value_strings"):
@@ -42,7 +42,7 @@ def constant(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
 
 
 def _misread(ctx: Context, node: Node) -> Weights:
-    """value_int as 0 and value_ints as nothing: the parser looks for floats in them."""
+    """Reads value_int as 0 and value_ints as empty, as the parser does: it looks for floats in them."""
     if node.has("value_int"):
         if node.integer("value_int", 0):
             ctx.departs(node, "reads value_int as 0; export the constant as a tensor (attribute value)")

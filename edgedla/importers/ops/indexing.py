@@ -162,7 +162,7 @@ def reverse_sequence(ctx: Context, node: Node, inputs: List[Value]) -> List[Valu
 
 
 def _reversed_by_slices(ctx: Context, x: NetTensor, lengths: Any, batch: int) -> NetTensor:
-    """Each sequence cut out, its first part turned round, the rest put behind it, and all joined again."""
+    """Per sequence: a SLICE reverses its first part, and the rest follows; a CONCATENATION joins all sequences."""
     if batch not in (0, 1) or x.dims[batch] < 0:
         raise Refused("ReverseSequence supports a static batch on axis 0 or 1 alone.")
     rank = len(x.dims)

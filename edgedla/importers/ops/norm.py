@@ -96,7 +96,7 @@ def group_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[V
 
 
 def _group_normalization_21(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
-    """Groups as the channels of a NORMALIZATION without parameters, then one scale and bias for each channel."""
+    """A NORMALIZATION without parameters over the groups, then one scale and bias per channel."""
     x, scale, bias = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     rank, groups = len(x.dims), node.required_int("num_groups")
     if rank < 3 or groups < 1:

@@ -50,7 +50,7 @@ def _pads_of_all_axes(pads: List[int], axes: List[int], rank: int) -> List[int]:
 def _dynamic_padding(
     ctx: Context, pads_input: Any, rank: int, axes: Optional[List[int]]
 ) -> Tuple[NetTensor, NetTensor]:
-    """Start and total padding of pads that a tensor holds."""
+    """Start and total padding of pads that are a network tensor."""
     pads = ctx.tensor(pads_input)
     count = rank if axes is None else len(axes)
     if len(pads.dims) != 1:
@@ -69,7 +69,7 @@ def _dynamic_padding(
 
 
 def _spread_padding(ctx: Context, pads: NetTensor, rank: int, axes: List[int]) -> NetTensor:
-    """Pads of some axes that a tensor holds, as a tensor of the pads of all axes."""
+    """Pads of some axes, held by a network tensor, as a tensor of the pads of all axes."""
     count = len(axes)
     subscripts = st.interlace_subscripts(st.vector_of(axes), rank)
     halves = []
@@ -80,7 +80,7 @@ def _spread_padding(ctx: Context, pads: NetTensor, rank: int, axes: List[int]) -
 
 
 def _fill_value(ctx: Context, node: Node, inputs: List[Value]) -> Tuple[float, Optional[NetTensor]]:
-    """The padding value as a number, or as a tensor where it is no constant float."""
+    """The padding value: a number if it is a constant float, otherwise a tensor."""
     if ctx.opset < 11:
         return node.number("value", 0.0), None
     if len(inputs) < 3 or inputs[2] is None or (len(inputs) > 3 and not ctx.parser.pad_sees_axes):

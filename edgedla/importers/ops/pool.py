@@ -38,7 +38,7 @@ def pool(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Valu
 
 
 def _starts_in_padding(w: Window, sizes: Sequence[int], windows: Sequence[int]) -> bool:
-    """Whether the last of `windows` along an axis begins behind the data."""
+    """Whether the last of `windows` along an axis begins after the end of the data."""
     starts = ((count - 1) * stride for count, stride in zip(windows, w.stride))
     return any(start >= size + pre >= 0 for start, size, pre in zip(starts, sizes, w.pre))
 

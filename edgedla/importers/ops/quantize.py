@@ -26,7 +26,7 @@ def _scale(ctx: Context, node: Node, x: Value) -> NetTensor:
     return ctx.tensor(x)
 
 
-#: What TensorRT quantizes to.
+#: Types that TensorRT quantizes to.
 QUANTIZED: Tuple[str, ...] = ("FP8", "INT8", "INT4")
 
 

@@ -51,7 +51,7 @@ def _axes(ctx: Context, node: Node, inputs: List[Value], since: int) -> Any:
     return None
 
 
-#: What becomes of an axes input that the parser does not read.
+#: Text of the note on an axes input that the parser does not read.
 AXES_LOST = "ignores the axes input of opset 18 and reduces all axes; export with opset 17 or before"
 
 
@@ -64,7 +64,7 @@ def _axes_since_18(ctx: Context, node: Node, inputs: List[Value]) -> Any:
 
 
 def _lose_axes(ctx: Context, node: Node, inputs: List[Value], axes: Any) -> None:
-    """Note that all axes are reduced in place of `axes`, unless these are all of them."""
+    """Notes that the parser reduces all axes instead of `axes`; no note if `axes` are all axes."""
     if axes is None:
         return
     given = axes.array() if isinstance(axes, Weights) else None
@@ -175,7 +175,7 @@ def arg_min_max(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> Li
 
 
 def _top_k_operand(ctx: Context, x: NetTensor) -> NetTensor:
-    """`x` as TOPK takes it: older parsers know no INT32 there, or cast it to FLOAT.
+    """`x` in a type that TOPK takes: older parsers refuse INT32, or cast it to FLOAT.
 
     Raises:
         Refused: it is INT32 and the parser is older.
@@ -189,7 +189,7 @@ def _top_k_operand(ctx: Context, x: NetTensor) -> NetTensor:
 
 
 def _flipped(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
-    """`x` backwards along one axis, by a SLICE."""
+    """`x` reversed along one axis by a SLICE."""
     dims = st.shape_of(x)
     starts, ends, steps = st.vector(-1), st.vector(-(1 << 31)), st.vector(-1)
     if len(x.dims) > 1:

@@ -1,4 +1,4 @@
-"""Operators that only rename dims or move data whole: Reshape, Transpose, Squeeze, Concat, Shape, DepthToSpace, ..."""
+"""Operators that change dims or move data without computing: Reshape, Transpose, Squeeze, Concat, Shape, DepthToSpace, ..."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class ResizeLayer:
 
 
 def scaled(size: int, scale: float) -> int:
-    """floor(size * scale) in single precision, as TensorRT works out a resize's dims."""
+    """floor(size * scale) in single precision, as TensorRT computes the dims of a RESIZE."""
     if size < 0:
         return -1
     if scale == int(scale):
@@ -95,7 +95,7 @@ def check_scales(scales: Sequence[float], mode: str) -> None:
 
 
 def size_from_scales(ctx: Context, x: NetTensor, scales: Any) -> NetTensor:
-    """floor(dims * scales) by layers: what the parser writes where the scales are no plain initializer."""
+    """floor(dims * scales) by layers: what the parser adds where the scales are not an initializer."""
     dims = st.tensor_of(ctx, st.shape_of(x))
     if ctx.v10:
         numbers = arithmetic.cast(ctx.net, dims, "FLOAT")

@@ -38,7 +38,7 @@ def slice_sizes(
 def decode_bounds(
     ctx: Context, dims: st.ShapeTensor, steps: st.ShapeTensor, starts: st.ShapeTensor, ends: st.ShapeTensor
 ) -> Tuple[st.ShapeTensor, st.ShapeTensor]:
-    """ONNX starts and ends (negative, out of range) as the indices that are meant."""
+    """Resolves ONNX starts and ends: negative ones count from the end, and out-of-range ones are clamped."""
     sign = clamp(ctx, steps, st.vector(-1), st.vector(0))
     starts = bump_if_negative(ctx, dims, starts)
     starts = clamp(ctx, starts, st.vector(0), st.add(ctx, dims, sign))

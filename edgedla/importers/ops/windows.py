@@ -1,4 +1,4 @@
-"""Window attributes of Conv, ConvTranspose and pooling; Conv itself, and the detour of 1-D inputs through 2-D."""
+"""Window attributes of Conv, ConvTranspose and pooling; Conv itself, and 1-D inputs, which the parser reshapes to 2-D and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Window:
 
 
 def groups_of(node: Node) -> int:
-    """Groups of a convolution of any direction."""
+    """Groups of a convolution or transposed convolution."""
     groups = node.integer("group", 1)
     if groups < 1:
         raise Refused(f"{node.op} of {groups} groups: there must be one at least.")
