@@ -26,7 +26,7 @@ BEAMS: Tuple[int, ...] = (250, 700)
 
 #: Guided looks go to the limit where that is longer than the bound by less than this factor; and beyond the bound by no more
 #: than this share, twice as much after each that went through all.
-NEAR, FAR = 1.002, 0.01
+NEAR, FAR = 1.0035, 0.01
 
 #: Widths of the first guided look, which shows which weights matter, and of the second; then they double.
 GUIDED = 250, 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -109,8 +110,9 @@ def solve_stream(
                     break
         bounds[engines] = search.bound
         searches.append(search)
-    for width, most_states, moves in SIZES:
+    for sweep, (width, most_states, moves) in enumerate(itertools.chain(SIZES, itertools.repeat(SIZES[-1]))):
         known = min(bounds.values(), default=INFINITY)
+        before = best.value, dict(bounds)
         open_ones = [search for search in searches if search.bound < best.limit]
         know_more = bool(open_ones) and all(search.guided for search in open_ones)
         if width == WIDE and rival and open_ones and not timed_out and not know_more:
@@ -120,7 +122,13 @@ def solve_stream(
             for search in searches:
                 search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
-            if timed_out or search.complete or search.bound >= best.limit:
+            # Guided looks end with each placement that they meet, and go on from there; others would say the same again.
+            if (
+                timed_out
+                or search.complete
+                or search.bound >= best.limit
+                or (sweep >= len(SIZES) and not search.guided)
+            ):
                 continue
             if best.in_order:
                 rounds_of_moves = (min(moves, GUIDED_MOVES) if search.guided else moves) // len(problem.items)
@@ -133,5 +141,7 @@ def solve_stream(
                 rounds += 1
                 bounds[search.engines] = search.bound
                 timed_out = search.stopped
+        if sweep >= len(SIZES) - 1 and (timed_out or (sweep >= len(SIZES) and before == (best.value, bounds))):
+            break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "sweep", rounds, time.monotonic() - began, timed_out)
