@@ -16,7 +16,7 @@ from edgedla.placement.solvers.streams.engine_search import EngineSearch
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.moves import Mover
 from edgedla.placement.solvers.streams.pooled import PooledCores
-from edgedla.placement.solvers.streams.solve_stream import solve_stream
+from edgedla.placement.solvers.streams.solve_stream import SIZES, solve_stream
 from tests.placement.placement_problems import assignments, checked, problems
 from tests.placement.test_placement_sweep import ALL, STREAM, long_chain, of_one_batch
 
@@ -97,3 +97,37 @@ def test_sweeps_take_the_time_of_the_rival_only_where_they_are_guided_or_know_mo
 def test_no_rival_is_asked_without_time_for_it() -> None:
     answer = solve_stream(long_chain(12), Goal("throughput"), [("GPU",) * 12], 5.0)
     assert answer.gap <= 2e-4
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_guided_looks_go_on_while_they_raise_the_bound(guided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:
+        looks.append(width)
+        self.bound = limit if len(looks) == 9 else self.bound + (limit - self.bound) / 2
+        return ()
+
+    monkeypatch.setattr(PooledCores, "guides", guided)
+    monkeypatch.setattr(EngineSearch, "look", look)
+    monkeypatch.setattr(EngineSearch, "first_looks", lambda self, limit: iter(()))
+    monkeypatch.setattr(EngineSearch, "shorter", lambda self, devices, rounds: iter(()))
+    monkeypatch.setattr("edgedla.placement.solvers.streams.solve_stream.engine_sets", lambda problem, goal: [ALL])
+    solve_stream(long_chain(12), STREAM, [("GPU",) * 12], 5.0)
+    assert len(looks) == (9 if guided else len(SIZES))
+    assert looks == sorted(looks)
+
+
+def test_looks_that_get_no_further_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:
+        looks.append(width)
+        return ()
+
+    monkeypatch.setattr(PooledCores, "guides", True)
+    monkeypatch.setattr(EngineSearch, "look", look)
+    monkeypatch.setattr(EngineSearch, "first_looks", lambda self, limit: iter(()))
+    monkeypatch.setattr("edgedla.placement.solvers.streams.solve_stream.engine_sets", lambda problem, goal: [ALL])
+    solve_stream(long_chain(12), STREAM, [("GPU",) * 12], 5.0)
+    assert len(looks) == len(SIZES) + 1
