@@ -66,7 +66,7 @@ def collect(
         if broken:
             raise RunError(
                 f"{broken[0]!r} holds NaN or infinity in sample {done + 1}"
-                + (f", as {len(broken) - 1} more" * (len(broken) > 1)),
+                + (f" ({len(broken)} tensors do)" * (len(broken) > 1)),
                 hint="random input does not suit this model (give --calib-data), or its weights hold NaN"
                 if samples.synthetic
                 else "are the weights and the preprocessing right?",

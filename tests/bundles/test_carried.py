@@ -102,7 +102,7 @@ def test_what_is_not_taken_along_is_told(folder: Path, monkeypatch: pytest.Monke
         None,
         written(
             folder, {"a": there, "b": "later.avi", "c": "csi://0"}, view={"port": 8000, "token_file": "token"},
-            outputs={"mqtt": {"url": "mqtt://h", "topic": "{source}", "password_file": "secret"}},
+            outputs={"mqtt": {"url": "mqtt://user@h", "topic": "{source}", "password_file": "secret"}},
         ),
     )  # fmt: skip
     assert made.lacking == (there, "later.avi", "token", "secret")
@@ -162,4 +162,4 @@ def test_the_command_says_what_is_lacking(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edgedla", "bundle", "--pipeline", str(file), "-o", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "lacks     later.avi, which the board has to bring" in done.stdout
+    assert "lacks     later.avi, which must be on the board" in done.stdout
