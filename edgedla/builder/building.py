@@ -114,7 +114,7 @@ def build(
     """
     folder, request = Path(out), resolved(request)
     with as_file(model) as path:
-        # What cannot be built here is said before anything is calibrated or written.
+        # Fails here, before anything is calibrated or written, if this machine cannot build.
         backend = backend_of(request.backend)
         if backend != "host" and departures(request.options.numerics):
             raise UsageError("numerics are chosen for the simulation alone", where="numerics", allowed="--backend host")
@@ -156,7 +156,11 @@ def _build_one(
     say: Optional[Say],
     samples: Optional[Samples] = None,
 ) -> Tuple[Artifact, Contents]:
-    """One engine, with the files of its artifact. `samples`: what a simulated one is measured on, if not the request's."""
+    """Builds one engine and returns its artifact and files.
+
+    Args:
+        samples: inputs for measuring a simulated artifact's error; None takes the request's.
+    """
     if backend == "tensorrt":
         from edgedla.builder.tensorrt.backend import build_on_device
 
@@ -230,7 +234,7 @@ def backend_of(asked: str) -> str:
     """The backend that "auto" means here: TensorRT on a Jetson, the simulation elsewhere.
 
     Raises:
-        EnvironmentMissing: a Jetson, or what looks like one, on which TensorRT cannot build: never a silent simulation.
+        EnvironmentMissing: this looks like a Jetson, but TensorRT cannot build here. A silent simulation would mislead.
     """
     if asked != "auto":
         return asked
@@ -245,7 +249,7 @@ def backend_of(asked: str) -> str:
             f"this is a Jetson, but TensorRT's Python bindings cannot be imported: {why_missing()}",
             hint=f"{bindings_remedy()}; `edgedla doctor` checks the rest; {simulate}",
         )
-    # TensorRT for PCs knows no DLA, so cores tell a Jetson's.
+    # TensorRT for PCs reports no DLA cores, so cores mean a Jetson.
     if machine() == "aarch64" and dla_cores():
         raise EnvironmentMissing(
             "this looks like a Jetson in a container: TensorRT sees DLA cores, but the board's files are hidden",
@@ -272,13 +276,13 @@ def _build_on_host(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keeps other builds out of the folder: what they finish, remove and find again would be this one's.
+    """Locks the folder against other builds, which would remove or reuse the files of this build.
 
     Raises:
         BuildError: another build writes into the folder.
     """
     with ExitStack() as held:
-        # Where no file can be made, none can be spoilt: what stands there may be this very build already.
+        # A read-only folder needs no lock: nothing in it can be overwritten, and it may already hold this same build.
         with suppress(OSError):
             own_folder(folder / WORK)
             held.enter_context(folder_lock(folder, f"{WORK}/.lock"))
@@ -290,7 +294,7 @@ def as_file(model: Model) -> Iterator[Path]:
     """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file.
 
     Raises:
-        ModelError: no file stands there.
+        ModelError: the file does not exist.
         UsageError: something else, such as a LayerGraph, which has no weights.
     """
     if isinstance(model, (str, os.PathLike)):

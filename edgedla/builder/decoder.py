@@ -1,4 +1,4 @@
-"""What an artifact keeps of outputs that `fix` changed: the decoder that makes the old ones."""
+"""The decoder in an artifact: an ONNX model that computes the original outputs from those that `fix` left."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROLE = "decoder"
 
 
 def decoder_contents(source: OnnxSource) -> Contents:
-    """The decoder's file, where the model has one beside it."""
+    """The decoder's file; empty unless the model has one beside it."""
     decoder = decoder_path(source.path)
     return {(ROLE, "decoder.onnx"): decoder.read_bytes()} if decoder.name in source.identity["external"] else {}
 
 
 def decoder_notes(source: OnnxSource) -> Tuple[str, ...]:
-    """What to know where the old outputs cannot be had back."""
+    """Notes for the user if the original outputs cannot be restored."""
     lost = [output["name"] for output in source.identity.get("outputs", ()) if output["decoder"]]
     decoder = decoder_path(source.path).name
     if not lost or decoder in source.identity["external"]:

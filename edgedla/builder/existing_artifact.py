@@ -1,4 +1,4 @@
-"""What stands in the output folder already: the same build is handed back, its leftovers go."""
+"""The artifact that the output folder already holds: reused if it is the same build, and cleared of leftovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def existing_artifact(
     request: BuildRequest,
     say: Optional[Say],
 ) -> Optional[Artifact]:
-    """The artifact in the folder where it is this very build, tidied; None where there is something to build.
+    """The artifact in the folder if it is this same build, cleared of leftovers; None if a build is needed.
 
     Args:
         plan: text of the plan. source: identity of the model, as the artifact states it.
@@ -41,12 +41,12 @@ def existing_artifact(
 
 
 def discard_stages(work: Path) -> None:
-    """Removes the stages of a build that was killed, once the artifact stands that they were for, or another one."""
-    # Of a link rmtree removes nothing.
+    """Removes the stages that a killed build left; called once the folder holds a whole artifact."""
+    # rmtree refuses a link, so nothing behind it is removed.
     shutil.rmtree(work / STAGES, ignore_errors=True)
 
 
 def tell(say: Optional[Say], line: str) -> None:
-    """Hands a line of progress to whoever listens."""
+    """Passes a line of progress to `say`, if there is one."""
     if say is not None:
         say(line)

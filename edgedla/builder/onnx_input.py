@@ -13,7 +13,7 @@ from edgedla.importers.model_file.onnx_file import OnnxFile, read
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: Operators of the rounding steps exist from this opset on.
+#: First opset with the operators of the rounding steps.
 MIN_OPSET = 10
 
 
@@ -28,8 +28,8 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
     try:
         model = onnx.load(str(path))
     except Exception as e:
-        # protobuf, the file system and onnx raise unrelated classes here. What is wrong with the file itself, the importer
-        # says, in the words of a check.
+        # protobuf, the file system and onnx raise unrelated classes here. For a damaged file the importer raises the
+        # same error as a check does.
         file = read(path)
         if not weights:
             return onnx.load(str(path), load_external_data=False)
@@ -38,13 +38,13 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
             where=str(path),
             hint="what runs or builds the model needs its weights; a check does not",
         ) from e
-    # onnx 1.17 and older take what is there of a file that is cut off.
+    # onnx 1.17 and older load a truncated file without an error.
     check_constants(model, str(path))
     return model
 
 
 def _what_is_missing(file: OnnxFile) -> str:
-    """Files of external data that are not where the model says, or that nobody here may read; "" for none."""
+    """External data files that are missing or unreadable; "" if there are none."""
     entries = [e for tensor in file.model.graph.initializer for e in tensor.external_data]
     locations = sorted({str(e.value) for e in entries if e.key == "location"})
     missing = [name for name in locations if file.folder is None or not (file.folder / name).is_file()]
@@ -67,15 +67,15 @@ def read_model(path: Union[str, Path]) -> Any:
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         try:
-            # At an attribute of another type than it says the converter crashes in native code.
+            # The converter crashes in native code at an attribute whose value differs from its declared type.
             for node in model.graph.node:
                 for attribute in node.attribute:
                     checker.check_attribute(attribute)
             model = version_converter.convert_version(model, 13)
         except Exception as e:
             raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e
-    # Before version 4 every initializer had to be an input too. As an input it would stay behind, and want a value, where
-    # the simulation rounds a copy of it.
+    # Before IR version 4 every initializer had to be an input too. The simulation rounds a copy of it, and the old
+    # input would then need a value at run time.
     model.ir_version = max(model.ir_version, 4)
     constants = {i.name for i in model.graph.initializer}
     for k in reversed(range(len(model.graph.input))):
@@ -95,7 +95,7 @@ def check_constants(model: ModelProto, where: str) -> None:
         try:
             numpy_helper.to_array(tensor)
         except Exception as e:
-            # NumPy's and onnx's own exceptions: they look at the numbers without a check of their own.
+            # NumPy and onnx read the numbers unchecked, so their own exceptions come through.
             dims = [int(d) for d in tensor.dims]
             raise ModelError(f"constant {tensor.name!r} of dims {dims} cannot be read: {e}", where=where) from e
 

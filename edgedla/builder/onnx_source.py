@@ -1,4 +1,4 @@
-"""The ONNX file of one build. What a build asks of it is read once, however many steps ask."""
+"""The ONNX file of one build. Each part is read once, on first use, and shared by all steps of the build."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OnnxSource:
 
     Attributes:
         path: of the file.
-        scales: what the build's INT8 scales were measured on; None where they were not measured on samples.
+        scales: the samples behind the build's INT8 scales; None unless the scales were measured on samples.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class OnnxSource:
 
     @property
     def embedded(self) -> Optional[EmbeddedPreprocess]:
-        """What the model holds of its own preprocessing; None where it holds none. Raises ModelError: unreadable."""
+        """The preprocessing inside the model; None if it has none. Raises ModelError: unreadable."""
         return embedded_preprocess(self.file.model, str(self.path))
 
     @property
@@ -52,13 +52,13 @@ class OnnxSource:
         return dynamic_inputs(self.file)
 
     def static(self, shapes: Mapping[str, Tuple[int, ...]]) -> ModelProto:
-        """The whole model with weights, inputs of these sizes, at an opset for the simulation. Not to be changed.
+        """The whole model with weights, inputs of these sizes, at an opset for the simulation. Do not change it.
 
         Raises:
             ModelError: unreadable, external data missing, or too old to convert.
         """
         if self._static is None:
             self._static = read_model(self.path)
-        # The one copy in memory takes other sizes in place: weights may be gigabytes.
+        # Changes the sizes of the one copy in place, because weights may be gigabytes.
         fix_inputs(self._static, shapes)
         return self._static

@@ -1,4 +1,4 @@
-"""Models that compute in other types than FLOAT, where a build measures or simulates: what to turn them with."""
+"""Errors for models that compute in types other than FLOAT, with the command that converts them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def require_fp32(graph: LayerGraph, path: Path, platform: Platform) -> None:
 
 @contextmanager
 def types_named(source: OnnxSource, precision: str, platform: Platform) -> Iterator[None]:
-    """Where ONNX Runtime refuses the model, names its file; of one that computes in other types, as in DOUBLE, what turns them."""
+    """Adds the file to ONNX Runtime's errors and, for a model in other types, the command that converts it to FLOAT."""
     try:
         yield
     except ModelError as e:

@@ -61,7 +61,7 @@ Say = Callable[[str], None]
 
 
 def preprocess_of(request: BuildRequest) -> Optional[Mapping[str, Any]]:
-    """What the artifact says of its pictures: the request's settings, or the defaults that calibration pictures had."""
+    """Preprocessing that the artifact records: the request's, or the defaults that calibration pictures were given."""
     settings = request.preprocess
     if settings is None and request.calib_data is not None:
         from edgedla.preprocess.pictures import is_pictures
@@ -105,7 +105,7 @@ class BuildRequest:
     force: bool = False
 
     def __post_init__(self) -> None:
-        """A path may be text, letter case does not count; a word that is none is refused before anything is read."""
+        """Accepts paths as text and words in any letter case. Refuses unknown words before anything is read."""
         from edgedla.placement.result.placement import Placement
 
         for name in ("calib", "calib_data"):
@@ -121,7 +121,7 @@ def resolved(request: BuildRequest) -> BuildRequest:
     """The request with module, release and precision filled in.
 
     Raises:
-        UsageError: no module is named, and no placement names one. DocumentError: no placement.
+        UsageError: neither the request nor a placement names a module. DocumentError: the placement is unreadable.
     """
     from edgedla.placement.result.document import read_placement
     from edgedla.placement.result.made_for import resolved_platform

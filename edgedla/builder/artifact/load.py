@@ -16,13 +16,13 @@ from edgedla.files import sha256_of
 from edgedla.records.plan_header import ENGINE_ENDINGS
 from edgedla.strict_documents import read_json
 
-#: A manifest has some hundred bytes a layer; what is larger than this is none.
+#: A manifest has some hundred bytes per layer; a larger file is not a manifest.
 MANIFEST_LIMIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Running:
-    """What is about to load an artifact; None where it is not known (then that point is not checked)."""
+    """The platform that is about to load an artifact. An unknown field is None and is not checked."""
 
     target: Optional[str] = None
     tensorrt: Optional[str] = None
@@ -120,7 +120,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
 
 
 def artifact_hint(file: Path) -> str:
-    """What to do with a file where an artifact is wanted."""
+    """The error's hint for a file given in place of an artifact."""
     if file.suffix.lower() in ENGINE_ENDINGS:
         return (
             "an engine alone does not say its scales and origin: build the artifact from the ONNX model with `edgedla build "
@@ -133,7 +133,7 @@ def artifact_hint(file: Path) -> str:
 
 
 def folder_hint(folder: Path) -> str:
-    """What to do with a folder where an artifact is wanted: the artifacts in it are named, as in one that `deploy` wrote."""
+    """The error's hint for a folder that is not an artifact. It names artifacts inside, such as those of `deploy`."""
     inside = [folder / "artifact"] if (folder / "artifact" / MANIFEST).is_file() else []
     if not inside:
         inside = sorted(p.parent for p in [*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/artifact/{MANIFEST}")])

@@ -1,4 +1,4 @@
-"""Types of an artifact's manifest: its digest is no signature, so nothing in it is used before its type is known."""
+"""Checks the types in an artifact's manifest. Its digest is not a signature, so no field is used unchecked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _map_of(check: Check) -> Check:
 
 
 def _record(fields: Mapping[str, Check]) -> Check:
-    """An object that has these fields; others may stand beside them."""
+    """An object with at least these fields."""
     return lambda value: isinstance(value, dict) and all(k in value and check(value[k]) for k, check in fields.items())
 
 
@@ -89,7 +89,7 @@ _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("bindings",): _list_of(_object),
     ("files",): _list_of(_object),
 }
-#: What may be missing or null, but has this type where it stands.
+#: Fields that may be missing or null, and their type otherwise.
 _OPTIONAL: Mapping[Tuple[str, str], Check] = {
     ("model", "name"): _text,
     ("model", "sha256"): _text,

@@ -1,4 +1,4 @@
-"""What every backend fills into an artifact alike: the manifest's fields and the bindings."""
+"""The part of an artifact that is the same for every backend: the manifest's fields and the bindings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def already_built(
     same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
     if samples and (artifact.accuracy or {}).get("synthetic_samples"):
         return None
-    # Another version of edgedla may build the same plan otherwise.
+    # Another version of edgedla may build the same plan differently.
     return artifact if same_plan and same_source and artifact.tool == __version__ else None
 
 

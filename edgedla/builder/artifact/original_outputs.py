@@ -1,4 +1,4 @@
-"""The outputs that a model had before `fix` changed them, from those of an artifact."""
+"""Restores the outputs that a model had before `fix` changed them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Restore = Callable[[Arrays], Dict[str, np.ndarray]]
 
 
 def decoded_names(artifact: Artifact) -> Tuple[str, ...]:
-    """Outputs that the artifact's decoder makes."""
+    """Names of the outputs that the artifact's decoder computes."""
     cut = tuple(o.name for o in artifact.changed_outputs if o.decoder)
     return cut if cut and artifact.has("decoder") else ()
 
 
 def original_names(artifact: Artifact) -> List[str]:
-    """Names of the outputs as they were: with the artifact's decoder those of the model before it was cut off."""
+    """Names of the outputs before `fix`; with a decoder, those of the model before its end was cut off."""
     current = [b.name for b in artifact.outputs]
     cut = [o for o in artifact.changed_outputs if o.name in decoded_names(artifact)]
     return [o.name for o in cut] + [name for name in current if all(name not in o.sources for o in cut)]
 
 
 def original_outputs(artifact: Artifact, decoder: bool = True) -> Optional[Restore]:
-    """From arrays by output name to the same with the old outputs among them; None where nothing was changed.
+    """A function that adds the original outputs to arrays by output name; None if `fix` changed no output.
 
     Args:
-        decoder: run the decoder too, which takes ONNX Runtime; its inputs stay beside its outputs.
+        decoder: also run the decoder, which needs ONNX Runtime. The result holds its inputs and its outputs.
 
     Raises:
         EnvironmentMissing: a decoder is needed, and ONNX Runtime is missing.

@@ -1,4 +1,4 @@
-"""The stages of a chain's manifest: each a whole artifact in a folder below, and all of them fit together."""
+"""The stages of a chain: each is a whole artifact in a subfolder. Checks that they fit together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.vocabulary import DEVICES
 
 @dataclass(frozen=True)
 class StageEntry:
-    """What a chain's manifest says of one stage: its device, its folder's name, the digest of its manifest."""
+    """One stage in a chain's manifest: its device, its folder's name, the digest of its manifest."""
 
     device: str
     folder: str
@@ -24,7 +24,7 @@ def stage_folder(chain: Path, entry: StageEntry) -> Path:
     """The stage's folder.
 
     Raises:
-        DocumentError: the name is none of a stage's (so that it leads nowhere else), or no plain folder stands there.
+        DocumentError: the name is not a stage's name (it could lead outside the chain), or it is not a plain folder.
     """
     if not STAGE_NAME.match(entry.folder) or entry.folder != Path(entry.folder).name:
         raise DocumentError(f"the manifest points outside its folder: {entry.folder!r}", where=str(chain))
@@ -35,11 +35,11 @@ def stage_folder(chain: Path, entry: StageEntry) -> Path:
 
 
 def check_stages(chain: Artifact, loaded: Sequence[Tuple[StageEntry, Artifact]]) -> Tuple[Stage, ...]:
-    """The stages, if they are those of this chain and each reads what is there by then.
+    """The stages, if they belong to this chain and each reads only tensors that are available before it runs.
 
     Raises:
-        DocumentError: another stage than the one that was built, a device or platform that differs, a tensor that nothing
-            before it makes, or that one side describes otherwise.
+        DocumentError: a stage is not the one that was built, its device or platform differs, it reads a tensor that no
+            earlier stage writes, or writer and reader describe a tensor differently.
     """
     where = str(chain.folder)
     if not loaded:

@@ -21,16 +21,16 @@ from edgedla.files import make_folder, open_lock_file, sha256_of, write_atomic
 
 try:
     import fcntl
-except ImportError:  # Windows, where a build on a laptop goes without the lock
+except ImportError:  # On Windows builds run without the lock.
     fcntl = None  # type: ignore[assignment]
 
 _PARTIAL_NAME = re.compile(r"^\.([A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+|manifest\.json)\..*\.part$")
 
 
 def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
-    """Writes the files and then the manifest; until the manifest stands, the folder holds what it held before.
+    """Writes the files and then the manifest; until the manifest is written, the folder's old artifact stays valid.
 
-    A chain's stages are saved already, each into a folder of its own on the same disk; these are moved to `folder`.
+    A chain's stages must be saved already, each in its own folder on the same disk; these folders move into `folder`.
 
     Args:
         folder: made if missing. An older artifact in it is replaced in one step, its files are removed afterwards.
@@ -53,7 +53,7 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
 
 
 def _after_a_failure(target: Path, error: BaseException) -> Optional[str]:
-    """What still holds, and what to do where the disk was full; None where neither is so."""
+    """What is still intact after the failure, and what to do if the disk was full; None if neither applies."""
     kept = "the earlier artifact still loads" if (target / MANIFEST).is_file() else ""
     cause = error if isinstance(error, OSError) else error.__cause__
     full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -67,7 +67,7 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
         sha256 = hashlib.sha256(data).hexdigest()
         path = _hashed(name, sha256)
         file = target / path
-        # Left by a build that was killed: its name says its content, so it need not be written again.
+        # A killed build may have left this file. Its name holds its hash, so the same content is not written again.
         if not (file.is_file() and not file.is_symlink() and sha256_of(file) == sha256):
             write_atomic(file, data, follow=False)
         files.append(ArtifactFile(role, path, sha256, len(data)))
@@ -78,10 +78,10 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
 
 
 def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
-    """Moves a loaded artifact into `folder` on the same disk; until it is whole there, `folder` holds what it held before.
+    """Moves a loaded artifact into `folder` on the same disk; until the move is complete, the old artifact stays valid.
 
     Raises:
-        BuildError: the artifact names its files as none does. UsageError: the folder holds other things.
+        BuildError: the artifact has file names that edgedla does not give. UsageError: the folder holds other things.
         EnvironmentMissing: the disk refuses.
     """
     source, target = artifact.folder, Path(folder)
@@ -94,7 +94,7 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
         with folder_lock(target):
             for name in names:
                 if (source / name).is_dir() and (target / name).exists():
-                    # The number in a stage's name is its content's.
+                    # A stage's name holds its content's hash: the folder of that name already holds this stage.
                     continue
                 os.replace(source / name, target / name)
             write_atomic(target / MANIFEST, (source / MANIFEST).read_bytes(), follow=False)
@@ -106,7 +106,7 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
 
 
 def tidy(artifact: Artifact) -> None:
-    """Removes what builds that were killed left in the folder; nothing while another build writes into it."""
+    """Removes the leftovers of killed builds from the folder. Does nothing while another build writes into it."""
     if artifact.folder is not None:
         with contextlib.suppress(BuildError, OSError), folder_lock(artifact.folder):
             _remove_unlisted(artifact, artifact.folder)
@@ -119,7 +119,7 @@ def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
         raise BuildError("a stage of the chain was not saved", where=str(target))
     if stage.folder != folder:
         if folder.exists() and _whole(folder, stage.digest):
-            # The manifest that stands may name it: it is not to be missing for a moment.
+            # The current manifest may name this stage, so it must never be missing.
             return replace(stage, folder=folder)
         if folder.exists():
             shutil.rmtree(folder)
@@ -135,10 +135,10 @@ def _whole(folder: Path, digest: str) -> bool:
 
 
 def claim_folder(folder: Path) -> None:
-    """Makes the folder, or refuses one that holds files of somebody else.
+    """Makes the folder, or refuses one whose files edgedla did not write.
 
     Raises:
-        UsageError: `folder` is a file, or a non-empty folder that is no artifact (finished or not) of edgedla.
+        UsageError: `folder` is a file, or holds files but no finished or unfinished artifact of edgedla.
         EnvironmentMissing: it cannot be made.
     """
     if folder.exists() and not folder.is_dir():
@@ -159,8 +159,8 @@ def claim_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def output_folder(folder: Path) -> Iterator[None]:
-    """The folder of a build, claimed. One that this build has made goes again where the build ends without anything in it
-    that the next build, or whoever looks for the cause, can use.
+    """Claims the folder of a build. Removes a folder that this build made if the build fails and leaves nothing that
+    the next build or a search for the cause can use.
 
     Raises:
         UsageError: see claim_folder. EnvironmentMissing: it cannot be made.
@@ -179,7 +179,7 @@ def output_folder(folder: Path) -> Iterator[None]:
 
 
 def _worth_keeping(folder: Path, interrupted: bool) -> bool:
-    """Files of an unfinished build: after Ctrl-C only engines that are whole, else the log of the failure too."""
+    """True if an unfinished build left useful files: a whole artifact, or, except after Ctrl-C, logs of the failure."""
     manifests = folder.glob(f"**/{MANIFEST}")
     return any(manifests) or (not interrupted and any(p.name != ".lock" for p in folder.rglob("*") if p.is_file()))
 
@@ -205,7 +205,7 @@ def _remove_unlisted(saved: Artifact, folder: Path) -> None:
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Holds the folder against a second build. The lock belongs to the process, so that a killed build leaves none.
+    """Locks the folder against a second build. The lock belongs to the process, so it ends with a killed build.
 
     Args:
         name: of the lock's file, below `folder`.
@@ -238,7 +238,7 @@ def own_folder(path: Path) -> Path:
     """Makes the folder, whose content a build writes and removes.
 
     Raises:
-        BuildError: a link or a file stands there: what is behind it is not ours. OSError: it cannot be made.
+        BuildError: the path is a link or a file, which may lead to files of others. OSError: it cannot be made.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir()

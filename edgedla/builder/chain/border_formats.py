@@ -23,10 +23,10 @@ def border_formats(
     precisions: Sequence[Mapping[str, str]],
     network: AbstractSet[str],
 ) -> Dict[str, IoFormat]:
-    """Type and format by tensor, the same for the stage that writes it and all that read it.
+    """Tensor name -> type and format, the same for the stage that writes the tensor and all stages that read it.
 
     - FP16 CHW16, the DLA's own format, where a DLA layer is at either end.
-    - INT8 CHW32 in an INT8 build where the tensor has a scale, and the one end or all of the other compute in INT8.
+    - INT8 CHW32 in an INT8 build if the tensor has a scale and its writer, or every reader, computes in INT8.
     - The tensor's own type in LINEAR where no DLA layer touches it, for other types and ranks, where the rules refuse
       the DLA's own format, and in releases where tensor types decide (there CHW16 and CHW32 for FP16 and INT8 tensors
       that the DLA alone touches).
@@ -64,7 +64,7 @@ def _computes(
     ranges: Mapping[str, float],
     asked: Mapping[str, str],
 ) -> str:
-    """What a layer at the border computes in: "gpu", "fp16" or "int8"."""
+    """Where or in which precision a layer at the border computes: "gpu", "fp16" or "int8"."""
     if not on_dla[index]:
         return "gpu"
     layer = graph.layers[index]

@@ -1,4 +1,4 @@
-"""Building a chain: every stage an artifact of its own, then one manifest over them that is written last."""
+"""Builds a chain: each stage becomes an artifact of its own. The chain's manifest is written last."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def build_chain(
     say: Say,
     explain: Optional[Explain] = None,
 ) -> Artifact:
-    """Builds what is missing of a chain and saves it in one step.
+    """Builds the missing stages of a chain and saves the chain in one step.
 
-    A stage that a killed build finished is found again by its plan and model. With the host backend every stage is measured
-    on the tensors that the network gives it in FP32, and the chain from end to end through the buffers between its stages.
+    A stage that a killed build finished is reused if its plan and model are the same. The host backend measures each
+    stage on the tensors that the network in FP32 feeds it, and the whole chain through the buffers between its stages.
 
     Args:
-        source: the network's ONNX file. work: for what outlives the build. explain: as of `building.build`.
+        source: the network's ONNX file. work: folder that is kept between builds. explain: as in `building.build`.
 
     Raises:
         As `building.build`; a stage's errors name it.
@@ -111,7 +111,7 @@ def plans_document(plans: Sequence[BuildPlan]) -> Dict[str, Any]:
 def _already_built(
     folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, object], given: bool
 ) -> Optional[Artifact]:
-    """The stage, if it stands in the folder or was finished by a build that was killed."""
+    """The stage, if the folder already holds it or a killed build finished it; else None."""
     for place in (work / STAGES, folder):
         for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() and not place.is_symlink() else []:
             if candidate.is_symlink():
@@ -124,7 +124,7 @@ def _already_built(
 
 @contextlib.contextmanager
 def _temporary_folder(prefix: str, parent: Path) -> Iterator[str]:
-    """As tempfile.TemporaryDirectory, whose end recurses without end where the system refuses to remove a file."""
+    """As tempfile.TemporaryDirectory, whose cleanup recurses forever if the system refuses to remove a file."""
     folder = tempfile.mkdtemp(prefix=prefix, dir=str(parent))
     try:
         yield folder
@@ -165,7 +165,7 @@ def _build_stage(
 def _artifact(
     chain: ChainPlan, stages: Sequence[Stage], source: Mapping[str, object], accuracy: Optional[Mapping[str, Any]]
 ) -> Artifact:
-    """What the stages have in common, and the layers under the names of the whole network."""
+    """The chain's artifact: the fields that all stages share, and placements by the whole network's layer names."""
     first = stages[0].artifact
     predicted: Dict[str, str] = {}
     real: Dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Whether a stage's model becomes the very layers that the whole model has there, and under which names."""
+"""Checks that a stage's model parses into the same layers as in the whole model, and maps their names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _COUNTED = ("loop", "conditional")
 
 @dataclass(frozen=True)
 class Names:
-    """What the whole network's layers and tensors are called in the stage's own network.
+    """Maps the whole network's names of layers and tensors to those in the stage's own network.
 
-    TensorRT counts layers and tensors that have no name of their own, so the same one is called otherwise in each.
+    TensorRT numbers layers and tensors without a name, so the same layer has a different name in each network.
     """
 
     layers: Mapping[str, str]
@@ -37,7 +37,7 @@ def same_layers(whole: LayerGraph, layers: Sequence[int], stage: LayerGraph) -> 
     names: Dict[str, str] = {}
     tensors = _Pairs()
     counted: Dict[str, _Pairs] = {key: _Pairs() for key in _COUNTED}
-    # Inputs, and with them the border tensors, have their names in common.
+    # The stage's inputs, and so the border tensors, keep their names.
     for name in stage.inputs:
         tensors.pair(name, name)
     for want, got in zip(wanted, stage.layers):

@@ -1,4 +1,4 @@
-"""An ONNX model for every stage of a chain, out of the model as a whole; tensor names stay what they were."""
+"""Extracts an ONNX model for each stage of a chain from the whole model. Tensor names stay unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.importers.node_order import topological
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-#: TensorRT's type -> ONNX's (TensorProto.DataType), where ONNX's own shape inference does not tell a border tensor's.
+#: TensorRT type -> ONNX type (TensorProto.DataType), for border tensors whose type ONNX's shape inference lacks.
 _ELEMENT_TYPE = {
     "FLOAT": 1, "UINT8": 2, "INT8": 3, "INT32": 6, "INT64": 7, "BOOL": 9, "HALF": 10, "BF16": 16,
 }  # fmt: skip
@@ -24,7 +24,7 @@ _ELEMENT_TYPE = {
 
 @dataclass(frozen=True)
 class StageModel:
-    """One stage's ONNX model; inputs and outputs by name: the network's in its order, then what passes between stages."""
+    """One stage's ONNX model. Inputs and outputs by name: first the network's own, then tensors between stages."""
 
     model: ModelProto
     inputs: Tuple[str, ...]
@@ -32,7 +32,7 @@ class StageModel:
 
 
 def node_groups(graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:
-    """Layers by ONNX node of the main graph, in the order of the walk; what subgraphs and functions hold is their node's."""
+    """Layer indices per ONNX node of the main graph, in parse order. A node owns the layers in its subgraphs."""
     groups: List[List[int]] = []
     for node in graph.nodes:
         if node.nested and groups:
@@ -47,18 +47,18 @@ def extract(
 ) -> Tuple[StageModel, ...]:
     """The models of the stages.
 
-    Each holds the nodes of its layers, and by themselves the nodes that become no layer but that these read: constants
-    and shape arithmetic stand in every stage that needs them. The Shape of a tensor of another stage becomes a constant.
+    Each holds the nodes of its layers and a copy of the constants and shape arithmetic that they read, which become no
+    layer. The Shape of another stage's tensor becomes a constant.
 
     Args:
         model: onnx.ModelProto, the one that `graph` was read from; its weights may be missing.
         stages: layer indices of every stage, as `split_stages` gives them.
-        sizes_known: False hands such a tensor over instead: the parser knows numbers that stand in the model better than
-            those of a Shape, and may make other layers of them.
+        sizes_known: False makes such a tensor an input of the stage and keeps the Shape: from a constant the parser may
+            make other layers.
 
     Raises:
-        BuildError: a stage cannot be a model of its own: a tensor of unknown size passes to it, nothing reads what it makes,
-            or an input is an output.
+        BuildError: a stage cannot be a model of its own: a tensor of unknown size enters it, nothing reads its results,
+            or one of its inputs is also an output.
     """
     extractor = _Extractor(model, graph, stages, sizes_known)
     return tuple(extractor.stage(k) for k in range(len(stages)))
@@ -98,7 +98,7 @@ class _Extractor:
                     handed[source].append(name)
         order = {name: i for i, name in enumerate(self.producer)}
         for name in self.network_outputs:
-            # What only constants make belongs to no stage.
+            # A result computed from constants alone belongs to no stage; the first one writes it.
             self.parts[self.source(name) or 0].results.append(name)
         for k, names in handed.items():
             part = self.parts[k]
@@ -117,7 +117,7 @@ class _Extractor:
         self.parts[0].inputs.update(dict.fromkeys(n for n in self.inputs if n not in read))
 
     def source(self, name: str) -> Optional[int]:
-        """The stage whose layer writes the tensor; None for an input, and for what is known when an engine is built."""
+        """The stage whose layer writes the tensor; None for inputs and for values known at build time."""
         layer = self.graph.producer(readable(name))
         return None if layer is None else self.stage_of_layer[layer]
 
@@ -175,7 +175,7 @@ class _Extractor:
 
 
 class _Part:
-    """What belongs into one stage's model."""
+    """The nodes, inputs and results of one stage's model."""
 
     def __init__(self, whole: _Extractor, k: int) -> None:
         self.whole, self.k = whole, k
@@ -188,9 +188,9 @@ class _Part:
         self.results: List[str] = []
 
     def collect(self) -> None:
-        """Everything that the stage's nodes and results read, by backward closure."""
+        """Collects backward every node that the stage's nodes and results depend on."""
         whole = self.whole
-        # Network inputs that layers read; for a Shape alone none is added.
+        # Network inputs that layers read. A Shape alone adds no input: it becomes a constant.
         near = {t for i in self.live for t in reads(whole.nodes[i]) if t in whole.inputs}
         waiting = list(self.live)
         waiting += [whole.producer[n] for n in self.results if n in whole.producer]
@@ -208,7 +208,7 @@ class _Part:
                 self.initializers.add(name)
 
     def _needed(self, name: str, near: Set[str]) -> Optional[int]:
-        """Notes where a tensor comes from; the node to add where it is this stage's own."""
+        """Records the source of a tensor. Returns the node to add if this stage computes it, else None."""
         whole = self.whole
         if name in whole.initializers or name in whole.sparse:
             self.initializers.add(name)
@@ -217,7 +217,7 @@ class _Part:
             self.inputs[name] = None
             return None
         if name not in whole.producer:
-            # A subgraph's own tensor.
+            # A tensor inside a subgraph.
             return None
         i = whole.producer[name]
         source = whole.source(name)
@@ -241,14 +241,14 @@ class _Part:
         return i
 
     def _measured(self, node: NodeProto, near: Set[str]) -> bool:
-        """Shape or Size of a tensor that is not at hand here, as a constant."""
+        """Replaces Shape or Size of a tensor that the stage does not have with a constant; True if it did."""
         from onnx import numpy_helper
 
         read, name = node.input[0], node.output[0]
         source = self.whole.source(read)
         is_mine = source == self.k if source is not None else read not in self.whole.inputs or read in near
         dims = self.whole.dims(read)
-        # A later stage's size may be read: no layer waits for it.
+        # The node may measure a later stage's tensor: its size is fixed, so no layer waits for it.
         at_hand = source is None or source < self.k
         if is_mine or dims is None or (at_hand and not self.whole.sizes_known):
             return False

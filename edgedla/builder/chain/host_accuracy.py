@@ -1,4 +1,4 @@
-"""How far a simulated chain is from ONNX Runtime in FP32: each stage on what it really reads, and all of it together."""
+"""The error of a simulated chain against ONNX Runtime in FP32: per stage on its real inputs, and from end to end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Reference:
-    """The whole model in FP32, and what it gives to each stage on the samples that the error is measured on."""
+    """The whole model in FP32, run on the samples for the error measurement; gives the inputs of each stage."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Reference:
         self.between = _between(static, chain.between, self.checked)
 
     def samples(self, k: int) -> Optional[Samples]:
-        """What stage k reads in FP32; None where a tensor of it is not to be had from the whole model."""
+        """The inputs of stage k in FP32; None if the whole model cannot output one of them."""
         names = [io.name for io in self.chain.stages[k].plan.inputs]
         if any(name not in values for values in self.between for name in names):
             return None
@@ -59,7 +59,7 @@ class Reference:
         return Samples(feeds, self.checked.synthetic, detail)
 
     def accuracy(self, stages: Sequence[Artifact]) -> Dict[str, Any]:
-        """From end to end: the stages' own errors add up, and what passes between them is rounded once more."""
+        """The error from end to end, which includes the rounding of tensors between the stages."""
         errors = output_errors(outputs_of(self.session, self.checked.feeds), HostChain(stages), self.checked.feeds)
         counts: Dict[str, int] = {}
         for stage in stages:
@@ -71,7 +71,7 @@ class Reference:
 
 
 def _between(model: ModelProto, names: Sequence[str], checked: Samples) -> List[Dict[str, np.ndarray]]:
-    """By sample the network's inputs and what passes between stages."""
+    """Per sample: the network's inputs and the tensors between stages."""
     import onnx
 
     written = {t for node in model.graph.node for t in node.output}

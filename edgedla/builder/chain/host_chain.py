@@ -13,7 +13,7 @@ from edgedla.formats.pack import pack, unpack
 
 
 class HostChain:
-    """The stages of a host chain one after the other, through the buffers that stand between them. Simulated."""
+    """Runs the stages of a host chain in order, through the buffers between them. Simulated."""
 
     def __init__(self, stages: Sequence[Artifact]) -> None:
         """Args:
@@ -30,9 +30,9 @@ class HostChain:
         return self._types[name]
 
     def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """NCHW arrays in real values to all that the stages make.
+        """All outputs of the stages for NCHW inputs in real values.
 
-        What passes between stages has gone through its buffer's type; the network's inputs have not.
+        Tensors between stages are rounded to their buffer's type; the network's inputs are not.
 
         Raises:
             UsageError: an input is missing or unknown. RunError: ONNX Runtime fails.
@@ -56,13 +56,13 @@ class HostChain:
         return values
 
     def run(self, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> List[np.ndarray]:
-        """As a session of ONNX Runtime runs."""
+        """Same interface as `InferenceSession.run`."""
         outputs = self.run_arrays(feed)
         return [outputs[name] for name in names]
 
 
 def open_host(artifact: Artifact) -> Union[HostSession, HostChain]:
-    """What computes a host artifact, whichever kind it is of.
+    """Opens a host artifact of any kind for inference.
 
     Raises:
         DocumentError: a host model is missing. ModelError: ONNX Runtime refuses one.

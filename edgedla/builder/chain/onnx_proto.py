@@ -1,4 +1,4 @@
-"""What extraction reads from and does to ONNX's protobuf messages: captured names, types and sizes."""
+"""Helpers of extraction for ONNX's protobuf messages: captured names, types and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """Tensors of the graph around it that a node reads, also from within its subgraphs."""
+    """Tensors of the enclosing graph that a node reads, directly or in its subgraphs."""
     for name in node.input:
         if name:
             yield name
@@ -33,7 +33,7 @@ def _captured(graph: GraphProto) -> Iterator[str]:
 
 
 def without_graph(model: ModelProto) -> Any:
-    """Version, operator sets, functions and metadata."""
+    """A copy of the model without its graph: version, operator sets, functions and metadata."""
     import onnx
 
     rest = onnx.ModelProto()
@@ -64,7 +64,7 @@ def sized(entry: ValueInfoProto, dims: Optional[Tuple[int, ...]]) -> Any:
 
 
 def inferred_types(model: ModelProto) -> Dict[str, int]:
-    """Element type (TensorProto.DataType) by tensor name, where the model or ONNX's shape inference tells it."""
+    """Tensor name -> element type (TensorProto.DataType), if the model or ONNX's shape inference gives it."""
     known = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
     if {t for node in model.graph.node for t in node.output if t} <= set(known):
         return known

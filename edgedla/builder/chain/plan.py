@@ -1,4 +1,4 @@
-"""Plans of a chain: a network whose placement uses both DLA cores, as stages with a model and a build plan each."""
+"""Plans a chain: cuts a network whose placement uses both DLA cores into stages, each with a model and a build plan."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage as it is to be built.
+    """The plan of one stage.
 
     Attributes:
         device: its DLA core, or "GPU".
-        model: its ONNX model, serialised. plan: of that model.
-        names: what the stage's own network calls the whole one's layers.
+        model: its ONNX model, serialised. plan: the build plan for that model.
+        names: the whole network's names -> the names in the stage's own network.
     """
 
     device: str
@@ -60,11 +60,11 @@ class ChainPlan:
 
 @dataclass(frozen=True)
 class WholeNetwork:
-    """The network that is to become a chain: what `plan_chain` needs of it besides the devices.
+    """The network to cut into a chain, as input of `plan_chain`.
 
     Attributes:
         model: onnx.ModelProto that `graph` was read from; without weights its stages can be planned, not built.
-        mode: "hybrid" or "standalone", of every stage.
+        mode: "hybrid" or "standalone", for every stage.
         calibration: INT8 scales of the whole network.
     """
 
@@ -84,12 +84,12 @@ def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPl
         regions: the placement's loadables by layer index; none of them is cut.
 
     Raises:
-        BuildError: no cut is possible, a stage's model has other layers than the whole there, or a plan is not legal.
+        BuildError: no cut is possible, a stage's model has other layers than the whole model, or a plan is not legal.
         UsageError: an option names no layer or tensor.
     """
     graph, options = whole.graph, whole.options
     devices = devices_of(graph, options)
-    # A region that was changed by hand is no longer one.
+    # A region may be cut if devices set by hand put its layers on several devices.
     kept = [r for r in regions if len({devices[i] for i in r} - {None}) == 1]
     stages = split_stages(graph, devices, (*node_groups(graph), *kept))
     parts = _parts(whole, stages)
@@ -122,7 +122,7 @@ def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPl
         plan = _planned(
             part, devices, own_scales, formats, precisions, engines_that_share_sram(whole.platform, stages, part.stage)
         )
-        # The first stage that has one of the network's tensors chooses its format, for the others too.
+        # The first stage with a tensor of the network chooses its format; later stages use the same.
         for io in plan.io:
             formats.setdefault(io.name, IoFormat(TensorFormat(io.format), io.dtype))
         planned.append(StagePlan(part.stage.device, part.data, plan, part.names.layers))
@@ -151,7 +151,7 @@ class _Part:
     def __init__(self, whole: WholeNetwork, stage: StageLayers, made: StageModel) -> None:
         self.whole, self.stage = whole, stage
         try:
-            # The same input gives the same bytes, so that the stage's hash says what it is.
+            # Deterministic bytes: the stage's hash must depend on its content alone.
             self.data = bytes(made.model.SerializeToString(deterministic=True))
         except Exception as e:
             # protobuf has several classes for a message above its 2 GiB.
@@ -193,7 +193,7 @@ def _planned(
 
 
 def engines_that_share_sram(platform: Platform, stages: Sequence[StageLayers], stage: StageLayers) -> int:
-    """How many stages share the SRAM of this one's core, or of the whole chip (Xavier), loaded at once as they are."""
+    """Number of stages that share the SRAM of the stage's core (Orin) or chip (Xavier); all are loaded at once."""
     shared = platform.module.sram_shared
     return sum(s.device != "GPU" and (shared or s.device == stage.device) for s in stages) or 1
 
@@ -212,7 +212,7 @@ def _network_io(graph: LayerGraph, stages: Sequence[StagePlan]) -> Tuple[IoPlan,
 
 
 def _check_borders(name: str, chain: ChainPlan) -> None:
-    """What a stage reads is there by then, in the very buffer that it reads."""
+    """Checks that each stage reads only tensors written before it, and in the same type and format."""
     there = {io.name: io for io in chain.io if io.is_input}
     for stage in chain.stages:
         for io in stage.plan.inputs:

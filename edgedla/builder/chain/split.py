@@ -1,4 +1,4 @@
-"""From a device for every layer to the stages of a chain: what one engine can hold, in the order a frame passes them."""
+"""Splits a network with a device per layer into the stages of a chain: one engine each, in the order of a frame."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class StageLayers:
 def split_stages(
     graph: LayerGraph, devices: Sequence[Optional[str]], together: Sequence[Sequence[int]] = ()
 ) -> Tuple[StageLayers, ...]:
-    """Stages of which each uses one DLA core at most, and reads only from itself and from stages before it.
+    """Stages that each use at most one DLA core and read only tensors of their own or of earlier stages.
 
-    What belongs together (the layers of one ONNX node, of one placed region, of a loop) is one unit. Levels alternate
-    between the cores; a unit stands on the first level of its core that no unit it reads from stands behind:
+    Layers of one ONNX node, one placed region or one loop form a unit that is never cut. Levels alternate between the
+    cores. A unit takes the first level of its core that is not before any unit p that it reads from:
 
         level(u) = min {l : l >= level(p) for all p that u reads, and core(l) = core(u)}
 
-    What runs on the GPU or anywhere stays on the level of what it reads, since every engine can use the GPU; what only
-    constants feed waits for its first reader. Of the cores to begin with, the one that gives fewer stages wins, then the
-    one that hands over fewer bytes.
+    Units on the GPU or without a device stay on the level of the units they read, since every engine can use the GPU.
+    Units fed by constants alone join their first reader. Both cores are tried as the first one: fewer stages win, then
+    fewer bytes between stages.
 
     Args:
-        devices: by layer "GPU", "DLA0", "DLA1", or None for a layer of which nothing is left at run time.
-        together: groups of layer indices that no cut may part.
+        devices: per layer "GPU", "DLA0", "DLA1", or None for a layer that is folded away at build time.
+        together: groups of layer indices that must stay in one stage.
 
     Raises:
-        BuildError: a unit, or units that read from each other in a circle, stand on two cores.
+        BuildError: a unit, or units that read from each other in a cycle, use both cores.
     """
     units = _Units(graph, devices, together)
     cores = sorted({d for d in devices if d is not None and d != GPU})
@@ -58,19 +58,19 @@ def split_stages(
 
 
 def _border_bytes(graph: LayerGraph, levels: Sequence[int]) -> int:
-    """Bytes that stages hand over, every tensor once."""
+    """Bytes that pass between stages; each tensor counts once."""
     crossing = {tensor for a, b, tensor in graph.edges() if levels[a] != levels[b]}
     return sum(graph.tensors[t].size_bytes() for t in crossing)
 
 
 class _Units:
-    """What no cut may part, and the order among it."""
+    """The units that no cut may part, and their order."""
 
     def __init__(self, graph: LayerGraph, devices: Sequence[Optional[str]], together: Sequence[Sequence[int]]) -> None:
         self.graph, self.devices = graph, devices
         edges = [(a, b) for a, b, _ in graph.edges()]
         first = _united(len(graph.layers), together)
-        # Units that read from each other in a circle (a loop, a node between two parts of another) are one as well.
+        # Units that read from each other in a cycle (a loop, a node between two parts of another) become one unit.
         self.of = _components(first, edges)
         self.count = max(self.of, default=-1) + 1
         self.members: List[List[int]] = [[] for _ in range(self.count)]
@@ -136,7 +136,7 @@ class _Units:
 
 
 def _united(count: int, together: Sequence[Sequence[int]]) -> List[int]:
-    """Group of each layer: its smallest member."""
+    """The group of each layer, named by the group's smallest layer index."""
     parent = list(range(count))
 
     def root(i: int) -> int:

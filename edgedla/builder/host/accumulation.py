@@ -12,14 +12,14 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-#: Input channels that are summed before the sum is rounded: what one FP16 surface of the DLA holds side by side.
+#: Input channels per rounding step of an FP16 sum: the DLA's FP16 format packs 16 channels into one surface.
 BLOCK = 16
 _FLOAT, _UINT8, _INT32, _FLOAT16 = 1, 2, 6, 10
 ZERO_POINT = 128
 
 
 def fp16_sums(node: NodeProto, constants: Dict[str, Any]) -> Sequence[NodeProto]:
-    """A Conv whose sum is rounded to FP16 after every BLOCK input channels and after the bias; others as they are.
+    """A Conv whose sum is rounded to FP16 after every BLOCK input channels and after the bias; other nodes unchanged.
 
     Args:
         constants: name -> TensorProto of the graph's new constants, with the node's rounded weights; more are added.
@@ -53,7 +53,7 @@ def int32_sums(
 ) -> Optional[Sequence[NodeProto]]:
     """A Conv or Gemm as y = s_x * s_w * sum(q_x * q_w) + bias, the sum in INT32.
 
-    None where its input is not in INT8, or where a Gemm does more than a fully connected layer.
+    None if its input is not in INT8, or if a Gemm is more than a fully connected layer.
 
     Args:
         levels: tensor -> (its integers, its scale). weights: the model's own constants.
@@ -75,7 +75,7 @@ def int32_sums(
     scales = np.where(largest > 0, largest / INT8_MAX, 1.0).astype(np.float64)
     quantized = np.stack([quantize(channel, scale_k) for channel, scale_k in zip(values, scales)])
     made = _Nodes(node.output[0], constants)
-    # Unsigned with a zero point, which means the same: ONNX Runtime before 1.24 sums no signed integers.
+    # Unsigned with a zero point gives the same sum: ONNX Runtime before 1.24 has no integer sum of signed values.
     shifted_weights = (quantized.astype(np.int16) + ZERO_POINT).astype(np.uint8)
     kernel = made.constant(f"{node.input[1]}/integers", shifted_weights.T.copy() if dense else shifted_weights)
     zero = made.constant("zero_point", np.array(ZERO_POINT, np.uint8))
@@ -103,7 +103,7 @@ def _plain_gemm(node: NodeProto) -> bool:
 
 
 class _Nodes:
-    """Nodes in place of one, named after its output."""
+    """The nodes that replace one node, named after its output."""
 
     def __init__(self, output: str, constants: Dict[str, Any]) -> None:
         self._output, self._constants = output, constants

@@ -1,4 +1,4 @@
-"""How far a simulated network is from ONNX Runtime in FP32."""
+"""The error of a simulated network against ONNX Runtime in FP32."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 TOLERANCE_REL_L2 = {"fp16": 0.005, "int8": 0.1}
 
 
-#: Samples that the error is measured on; other seeds than those of synthetic calibration.
+#: Number of samples for the error, and their first seed, which differs from the seeds of synthetic calibration.
 CHECK_SAMPLES, CHECK_SEED = 2, 1000
-#: Elements that are compared at a time.
+#: Elements per comparison step, which bounds the memory.
 PIECE_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far one output is from ONNX Runtime in FP32, over all checked samples.
+    """The error of one output against ONNX Runtime in FP32, over all checked samples.
 
     Attributes:
         rel_l2: ||y - y_fp32|| / ||y_fp32||. max_abs: largest absolute difference. cosine: similarity, 1 is equal.
         same: share of equal elements, for integer outputs (indices, classes); None for floats.
-        All of them are NaN where FP32 itself gives no number to compare with.
+        All are NaN if the FP32 output itself has no finite values to compare with.
     """
 
     name: str
@@ -73,11 +73,11 @@ def accuracy_of(
     tolerance = TOLERANCE_REL_L2[plan.precision]
     known = [e.rel_l2 for e in errors if not math.isnan(e.rel_l2)]
     worst = max(known, default=math.nan if errors else 0.0)
-    # Scales of real data clip random input, which says nothing about either.
+    # Scales of real data clip random input, so this error says nothing about real accuracy.
     comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
-    # An output of NaN alone, as weights of NaN make it, is equal to nothing.
+    # An all-NaN output, for example from NaN weights, cannot be compared. The other outputs can still show a failure.
     comparable = comparable and (len(known) == len(errors) or worst > tolerance)
-    # Few samples are better used for the scales than held back from them, but then it is to be said.
+    # Few samples serve calibration better than a held-back test set, but the report must say so.
     seen = "" if checked.synthetic or calibration.source != "data" else "; the scales were measured on them too"
     return {
         "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
@@ -94,14 +94,14 @@ def accuracy_of(
 def check_samples(
     static: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
 ) -> Optional[Samples]:
-    """The last of the user's samples, where there are any: those that the error is measured on."""
+    """The user's last samples, on which the error is measured; None if there are none."""
     if data is None:
         return None
     return loaded_samples(data, model_input_specs(static), preprocess)
 
 
 def loaded_samples(data: Path, specs: Sequence[InputSpec], preprocess: Optional[PreprocessSettings] = None) -> Samples:
-    """The last of the user's samples, for inputs of these types and sizes."""
+    """The user's last samples, for inputs of these types and sizes."""
     loaded = open_samples(data, specs, preprocess)
     last = loaded.feeds[-CHECK_SAMPLES:]
     return Samples(tuple(last), False, f"the last {len(last)} of {loaded.detail}")
@@ -120,7 +120,7 @@ def output_errors(
     """The error of every output, over all feeds together.
 
     Args:
-        wanted: what `outputs_of` gives for the reference.
+        wanted: the reference's outputs, from `outputs_of`.
     """
     sums = {name: ErrorSum(name) for name in wanted}
     for i, feed in enumerate(feeds):
@@ -130,19 +130,19 @@ def output_errors(
 
 
 class ErrorSum:
-    """The error of one output, sample by sample and piece by piece: a segmentation's output has millions of elements."""
+    """Adds up the error of one output per sample and in pieces: segmentation outputs have millions of elements."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = self.equal = 0
         self.floating = self.same_shapes = True
-        #: Whether a value of the reference is none.
+        #: True if the reference has a value that is NaN or infinite.
         self.blind = False
         self.want2 = self.got2 = self.difference2 = self.product = self.most = 0.0
 
     def add(self, want: np.ndarray, got: np.ndarray) -> None:
-        """Raises RunError where a value is not finite where the reference's is."""
-        # Box selection (NMS) gives another number of rows as soon as one score moves.
+        """Raises RunError if a value is NaN or infinite where the reference's is finite."""
+        # Box selection (NMS) may give another number of rows after a small change of one score.
         self.same_shapes = self.same_shapes and want.shape == got.shape
         self.floating = self.floating and bool(np.issubdtype(want.dtype, np.floating))
         want, got = want.reshape(-1), got.reshape(-1)

@@ -31,24 +31,24 @@ class HostBuilt:
 def build_host(
     plan: BuildPlan, static: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None
 ) -> HostBuilt:
-    """Puts the plan's precision into the model and measures what that costs.
+    """Simulates the plan's precision in the model and measures the error.
 
     Args:
         static: onnx.ModelProto with weights, its inputs of the plan's sizes.
-        samples: what to measure on; seeded random input where None. With scales of real data, random input gives no
-            verdict: `within` is None then.
-        say: called before the simulation with the memory that it takes, where that is much.
+        samples: inputs for the measurement; None takes seeded random input. `within` is None for random input with
+            scales of real data.
+        say: called before the simulation with the memory it needs, if that is large.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. BuildError: it fails on the samples.
-        RunError: an output is not finite where FP32's is.
+        RunError: an output is NaN or infinite where the FP32 output is finite.
     """
     reference = open_session(static.SerializeToString(), error=BuildError)
     specs = model_input_specs(static)
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
     wanted = outputs_of(reference, checked.feeds)
-    # One session after the other: each holds the weights.
+    # Frees one session before the next opens: each holds the weights.
     del reference
     simulated = simulate(static, plan)
     data = bytes(simulated.model.SerializeToString())

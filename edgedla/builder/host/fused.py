@@ -1,4 +1,4 @@
-"""Which tensors of an ONNX model TensorRT never stores, because it merges their writer and their reader."""
+"""Finds tensors that TensorRT never stores because it fuses their writer and their reader."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edgedla.quantization.qdq.nodes import constants_of
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: A convolution and what TensorRT merges into it: the value between them is never stored, so never rounded.
+#: Operators that TensorRT fuses later ones into: the value between them is never stored, so never rounded.
 FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
 NORMALISED = frozenset({"Relu", "Clip", "PRelu", "LeakyRelu"})
 
 
 def fused_tensors(model: ModelProto) -> Dict[str, int]:
-    """Tensor -> index of its one reader, where TensorRT merges writer and reader: if both run in one mode, it is not stored."""
+    """Tensor -> index of its one reader, if TensorRT fuses writer and reader when both run in one mode."""
     constants = constants_of(model)
     readers: Dict[str, List[int]] = {}
     for i, node in enumerate(model.graph.node):
@@ -25,7 +25,7 @@ def fused_tensors(model: ModelProto) -> Dict[str, int]:
     outputs = {o.name for o in model.graph.output}
     fused = {}
     for node in model.graph.node:
-        # Conv, BatchNormalization, Relu is one operation: the value before the last of them is not stored either.
+        # Conv, BatchNormalization and Relu become one operation, so neither value between them is stored.
         into = FUSED_INTO if node.op_type in FUSING else NORMALISED if node.op_type == "BatchNormalization" else ()
         for name in node.output:
             if not into or name in outputs or len(readers.get(name, ())) != 1:

@@ -1,4 +1,4 @@
-"""How large a network is simulated here. Real ones have hundreds of layers, some thousands at most."""
+"""Size limits for simulated networks. Real networks have hundreds of layers, a few thousand at most."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgedla.graph import LayerGraph
 #: ONNX Runtime's time to open a model grows faster than its nodes, and faster still with its outputs: 50,000 layers took 40 CPU
 #: seconds in a chain and more than 120 with as many outputs; 6,000 take 3 and 1,000 outputs less (tests/hostile/attack_sizes.py).
 MOST_LAYERS, MOST_OUTPUTS = 6_000, 1_000
-#: INT8 ranges of random input: some 8 ms of each tensor.
+#: Most layers for INT8 ranges of random input, which take some 8 ms per tensor.
 MOST_MEASURED = 2_000
 
 
@@ -28,7 +28,7 @@ def require_simulable(graph: LayerGraph) -> None:
 
 
 def require_measurable(graph: LayerGraph) -> None:
-    """Of random input; who gives samples has asked for what they take.
+    """Limits measurement on random input. A user who gives samples has accepted their run time.
 
     Raises:
         ModelTooLarge: more than MOST_MEASURED layers.

@@ -12,20 +12,20 @@ from edgedla.vocabulary import GPU
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: What INT8_GATES is about (rules/int8_scales.yaml, SCALE030).
+#: The operators that INT8_GATES switches (rules/int8_scales.yaml, SCALE030).
 GATES = frozenset({"Sigmoid", "Tanh"})
 
 
 def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
     """For every ONNX node of the main graph "int8", "fp16", "fp32" (GPU), or "" where it becomes no layer.
 
-    A node runs on the DLA where all layers that do its work do. INT8 needs a scale for every tensor it reads and
+    A node runs on the DLA if all layers made from it do. INT8 needs a scale for every tensor that the node reads or
     writes; without one TensorRT runs the layer in FP16 (calibration chapter of the 8.6.1 guide; rule Q-01).
     """
     constants = {i.name for i in model.graph.initializer}
     constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
     scaled, fp16_only = set(plan.calibration.absmax), scale_rules().fp16_only
-    # In INT8 by choice: the plan's own FP16 for them is the default of this very feature.
+    # The user chose INT8 for gates; their FP16 in the plan is only this feature's default.
     gates = GATES if plan.numerics.get(INT8_GATES) == "int8" else frozenset()
     modes = []
     for node, working in zip(model.graph.node, _working(model, plan)):
@@ -47,12 +47,12 @@ def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
 
 
 def folded_nodes(model: ModelProto, plan: BuildPlan) -> List[bool]:
-    """For every ONNX node, whether nothing of it is left at run time."""
+    """For each ONNX node, True if it is folded away at build time."""
     return [bool(working) and all(x.folded for x in working) for working in _working(model, plan)]
 
 
 def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
-    """For every ONNX node the layers that do its work."""
+    """For each ONNX node, the layers made from it."""
     by_node: Dict[str, List[LayerPlan]] = {}
     by_output: Dict[str, List[LayerPlan]] = {}
     for layer in plan.layers:

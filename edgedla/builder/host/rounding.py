@@ -31,18 +31,18 @@ class Rounding:
 
     Attributes:
         adjusted: tensors that got a scale input and a switch input, in this order.
-        levels: tensor in INT8 as it is read -> (the same in integers, its scale); fixed scales only.
+        levels: name of a rounded tensor -> (name of its integers, its scale); fixed scales only.
     """
 
     def __init__(self, model: ModelProto, absmax: Mapping[str, float], half_even: bool, adjustable: bool) -> None:
         """Args:
         model: gets the scalar inputs of adjustable scales. absmax: tensor -> range.
-        half_even: halves are rounded to even, as ONNX does; else away from zero, as the DLA does.
+        half_even: True rounds halves to even, as ONNX does; False rounds them away from zero, as the DLA does.
         """
         self.model, self.absmax, self.adjustable = model, absmax, adjustable
         # q = clamp(round(x / s * (1 + 2^-22)), -128, 127): QuantizeLinear rounds halves to even, the DLA away from zero
-        # (developer guide 8.6.1, quantization table). The factor moves a half, and what lies within 4 units in the last
-        # place below it, past the half; the division itself is no more exact than that.
+        # (developer guide 8.6.1, quantization table). The factor moves a half, and values up to 4 units in the last
+        # place below it, past the half. The division itself is no more exact than that.
         self.away = 1.0 if half_even else 1 + 2.0**-22
         self.nodes: List[Any] = []
         self.constants: Dict[str, Any] = {}
@@ -81,7 +81,7 @@ class Rounding:
             self.nodes.extend((quantize, dequantize))
             self._node("Where", [switch, rounded, source], target)
             return
-        # Where works out both sides: a run that rounds one tensor alone would still pay for all of them.
+        # If instead of Where, which computes both sides: a run that rounds one tensor would pay for all of them.
         self._node(
             "If", [switch], target, then_branch=_branch([quantize, dequantize], rounded),
             else_branch=_branch([helper.make_node("Identity", [source], [same])], same),
@@ -103,7 +103,7 @@ class Rounding:
 
 
 def _runs_branches() -> bool:
-    """Whether this ONNX Runtime takes quantised values inside of If: 1.19 ends the process, 1.23 does not."""
+    """True if this ONNX Runtime accepts quantised values inside If: 1.19 crashes the process, 1.23 does not."""
     version = import_onnxruntime().__version__.split(".")
     return tuple(int(part) for part in version[:2]) >= (1, 23)
 

@@ -1,4 +1,4 @@
-"""Runs a host artifact: buffers in the planned formats in, buffers in the planned formats out, as on the device."""
+"""Runs a host artifact on buffers in the planned formats, as on the device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from edgedla.quantization.session import open_session
 
 
 def binding_layout(binding: Binding, chip: str, gpu_fallback: bool = True) -> Layout:
-    """How the binding's buffer lies in memory."""
+    """The memory layout of the binding's buffer."""
     return layout(TensorFormat(binding.format), binding.dtype, binding.shape_nchw, chip=chip, gpu_fallback=gpu_fallback)
 
 
 class HostSession:
-    """A loaded host artifact. Its numbers are simulated: ONNX Runtime with the DLA's precision put in, no DLA timing.
+    """A loaded host artifact. Its results are simulated: ONNX Runtime with the DLA's precision, without its timing.
 
-    `run` takes and gives buffers, `run_arrays` NCHW arrays in real values.
+    `run` takes and returns buffers; `run_arrays` takes and returns NCHW arrays in real values.
     """
 
     simulated = True
@@ -63,11 +63,11 @@ class HostSession:
 
     @staticmethod
     def as_bound(binding: Binding, array: np.ndarray) -> np.ndarray:
-        """The array with INT64 as the binding has it: TensorRT before 10 knows INT32 only."""
+        """The array, with INT64 cast to the binding's type: TensorRT before 10 has INT32 only."""
         return array.astype(np.int32) if binding.dtype == "INT32" and array.dtype == np.int64 else array
 
     def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """The same on NCHW arrays in real values: what run gives, before it is packed."""
+        """As `run`, on NCHW arrays in real values, without packing."""
         self._check_names(inputs)
         feed: Dict[str, np.ndarray] = {
             name: np.asarray(array).astype(self._types[name], copy=False) for name, array in inputs.items()

@@ -1,7 +1,7 @@
-"""An ONNX model with the DLA's precision put into it: FP16 rounding and INT8 fake quantisation where the plan says DLA.
+"""Simulates the DLA's precision in an ONNX model: FP16 rounding and INT8 fake quantisation of the plan's DLA layers.
 
-What is simulated: the values that the DLA stores between its operations, and its weights. Not simulated: its internal
-accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
+Simulated: the values that the DLA stores between its operations, and its weights. Not simulated: its internal
+accumulators, its tactics, its speed. Layers on the GPU stay in FP32.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulated:
-    """The changed model, and how many ONNX nodes run in which simulated precision; folded ones run in none.
+    """The changed model, and the number of ONNX nodes by simulated precision, without folded nodes.
 
     Attributes:
-        modes: of each node of the model that came: "int8", "fp16", "fp32" (GPU), "" (no layer does its work).
-        states: how a tensor is stored: "int8", "fp16", or "inner" where it never is; the others are FP32. A node reads
-            a tensor that is stored otherwise than its own mode by way of a copy in its mode.
+        modes: per node of the original model "int8", "fp16", "fp32" (GPU), or "" (it becomes no layer).
+        states: tensor -> how it is stored: "int8", "fp16", or "inner" if it never is; all others are FP32. A node whose
+            mode differs from a tensor's state reads a copy in its own mode.
     """
 
     model: ModelProto
@@ -48,7 +48,7 @@ class Simulated:
 
 
 def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
-    """A copy of an onnx.ModelProto with the plan's precision in it. Inputs and outputs keep names and types.
+    """A copy of an onnx.ModelProto that simulates the plan's precision. Inputs and outputs keep names and types.
 
     Args:
         adjustable: every tensor that is rounded to INT8 (`Simulated.tensors`) gets two more scalar inputs, `scale_input`
@@ -74,7 +74,7 @@ class _Writer:
 
     def __init__(self, model: ModelProto, changed: ModelProto, plan: BuildPlan, adjustable: bool) -> None:
         """Args:
-        changed: the model without its initializers, which `rewrite` changes; those that are read still are copied then.
+        changed: a copy of the model without initializers. `rewrite` changes it, and adds the initializers still read.
         """
         self.model, self.changed, self.plan = model, changed, plan
         half_even = plan.numerics.get(INT8_ROUNDING) == "half-even"
@@ -116,7 +116,7 @@ class _Writer:
         graph.initializer.extend(self.added_constants.values())
 
     def _computed(self, node: NodeProto, mode: str) -> Sequence[NodeProto]:
-        """The node, or what computes it with the accumulator that was chosen."""
+        """The node, or its replacement nodes with the chosen accumulator."""
         chosen = self.plan.numerics
         if mode == "fp16" and chosen.get(FP16_ACCUMULATION) == "fp16":
             return fp16_sums(node, self.added_constants)
@@ -130,7 +130,7 @@ class _Writer:
         return (node,)
 
     def _float(self, name: str) -> bool:
-        # An unknown type is taken for a float: nearly every tensor on the DLA is one.
+        # Treats an unknown type as float, as nearly every tensor on the DLA is.
         return self.types.get(name, FLOAT) == FLOAT
 
     def _read(self, name: str, mode: str) -> str:
@@ -144,7 +144,7 @@ class _Writer:
         return self.copies[key]
 
     def _store(self, name: str, mode: str) -> str:
-        """The name under which the node writes; another than `name` where a rounding follows."""
+        """The name that the node writes to; differs from `name` if a rounding follows."""
         if not name or not self._float(name):
             return name
         reader = self.fused.get(name)
@@ -160,7 +160,7 @@ class _Writer:
 
         tensor = self.constants[name]
         if tensor.data_type != FLOAT or (node.op_type in ("Resize", "Upsample") and name != node.input[0]):
-            # Scales and regions of a Resize are parameters of the layer, no values that it computes with.
+            # Scales and regions of a Resize are parameters of the layer, not operands.
             return name
         slot = 1 if list(node.input[1:2]) == [name] else 0
         axis = channel_axis(node, slot, len(tensor.dims)) if mode == "int8" else None
@@ -178,7 +178,7 @@ class _Writer:
 
 
 def _without_initializers(model: ModelProto) -> ModelProto:
-    """A copy that never held the weights, which may be most of the memory."""
+    """A copy of the model without its weights, which may be most of the memory."""
     import onnx
 
     changed = onnx.ModelProto()
@@ -192,7 +192,7 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:
         if descriptor.name == but:
             continue
         if isinstance(value, (str, bytes, int, float)):
-            # A name or description that is no UTF-8 can be read and not written.
+            # protobuf reads a name or description that is not UTF-8 but cannot write it.
             with suppress(UnicodeDecodeError):
                 setattr(target, descriptor.name, value)
         elif hasattr(value, "extend"):

@@ -15,7 +15,7 @@ def quantize_weights(values: np.ndarray, axis: int) -> np.ndarray:
     absmax = np.abs(channels).max(1, initial=0.0).astype(np.float64)
     used = np.isfinite(absmax) & (absmax > 0)
     scales = np.where(used, absmax / INT8_MAX, 1.0)[:, None]
-    # A channel of zeros, or with a value that is no number, stays as it is.
+    # A channel that is all zero, or holds NaN or infinity, stays unchanged.
     result = np.where(used[:, None], dequantize(quantize(channels, scales), scales), channels)
     return np.moveaxis(result.reshape(moved.shape), 0, axis)
 

@@ -14,7 +14,7 @@ from edgedla.vocabulary import GPU
 
 
 def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
-    """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
+    """Device of each layer. Folded layers go where their own verdict allows, so that they do not split a subgraph."""
     core = core_of(options)
     by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
     devices = []
@@ -30,13 +30,13 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
 
 
 def core_of(options: PlanOptions) -> str:
-    """The core of a layer that is to run on a DLA and was given none: the placement's, where it uses one alone."""
+    """The core for DLA layers without one: the placement's, if the placement uses a single core."""
     placed = {d for d in options.placed.values() if d != GPU}
     return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
 
 
 def by_name(by_pattern: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
-    """`by_pattern` with every `*` replaced by the layers that it stands for. Later entries win.
+    """`by_pattern` with every `*` expanded to the layers that it matches. Later entries win.
 
     TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
 
@@ -58,7 +58,7 @@ def by_name(by_pattern: Mapping[str, str], graph: LayerGraph, where: str) -> Dic
 
 
 def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], ...]:
-    """The device of every layer by placement and by hand; None where a layer is in neither (it is folded)."""
+    """The device of every layer as placed or set by hand; None for a layer in neither (it is folded)."""
     by_hand = by_name(options.devices, graph, "devices")
     devices: List[Optional[str]] = []
     for layer in graph.layers:

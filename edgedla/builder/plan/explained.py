@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def explained(
     explain: Optional[Explain], scales: Optional[MeasuredScales], artifact: Artifact, request: BuildRequest
 ) -> Dict[Tuple[str, str], bytes]:
-    """(role, file name) -> content; empty where nobody explains, or nothing was measured on samples.
+    """(role, file name) -> content; empty without `explain`, or if nothing was measured on samples.
 
     Args:
-        artifact: of the whole network, with its devices and accuracy.
+        artifact: the whole network's artifact, with its devices and accuracy.
     """
     from edgedla.targets import platform_for
 

@@ -13,7 +13,7 @@ from edgedla.targets.platform import Platform
 
 
 def placed_devices(model: PlacedModel) -> Dict[str, str]:
-    """Layer name -> "GPU", "DLA0" or "DLA1". Folded layers are left out: where they stand does not matter."""
+    """Layer name -> "GPU", "DLA0" or "DLA1". Leaves out folded layers, whose device does not matter."""
     return {layer.name: layer.device for layer in model.running}
 
 
@@ -23,8 +23,8 @@ def placed_model(
     """The graph's part of a placement.
 
     Raises:
-        DocumentError: no placement, or one of another model, platform, precision, input sizes, or of other layers
-            than the model has.
+        DocumentError: not a placement, or one for another model, platform, precision or input sizes, or with layers
+            that differ from the model's.
     """
     placement = source if isinstance(source, Placement) else read_placement(source)
     where = "placement" if isinstance(source, Placement) else str(source)

@@ -1,4 +1,4 @@
-"""A folder of `edgedla quantize` as the scales of a build: its cache, its layers in FP16, its report."""
+"""Takes a build's scales from a folder of `edgedla quantize`: its cache, its layers in FP16, its report."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _PRECISION = re.compile(r"(.+?):(fp16|int8)(?:,|\Z)")
 
 
 def is_quantization(calib: Optional[Path]) -> bool:
-    """True where the scales are named by a folder."""
+    """True if `calib` is a folder."""
     return calib is not None and Path(calib).is_dir()
 
 
 def with_quantization(
     request: BuildRequest, model: Path, identity: Mapping[str, Any], platform: Platform
 ) -> BuildRequest:
-    """The request with the cache and the layers of the folder that `request.calib` names; else unchanged.
+    """The request with cache and layers from the folder `request.calib`; unchanged if `calib` is not a folder.
 
     Precisions and devices of the request itself win.
 
     Args:
-        model: path of the model that is built. identity: of it, see model_identity.
+        model: path of the model that is built. identity: its identity, see model_identity.
 
     Raises:
         DocumentError: the folder holds no whole result.
-        UsageError: scales, or how to make them, where nothing takes them, or scales of another model: tensors of two networks
-            are often named alike, and the ranges of one are wrong for the other without a sign of it.
+        UsageError: scales, or options to make them, in a build that uses none; or scales of another model. Tensors of
+            two networks often have equal names, and ranges of one would be silently wrong for the other.
     """
     _refuse_unused(request, platform)
     if request.calib is None:
@@ -67,7 +67,7 @@ def with_quantization(
 
 
 def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
-    """Raises UsageError where it is said how scales are measured or handed over, and none are."""
+    """Raises UsageError for options about measuring or passing scales in a build without scales."""
     typed = platform.release.strongly_typed
     measured = request.calib_method.lower() != "auto"
     for where, asked in (("calib_method", measured), ("set_ranges", request.options.set_ranges)):
@@ -84,7 +84,7 @@ def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
 
 
 def samples_without_scales(request: BuildRequest, simulated: bool) -> Optional[str]:
-    """What a build without scales of its own makes of --calib-data, as a line; None where they are calibrated on, or not given.
+    """A line about the use of --calib-data in a build without own scales; None if they calibrate, or are not given.
 
     Raises:
         UsageError: nothing reads the samples, as only a simulation is measured on them.
@@ -98,12 +98,12 @@ def samples_without_scales(request: BuildRequest, simulated: bool) -> Optional[s
     return f"{no_scales}: the samples of --calib-data show the simulation's error alone"
 
 
-#: Of releases that know no other INT8.
+#: Error for releases that have no other INT8.
 _IN_MODEL = "TensorRT {} takes INT8 scales only as Q/DQ nodes of the model"
 
 
 def _require_taker(request: BuildRequest, platform: Platform) -> None:
-    """Scales are for INT8, and TensorRT 11 takes them inside of the model alone."""
+    """Refuses scales without INT8, and with TensorRT 11, which takes scales only inside the model."""
     if request.precision != "int8":
         raise UsageError(f"{request.precision.upper()} takes no scales", where="--calib", allowed="--precision int8")
     if platform.release.strongly_typed and not is_quantization(request.calib):
@@ -114,7 +114,7 @@ def _require_taker(request: BuildRequest, platform: Platform) -> None:
 
 
 def _require_same_model(folder: Path, document: Mapping[str, Any], model: Path, identity: Mapping[str, Any]) -> None:
-    """The model is the one that the scales were measured on, or that `quantize` wrote beside them."""
+    """Checks that the scales were measured on this model, or that `quantize` wrote this model beside them."""
     changed = folder / MODEL
     if changed.is_file():
         if sha256_of(changed) != identity["sha256"]:
@@ -146,9 +146,9 @@ def _by_layer(document: Dict[str, Any], key: str, where: str) -> Dict[str, str]:
 
 
 def report_of(request: BuildRequest) -> Dict[Tuple[str, str], bytes]:
-    """quantization.json, and report.html where it stands, of the folder that `request.calib` names: the artifact keeps them.
+    """quantization.json and, if present, report.html of the folder `request.calib`, for the artifact to keep.
 
-    Empty where it names none, or the folder of a model with Q/DQ, for which nothing was measured.
+    Empty if `calib` is not a folder, or if its model had Q/DQ, for which nothing was measured.
     """
     if request.calib is None or not is_quantization(request.calib) or _is_translated(Path(request.calib)):
         return {}
@@ -160,7 +160,7 @@ def report_of(request: BuildRequest) -> Dict[Tuple[str, str], bytes]:
 
 
 def _is_translated(folder: Path) -> bool:
-    """True where `quantize` took the scales from a model with Q/DQ: nothing was measured, so there is no report."""
+    """True if `quantize` took the scales from a model with Q/DQ: nothing was measured, so there is no report."""
     return (folder / CACHE).is_file() and (folder / MODEL).is_file() and not (folder / REPORT).exists()
 
 

@@ -30,10 +30,10 @@ def calibrate(
     work: Optional[Path],
     say: Optional[Callable[[str], None]] = None,
 ) -> Calibration:
-    """Ranges by ONNX tensor name: of the cache where there is one, whatever the samples.
+    """Ranges by ONNX tensor name. A cache, if given, wins over samples.
 
-    Measured ranges are kept in `work` under a key of model, samples and method, so that a build that was stopped
-    need not measure them again. What samples showed stays with `source`, for the artifact's report.
+    Measured ranges are kept in `work` under a key of model, samples and method, so that a build after a stopped one
+    does not measure them again. The measurements stay with `source`, for the artifact's report.
 
     Raises:
         DocumentError, DataError: cache or samples are unreadable or do not fit.
@@ -77,7 +77,7 @@ def calibrate(
 
 
 def _require_some(absmax: Mapping[str, float], graph: LayerGraph, cache: Path) -> None:
-    """A cache of another network would leave every layer in FP16, without an error."""
+    """Refuses a cache without ranges for this network: every layer would silently stay in FP16."""
     if not any(name in graph.tensors for name in absmax):
         scales = (
             f"{len(absmax)} scale{'s' * (len(absmax) != 1)}, of {', '.join([*absmax][:2])}" if absmax else "no scale"
@@ -90,7 +90,7 @@ def _require_some(absmax: Mapping[str, float], graph: LayerGraph, cache: Path) -
 
 
 def _own_ranges(source: OnnxSource) -> Dict[str, float]:
-    """Ranges that the model itself states: of an input whose INT8 steps are whole pixel values."""
+    """Ranges that the model itself states: for an input whose INT8 steps are whole pixel values."""
     inside = source.embedded
     return {} if inside is None or inside.scale is None else {inside.input: inside.scale * INT8_MAX}
 
@@ -112,5 +112,5 @@ def _read(path: Optional[Path]) -> Optional[Dict[str, float]]:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {str(k): float(v) for k, v in document.items()}
     except (EdgedlaError, OSError, ValueError, AttributeError, TypeError):
-        # Measured again: it is a cache, and its key, not its content, says that it fits.
+        # An unreadable cache is measured again. That it fits is known from its key, not its content.
         return None

@@ -1,4 +1,4 @@
-"""Refuses plans that TensorRT would refuse, or that would not do what they say, before anything is built."""
+"""Refuses plans before a build: those that TensorRT would refuse, or whose build would differ from the plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgedla.rules.verdict import Effect, Finding, Support
 from edgedla.targets.platform import Platform
 from edgedla.vocabulary import GPU
 
-#: What concerns the plan as a whole and no layer. Limits of layers, formats and pools stand in rules/.
+#: Rules about the plan as a whole. Limits of layers, formats and pools are in rules/.
 PLAN_RULES = {
     "one-core": "an engine runs on one DLA core: the runtime sets it when the engine is loaded (rule A-15)",
     "core-exists": "the core number must be one of the module's",
@@ -40,15 +40,15 @@ def refuse_illegal(
     pinned: AbstractSet[str] = frozenset(),
     formatted: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Refuses a plan with every offence, each with its rule; nothing has been built then.
+    """Refuses an illegal plan before anything is built. The error lists every offence with its rule.
 
     Args:
         pinned: layers whose device was set by hand.
         formatted: inputs and outputs whose format was set by hand.
 
     Raises:
-        UsageError: a core that is not there, two cores for one engine, or a device, format or pool that was set by hand
-            against a rule.
+        UsageError: a core that the module lacks, two cores for one engine, or a device, format or pool that was set by
+            hand against a rule.
         BuildError: anything else that TensorRT would refuse.
     """
     wrong_use = [*_device_offences(plan, report, cores, allow_unknown, pinned), *_pool_offences(plan, report.platform)]
@@ -64,7 +64,7 @@ def refuse_illegal(
 
 
 def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
-    """Of pools that were set by hand: those that are chosen keep the rules."""
+    """Offences of pools set by hand; pools that edgedla chooses follow the rules."""
     if plan.dla_core is None:
         return []
     pools = {
@@ -85,7 +85,7 @@ def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
 def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> Iterator[Tuple[str, str]]:
     """(input or output, offence)."""
     for io in plan.io:
-        # A tensor that is INT8 in the model itself is handed over as it is.
+        # A tensor that is INT8 in the model itself needs no scale at the border.
         has_int8_type = graph.tensors[io.name].dtype == "INT8"
         if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
             has = graph.tensors[io.name].dtype
@@ -109,7 +109,7 @@ def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> 
 def _device_offences(
     plan: BuildPlan, report: CheckReport, cores: Sequence[str], allow_unknown: bool, pinned: AbstractSet[str]
 ) -> List[str]:
-    """What was set by hand and cannot be."""
+    """Offences of devices set by hand."""
     offences: List[str] = []
     if len(cores) > 1:
         offences.append(
@@ -124,7 +124,7 @@ def _device_offences(
 
 
 def _misplaced(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> Iterator[Tuple[str, str]]:
-    """(layer, offence) of layers that the plan has on a DLA against the rules, or on a GPU that is not there."""
+    """(layer, offence) of layers that the plan puts on a DLA against the rules, or on a GPU that it cannot use."""
     for layer, layer_report in zip(plan.layers, report.layers):
         refused = layer_report.support is Support.GPU
         if layer.device != GPU and (refused or (layer_report.support is Support.UNKNOWN and not allow_unknown)):
@@ -157,7 +157,7 @@ def _rejected(finding: Finding) -> str:
 
 
 def refuse_dynamic(graph: LayerGraph) -> None:
-    """Raises where an input or output has no fixed size: buffers at the border, and the DLA itself, need one."""
+    """Raises if an input or output has no fixed size: buffers at the border, and the DLA itself, need one."""
     text = open_sizes_text(graph)
     if text:
         raise UsageError(text, where=graph.name)

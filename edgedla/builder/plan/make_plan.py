@@ -23,7 +23,7 @@ from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
 from edgedla.vocabulary import BUILD_MODES, GPU, PRECISIONS, one_of
 
-#: Layers without a scale that a note names.
+#: Most layers without a scale that a note names.
 _NAMED = 8
 
 
@@ -44,8 +44,8 @@ def make_plan(
         dynamic_inputs: inputs whose sizes the model leaves open.
 
     Raises:
-        UsageError: an option names no layer or tensor, contradicts the mode, or asks for a device, format or pool against
-            a rule.
+        UsageError: an option names an unknown layer or tensor, contradicts the mode, or asks for a device, format or
+            pool against a rule.
         BuildError: the plan is not legal; every offence is named with its rule.
     """
     options = options or PlanOptions()
@@ -144,7 +144,7 @@ def _io(
         differing = {i: p for i, p in enumerate(precisions) if p}
         border = report.precision
         if report.platform.release.strongly_typed and any(graph.tensors[n].dtype != "INT8" for n in names):
-            # The model's own types hold at the border too, whatever was asked for.
+            # The model's own types also apply at the border, whatever precision was asked for.
             border = "fp16"
         for choice in choose_io(graph, report.platform, border, check_mode, on_dla=on_dla, precisions=differing):
             if choice.chosen is not None:
@@ -163,10 +163,11 @@ def _io(
 
 
 def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoFormat]:
-    """The formats that were asked for, by tensor.
+    """The formats that were asked for, by tensor name.
 
     Raises:
-        UsageError: another number of formats than one, or one for each tensor of a direction; a tensor that is neither.
+        UsageError: the number of formats is neither one nor the number of tensors of that direction; or a name is
+            neither an input nor an output.
     """
     require_borders(options.formats, (*graph.inputs, *graph.outputs), "formats")
     formats_of: Dict[str, IoFormat] = {}
@@ -191,7 +192,7 @@ def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> 
 
 
 def _other_loadables(report: CheckReport, planned: int, mode: str, options: PlanOptions) -> Tuple[str, ...]:
-    """Where the plan has other loadables than the check of TensorRT's own placement, with the same layers on the DLA."""
+    """A note if the plan has other loadables than TensorRT's own placement of the same DLA layers."""
     by_itself = sum(r.kept for r in report.regions)
     if mode != "hybrid" or options.placed or options.devices or planned == by_itself:
         return ()
@@ -202,7 +203,7 @@ def _other_loadables(report: CheckReport, planned: int, mode: str, options: Plan
 
 
 def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Calibration) -> Tuple[str, ...]:
-    """Which DLA layers run in FP16 because a tensor has no scale (rule Q-01 of the INT8 chapter)."""
+    """DLA layers that run in FP16 because a tensor has no scale (rule Q-01 of the INT8 chapter)."""
     missing = []
     for layer in graph.layers:
         tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
@@ -219,7 +220,7 @@ def _notes(
 ) -> Tuple[str, ...]:
     notes = list(report.notes)
     if report.platform.has_dla and not uses_dla:
-        # A rule may refuse one layer; that all stand on the GPU was the placement's choice, if there is one.
+        # With a placement, a network entirely on the GPU is the placement's choice, not the rules'.
         refused = () if options.placed else report.layers
         first = next((x.reason for x in refused if x.placed is Placed.GPU and x.reason), "")
         notes.append("no layer runs on the DLA" + (f"; the first one's reason: {first}" if first else ""))

@@ -1,4 +1,4 @@
-"""What the INT8 scales of a build were measured on, kept until its artifact gets a report of them."""
+"""The measurements behind a build's INT8 scales, kept for the artifact's report."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasuredScales:
-    """Samples, and what they showed.
+    """Samples and the ranges measured on them.
 
     Attributes:
         graph: the network that is built. model: onnx.ModelProto with static inputs and weights.
         method: a name of quantization.methods. absmax: tensor -> range, as measured, before rules change it.
-        measured: the histograms; None where the ranges were left by a build that was killed.
+        measured: the histograms; None if the ranges come from a build that was killed.
     """
 
     graph: LayerGraph
@@ -31,7 +31,7 @@ class MeasuredScales:
     measured: Optional[Collection]
 
     def collection(self) -> Collection:
-        """The histograms; the samples run again where they are gone."""
+        """The histograms; measured again if they are gone."""
         from edgedla.quantization.collect import collect
 
         return self.measured if self.measured is not None else collect(self.model, self.samples)
@@ -39,12 +39,12 @@ class MeasuredScales:
 
 @dataclass(frozen=True)
 class BuiltScales:
-    """Measured scales and what became of them.
+    """Measured scales and the build that uses them.
 
     Attributes:
-        devices: layer -> "GPU", "DLA0" or "DLA1". precisions: layer -> "fp16", where the plan says so.
-        accuracy: as the artifact states it; None where nothing was run.
-        equal: ranges that the DLA wants alike were made alike (rules/numerics.yaml, int8-equal-scales).
+        devices: layer -> "GPU", "DLA0" or "DLA1". precisions: layer -> "fp16", for layers the plan sets to FP16.
+        accuracy: the artifact's measured error; None if nothing was run.
+        equal: True if ranges that must be equal on the DLA were made equal (rules/numerics.yaml, int8-equal-scales).
     """
 
     scales: MeasuredScales
@@ -55,5 +55,5 @@ class BuiltScales:
     equal: bool = True
 
 
-#: Makes files of an artifact, by (role, file name), of measured scales.
+#: Makes the artifact's files about measured scales: (role, file name) -> content.
 Explain = Callable[[BuiltScales], Dict[Tuple[str, str], bytes]]

@@ -19,10 +19,10 @@ class LayerPlan:
         name: TensorRT's layer name. type: LayerType name.
         device: "GPU", "DLA0" or "DLA1".
         precision: "fp16", "int8", or None where TensorRT is free to choose (or the tensor types decide).
-        capable: what the rules say of the layer by itself: "dla", "gpu" or "unknown".
+        capable: the rules' verdict on the layer alone: "dla", "gpu" or "unknown".
         outputs: names of the tensors it writes.
         onnx_node: the ONNX node that it comes from, "" for none.
-        folded: nothing of it is left at run time, as predicted; `device` is what the builder is told all the same.
+        folded: the layer is predicted to be folded away at build time; `device` is passed to the builder anyway.
     """
 
     name: str
@@ -138,7 +138,7 @@ class BuildPlan:
 
     @property
     def running(self) -> Tuple[LayerPlan, ...]:
-        """The layers that remain at run time: counts and placements are about these."""
+        """The layers that remain at run time; counts and placements cover only these."""
         return tuple(layer for layer in self.layers if not layer.folded)
 
     @property
@@ -166,7 +166,7 @@ class BuildPlan:
             elif f.name in ("model", "platform"):
                 document[f.name] = dict(value)
             elif f.name == "numerics":
-                # Only where it departs: plans of other builds stay what they were.
+                # Written only if it departs from the default, so that other plans keep their text.
                 document.update({f.name: dict(value)} if value else {})
             else:
                 document[f.name] = list(value) if isinstance(value, tuple) else value
@@ -181,7 +181,7 @@ def _plain(value: Union[LayerPlan, IoPlan, Pools, Calibration]) -> Dict[str, Any
     for f in fields(value):
         item = getattr(value, f.name)
         if f.name == "folded" and not item:
-            # Only where it is: plans of other layers stay what they were.
+            # Written only if true, so that plans without it keep their text.
             continue
         if isinstance(item, tuple):
             item = list(item)

@@ -32,7 +32,7 @@ _UNIT_BYTES = {"": MIB, "B": 1, "K": KIB, "M": MIB, "G": GIB}
 def choose_pools(
     platform: Platform, concurrent_engines: int = 1, asked: Optional[Mapping[str, int]] = None, subgraphs: int = 1
 ) -> Pools:
-    """The pools of one engine: what was asked for, else sizes under which all concurrent engines fit.
+    """The pools of one engine: the sizes asked for, otherwise sizes that let all concurrent engines fit.
 
     sram = min(1 MiB, 2^floor(log2(hardware SRAM / concurrent engines / parts)))
 
@@ -49,7 +49,7 @@ def choose_pools(
         subgraphs: DLA subgraphs of this engine.
 
     Raises:
-        UsageError: no engine, or so many that less than 4 KiB is left for each.
+        UsageError: `concurrent_engines` is below 1, or leaves less than 4 KiB for each engine.
     """
     if concurrent_engines < 1:
         raise UsageError(f"{concurrent_engines} concurrent engines", allowed="1 or more")
@@ -69,7 +69,7 @@ def choose_pools(
 
 
 def sram_budget_bytes(platform: Platform, concurrent_engines: int) -> int:
-    """What one engine may take at most, so that all of them fit into the hardware."""
+    """The most SRAM that one engine may take so that all engines fit into the hardware."""
     return platform.module.sram_bytes // max(concurrent_engines, 1)
 
 

@@ -50,7 +50,7 @@ def describe(plan: BuildPlan) -> str:
 
 
 def per_device(devices: Iterable[str]) -> str:
-    """How many of the layers run where."""
+    """The number of layers per device."""
     counts = Counter(devices)
     return ", ".join(f"{device}: {counts[device]}" for device in sorted(counts))
 

@@ -1,4 +1,4 @@
-"""The trtexec backend's files: a script for one engine; for a chain a script and a model a stage, and one that runs all."""
+"""The trtexec backend's files: one script per engine. A chain also has a model per stage and a script for all stages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgedla.files import write_atomic
 
 @dataclass(frozen=True)
 class Scripts:
-    """What was written.
+    """The files that were written.
 
     Attributes:
-        script: the one to run. unsaid: what trtexec cannot be told.
+        script: the one to run. unsaid: parts of the plan that no option of this trtexec expresses.
         options_of: the release whose help the options were taken from.
         stages: of a chain the stages' files, each script after its model.
     """
@@ -40,10 +40,10 @@ class Scripts:
 
 
 def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
-    """Writes them: to `out` itself where it ends in .sh and is no folder, else into it.
+    """Writes the scripts: to `out` itself if it ends in .sh and is not a folder, otherwise into the folder `out`.
 
     Raises:
-        UsageError: `out` is a file that is no script, or a script's name for a chain.
+        UsageError: `out` is a file but not a script, or the name of a script for a chain, which needs a folder.
     """
     folder = out.is_dir() or out.suffix != ".sh"
     if folder and out.exists() and not out.is_dir():
@@ -54,7 +54,7 @@ def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
         return _chain(plan, out)
     script = trtexec_script(plan)
     path = out / "build.sh" if folder else out
-    # A name that the user gives may be a link of his.
+    # A path that the user gave may be a link; follow it.
     _executable(path, script.text, follow=not folder)
     return Scripts(path, script.unsaid, script.options_of)
 

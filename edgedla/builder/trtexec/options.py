@@ -1,4 +1,4 @@
-"""Which options and formats each release's trtexec has: rules/trtexec.yaml, read strictly."""
+"""The options and formats of each release's trtexec, read strictly from rules/trtexec.yaml."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Options:
     Attributes:
         read: the release whose help the options were taken from.
         names: the options it has.
-        input_formats, output_formats: what its own check of a standalone build lets pass; () where none is known.
-        older_names: formats by their newer name, with the older one.
+        input_formats, output_formats: formats that trtexec accepts for a standalone build; () if unknown.
+        older_names: newer name of a format -> its older name.
     """
 
     release: Version
@@ -91,7 +91,7 @@ def _table() -> _Table:
 
 
 def options_of(trt: Version) -> Options:
-    """The options of this release; of the newest read release that is not newer, where its own help was not read."""
+    """The options of this release; if its help was not read, those of the newest earlier release whose help was."""
     table = _table()
     read = [r for r in table.read if number(r)[:2] <= trt[:2]] or [table.read[0]]
     names = tuple(name for name, span in sorted(table.options.items()) if span.holds(trt))

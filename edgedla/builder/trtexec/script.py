@@ -22,11 +22,11 @@ _END = "EDGEDLA_CALIBRATION_CACHE"
 
 @dataclass(frozen=True)
 class TrtexecScript:
-    """The script, and what of the plan it does not do.
+    """The script, and the parts of the plan that it cannot express.
 
     Attributes:
         text: a bash script; it takes the model and the output folder as arguments.
-        unsaid: what this release's trtexec cannot be told; also in the script, as comments.
+        unsaid: parts of the plan that this release's trtexec has no option for; also comments in the script.
         options_of: the release whose help the options were taken from.
     """
 
@@ -38,7 +38,7 @@ class TrtexecScript:
 def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None) -> TrtexecScript:
     """The script for the plan's TensorRT, or for another release of the same plan.
 
-    Nothing is run. Where the release cannot do what the plan says, the script does the nearest thing and says so.
+    Runs nothing. If the release cannot do what the plan says, the script does the closest thing and says so.
     """
     release = trt or plan.trt
     writer = _Writer(plan, options_of(release))
@@ -47,7 +47,7 @@ def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None) -> TrtexecScr
 
 
 class _Writer:
-    """Collects arguments, each already quoted for bash, and what cannot be said."""
+    """Collects arguments, each already quoted for bash, and the parts of the plan that have no option."""
 
     def __init__(self, plan: BuildPlan, options: Options) -> None:
         self.plan, self.options = plan, options
@@ -145,7 +145,7 @@ class _Writer:
                         "there are inputs (mended in 8.6.1)"
                     )
                     continue
-                # One entry holds for all.
+                # One entry applies to all tensors of the direction.
                 entries = entries[:1]
             self.add(name, shlex.quote(",".join(entries)))
 
@@ -213,7 +213,7 @@ class _Writer:
             if name not in expressible:
                 problems.setdefault(self._problem(name), []).append(name)
         for name in [n for n in expressible if self._is_pattern(n)]:
-            # A pattern also hits other layers; one that is named itself keeps its own value.
+            # A pattern may also match other layers. A layer with an entry of its own keeps its own value.
             others = [x.name for x in self.plan.layers if x.name not in values and _hits(name, x.name)]
             if others and option == "--layerDeviceTypes" and not any(self._problem(n) for n in others):
                 expressible.update({n: "DLA" for n in others})
@@ -229,7 +229,7 @@ class _Writer:
             self.arguments.append(f"{option}={shlex.quote(entries)}")
 
     def _problem(self, name: str) -> str:
-        """Why the option cannot hold this name; "" where it can. A name ends at its last colon, so it may hold some."""
+        """Why the option cannot hold this name; "" if it can. Colons are fine: trtexec splits at the last one."""
         if "," in name:
             return "',' separates the option's entries"
         if "'" in name and self.options.release < (10, 8):
@@ -250,7 +250,7 @@ class _Writer:
             *(f"NOT EXPRESSED: {text}" for text in self.unsaid),
             *(f"note: {text}" for text in (*plan.notes, *self.notes)),
         ]
-        # A line break in a name must not end the comment it stands in.
+        # A line break in a name must not end the comment.
         head = ["#!/usr/bin/env bash", *(f"# {' '.join(text.splitlines())}" for text in comments)]
         default_model = shlex.quote(f"{plan.model.get('name', 'model')}.onnx")
         body = [
@@ -270,7 +270,7 @@ class _Writer:
 
 
 def _hits(pattern: str, name: str) -> bool:
-    """Whether trtexec's '*' makes the pattern hit this name; other characters stand for themselves."""
+    """True if the pattern matches this name in trtexec, where '*' is the only wildcard."""
     parts = [part.translate({ord(c): f"[{c}]" for c in "[?"}) for part in pattern.split("*")]
     return fnmatch.fnmatchcase(name, "*".join(parts))
 
