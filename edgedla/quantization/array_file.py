@@ -1,7 +1,7 @@
-"""The arrays of .npy and .npz files by name, of which only what is used is read: rows, and never a pickle.
+"""The arrays of .npy and .npz files by name. Reads only the rows that are used, and never a pickle.
 
-A file of samples may be damaged, larger than the memory, or made to look small (deflate packs a thousand to one). So
-headers are read first, held against the size of the file, and a packed array is unpacked block by block.
+A file of samples may be damaged, larger than memory, or a zip bomb (deflate packs a thousand to one). So headers are
+read first and checked against the file's size, and a compressed array is unpacked block by block.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 
 from edgedla.errors import DataError
 
-#: So much of a packed array stands in memory at once, or one row where that is more.
+#: Bytes of a compressed array in memory at once; one row, if a row is larger.
 BLOCK_BYTES = 16 << 20
-#: A row is one sample of one input; a larger one is a lie or would fill the memory of a board.
+#: A row is one sample of one input. A larger one is a false header, or would fill a board's memory.
 MOST_ROW_BYTES = 1 << 30
 _SKIP_BYTES = 1 << 20
-#: Arrays up to this are held against their check sum before they are used. Of larger ones only what is used is read, and a
-#: check sum is of the whole.
+#: Arrays up to this size have their checksum verified before use. A checksum needs the whole array, but of larger
+#: arrays only the used rows are read.
 SUMMED_BYTES = 256 << 20
 
 Header = Tuple[Tuple[int, ...], bool, Any]
 
 
 def load_arrays(file: Path) -> Dict[str, Any]:
-    """Array name -> array, "" for the one of an .npy. What is not compressed is mapped, the rest is a PackedArray.
+    """Array name -> array; the name is "" for an .npy. Uncompressed arrays are memory-mapped, others are a PackedArray.
 
     Raises:
-        DataError: no such file, no arrays in it, or it is damaged, as far as its headers tell.
+        DataError: the file does not exist, holds no arrays, or has damaged headers.
     """
     try:
         if file.suffix == ".npy":
@@ -47,10 +47,10 @@ def load_arrays(file: Path) -> Dict[str, Any]:
 
 
 def require_undamaged(file: Path, names: Iterable[str]) -> None:
-    """Reads these arrays of an .npz once, for their check sums; an .npy has none.
+    """Reads these arrays of an .npz once to verify their checksums; an .npy has none.
 
     Raises:
-        DataError: one of them is not what was written.
+        DataError: the checksum of an array is wrong.
     """
     if file.suffix != ".npz":
         return
@@ -89,13 +89,13 @@ def _archive(file: Path) -> Dict[str, Any]:
                     where=str(file),
                 )
             if entry.compress_type == zipfile.ZIP_STORED and 0 not in shape:
-                # np.savez stores arrays as they are. Name and extra field have lengths of their own in the local header.
+                # np.savez stores arrays uncompressed. The local header has its own lengths of name and extra field.
                 data.seek(entry.header_offset + 26)
                 begin = entry.header_offset + 30 + sum(struct.unpack("<HH", data.read(4))) + start
                 order: Any = "F" if fortran else "C"
                 arrays[name] = np.memmap(str(file), dtype=dtype, mode="r", offset=begin, shape=shape, order=order)
             elif fortran and len(shape) > 1:
-                # Its rows lie scattered over the whole array.
+                # The rows of a Fortran-order array are scattered over all of it.
                 whole = PackedArray(file, entry.filename, (1, prod(shape)), dtype, start)[0]
                 arrays[name] = whole.reshape(shape[::-1]).T
             else:
@@ -104,7 +104,7 @@ def _archive(file: Path) -> Dict[str, Any]:
 
 
 def _header(stream: IO[bytes]) -> Header:
-    # Typed in some releases of NumPy only.
+    # Only some releases of NumPy have type hints here.
     npy: Any = np.lib.format
     version = npy.read_magic(stream)
     header: Header
@@ -168,7 +168,7 @@ class PackedArray:
         block = self._block[1]
         assert block is not None
         if row == len(block) - 1:
-            # A folder may hold thousands of files: each keeps a block only while it is being read.
+            # A folder may hold thousands of files, so each keeps its block only while it is read.
             self._block = (-1, None)
         return block[row]
 

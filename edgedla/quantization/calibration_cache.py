@@ -1,4 +1,4 @@
-"""TensorRT's INT8 calibration cache: `TRT-8502-EntropyCalibration2`, then one `tensor: hex(float32 scale)` a line."""
+"""TensorRT's INT8 calibration cache: `TRT-8502-EntropyCalibration2`, then one `tensor: hex(float32 scale)` per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.errors import DocumentError
 
 INT8_MAX = 127.0
 _HEADER = re.compile(r"^TRT-(\d+)-(\w+)$")
-#: The calibrator whose header the DLA asks for (NvInfer.h 7.1 to 10.16, IInt8EntropyCalibrator2).
+#: The calibrator that the DLA requires (NvInfer.h 7.1 to 10.16, IInt8EntropyCalibrator2).
 _ALGORITHM = "EntropyCalibration2"
 #: Calibrators of TensorRT 7 to 10. The header is checked by name only; all write symmetric scales in the same form.
 ALGORITHMS = (_ALGORITHM, "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration")
@@ -33,8 +33,8 @@ def write_cache(absmax: Mapping[str, float], trt: Tuple[int, ...]) -> str:
     """The cache's text. scale = absmax / 127; written as the big-endian bits of a float32, in hex.
 
     Raises:
-        DocumentError: a range is negative, zero, or no finite number (TensorRT would read nonsense), or a name has
-            a line break.
+        DocumentError: a range is not a positive finite number (TensorRT would read nonsense), or a name has a line
+            break.
     """
     lines = [f"TRT-{version_number(trt)}-{_ALGORITHM}"]
     for name in sorted(absmax):
@@ -54,7 +54,7 @@ class CalibrationCache:
     Attributes:
         absmax: tensor name -> 127 times the scale.
         algorithm: the calibrator that its header names. version: the TensorRT that its header names, as one number.
-        zero: tensors whose scale is 0: they were zero in every sample, so they have none.
+        zero: tensors whose scale is 0: they were zero in every sample, so they have no usable scale.
     """
 
     absmax: Mapping[str, float]
@@ -64,7 +64,7 @@ class CalibrationCache:
 
     @property
     def notes(self) -> Tuple[str, ...]:
-        """What a person should know before a build with it."""
+        """Notes for the user before a build with this cache."""
         if self.algorithm == _ALGORITHM:
             return ()
         return (
@@ -74,10 +74,10 @@ class CalibrationCache:
 
 
 def read_cache(path: Union[str, Path]) -> CalibrationCache:
-    """A cache file, whichever TensorRT and calibrator wrote it: symmetric scales serve the DLA whatever made them.
+    """A cache file of any TensorRT and calibrator: the DLA can use symmetric scales of any origin.
 
     Raises:
-        DocumentError: no such file, no header, an unknown algorithm, a broken line, or a scale that is no positive number.
+        DocumentError: no such file, no header, an unknown algorithm, a broken line, or a negative or non-finite scale.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache
             separator, scale = "", math.nan
         if not separator or not math.isfinite(scale) or scale < 0:
             raise DocumentError(f"no scale: {line[:80]!r}", where=f"{where}:{number}", allowed="name: 8 hex digits")
-        # TensorRT writes 0 for tensors that were zero in every sample: no usable scale, so it is as if missing.
+        # TensorRT writes 0 for tensors that were zero in every sample. That scale is unusable, so it counts as missing.
         if scale > 0:
             absmax[name.strip()] = scale * INT8_MAX
         else:

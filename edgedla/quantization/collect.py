@@ -1,7 +1,7 @@
-"""One pass over the samples: a histogram of every float activation of a model, from which every method takes its scales.
+"""One pass over the samples: a histogram of each float activation, the input of every calibration method.
 
-Memory does not grow with the samples: a sample's activations are freed before the next sample runs, and of a large
-tensor only an even selection leaves ONNX Runtime. The largest magnitude is always taken over all elements.
+Memory does not grow with the number of samples: a sample's activations are freed before the next sample runs, and large
+tensors leave ONNX Runtime as an even selection of elements. The largest magnitude always covers all elements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
 from edgedla.quantization.tensor_types import float_activations
 
-#: Elements of one tensor and sample that are counted. A larger tensor gives every k-th element.
+#: Most elements counted per tensor and sample. Of a larger tensor every k-th element counts.
 MOST_ELEMENTS = 1 << 15
 _SUFFIX = "/edgedla_probe"
 Progress = Callable[[int, int], None]
@@ -25,11 +25,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Collection:
-    """What the samples showed of each float activation, in the model's order.
+    """The measured values of each float activation, in the model's order.
 
     Attributes:
         histograms: tensor name -> Histogram.
-        samples: how many samples were run. synthetic: they are random numbers. detail: where they come from.
+        samples: number of samples that ran. synthetic: True if they are random. detail: where they come from.
     """
 
     histograms: Mapping[str, Histogram]
@@ -45,12 +45,12 @@ def collect(
     """Runs an onnx.ModelProto with static inputs over all samples.
 
     Args:
-        progress: called after each sample with (samples done, samples in all). say: called before with the memory that
-            it takes, where that is much.
+        progress: called after each sample with (samples done, samples in all). say: called before with the memory
+            needed, if that is large.
 
     Raises:
-        EnvironmentMissing: no onnxruntime. ModelError: it refuses the model. BuildError: it fails on a sample.
-        RunError: a value is NaN or infinite. DataError: no sample came.
+        EnvironmentMissing: no onnxruntime. ModelError: ONNX Runtime refuses the model. BuildError: it fails on a
+            sample. RunError: a value is NaN or infinite. DataError: there are no samples.
     """
     dims = float_activations(model)
     names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
@@ -60,7 +60,7 @@ def collect(
     done = 0
     for feed in samples.feeds:
         probed = session.run(wanted, feed)
-        # The maximum over NaN is no NaN in every release of ONNX Runtime.
+        # In some releases of ONNX Runtime the maximum over NaN is not NaN, so the elements are checked too.
         pairs = zip(names, probed[::2], probed[1::2])
         broken = [name for name, top, values in pairs if not (np.isfinite(top) and np.isfinite(values).all())]
         if broken:
@@ -83,9 +83,9 @@ def collect(
 
 
 def _step(dims: Sequence[int]) -> int:
-    """Every how many-th element of a flattened tensor is counted.
+    """The k for which every k-th element of a flattened tensor is counted.
 
-    No factor of the step divides a size, so that the selection walks over all columns, rows and channels.
+    The step shares no factor with any size, so that the selection covers all columns, rows and channels.
     """
     size = int(np.prod(dims)) if dims and all(d > 0 for d in dims) else 0
     step = -(-size // MOST_ELEMENTS) if size else 1
@@ -95,7 +95,7 @@ def _step(dims: Sequence[int]) -> int:
 
 
 def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int]) -> bytes:
-    """The model with two more outputs a tensor: max |x| over all elements, and |x| of the selected ones."""
+    """The model with two more outputs per tensor: max |x| over all elements, and |x| of the selected ones."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -111,7 +111,7 @@ def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int]) -> bytes
         constant("edgedla_probe/end", [np.iinfo(np.int64).max]),
     )  # fmt: skip
     step_names = {k: constant(f"edgedla_probe/step{k}", [k]) for k in sorted({steps[n] for n in names if steps[n] > 1})}
-    # Operators of opset 10 and later; newer axes-as-input forms are avoided by taking the maximum over everything.
+    # Needs opset 10. The maximum over all axes avoids the newer form with axes as an input.
     for name in names:
         magnitude, values = name + _SUFFIX + "/abs", name + _SUFFIX + "/values"
         selected = steps[name] > 1
@@ -124,5 +124,5 @@ def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int]) -> bytes
             graph.node.append(helper.make_node("Slice", inputs, [values]))
         for output in (name + _SUFFIX + "/max", values):
             graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
-    # Serialised messages that stand one behind the other are one merged message: the weights are not copied for it.
+    # Concatenated protobuf messages parse as one merged message, so the weights are not copied.
     return bytes(model.SerializeToString() + added.SerializeToString())

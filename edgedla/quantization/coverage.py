@@ -1,4 +1,4 @@
-"""For every tensor of a network its INT8 scale and where it comes from; nothing is missing silently."""
+"""The INT8 scale of each tensor of a network and its origin. Missing scales are listed, never silent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.unify import MEASURED, Scales
 
 MISSING = "missing"
-#: Element types that carry no INT8 scale: indices, conditions, bytes.
+#: Element types that can have an INT8 scale. Indices, conditions and bytes have none.
 _SCALED = frozenset({"FLOAT", "HALF", "BF16", "INT8"})
 
 
@@ -22,7 +22,7 @@ class TensorScale:
     Attributes:
         tensor: name. absmax: scale * 127; None where it is missing.
         origin: measured, unified (made equal to others), moved (a rule gave it), missing.
-        rule: id in rules/int8_scales.yaml where the origin is unified or moved. why: for a missing one, what is known of it.
+        rule: id in rules/int8_scales.yaml if the origin is unified or moved. why: the known reason for a missing scale.
         layers: names of the layers that read or write it.
     """
 
@@ -40,7 +40,7 @@ class TensorScale:
 
 @dataclass(frozen=True)
 class Coverage:
-    """`tensors`: every float activation of the network, in its order. `counts`: how many by origin."""
+    """`tensors`: every float activation of the network, in its order. `counts`: origin -> number of tensors."""
 
     tensors: Tuple[TensorScale, ...]
 
@@ -54,7 +54,7 @@ class Coverage:
 
     @property
     def layers_without(self) -> Tuple[str, ...]:
-        """Layers that read or write a tensor without a scale: on the DLA they leave INT8."""
+        """Layers that read or write a tensor without a scale; the DLA cannot run them in INT8."""
         return tuple(dict.fromkeys(name for t in self.missing for name in t.layers))
 
 
@@ -62,7 +62,7 @@ def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -
     """The scale of every float activation that a live layer reads or writes.
 
     Args:
-        measured: tensors that were measured; it tells "zero in every sample" from "never measured".
+        measured: tensors that were measured, to distinguish "zero in every sample" from "never measured".
     """
     layers: Dict[str, List[str]] = {}
     for layer in graph.layers:

@@ -1,27 +1,27 @@
-"""Loops of a model that nothing ends: ONNX Runtime would never come back from them, and no signal stops it."""
+"""Finds endless loops in a model: ONNX Runtime would never return from them, and no signal stops it."""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from typing import Any, Optional
 
-#: Rounds of a loop without an end of its own. A round takes ONNX Runtime some 10 us: these are minutes.
+#: Most rounds of a loop whose condition never ends it. A round takes ONNX Runtime some 10 us, so these are minutes.
 MOST_ROUNDS = 10_000_000
 #: onnx.TensorProto.DataType
 INT64, BOOL = 7, 9
 
 
 def endless_loop(graph: Any) -> Optional[str]:
-    """Name of a Loop whose condition is always true and whose rounds are not limited; None where there is none.
+    """Name of a Loop whose condition is always true and whose rounds have no limit; None if there is none.
 
     Args:
-        graph: onnx.GraphProto. What it leaves open, a condition that is worked out, may end any loop.
+        graph: onnx.GraphProto. A condition that is computed at run time counts as one that may end the loop.
     """
     return _search(graph, ChainMap())
 
 
 def _search(graph: Any, outer: ChainMap[str, Optional[int]]) -> Optional[str]:
-    # What a graph takes in hides what stands outside under the same name.
+    # An input of a graph hides an outer value of the same name.
     known = outer.new_child({v.name: None for v in graph.input})
     known.update((t.name, _scalar(t)) for t in graph.initializer)
     for node in graph.node:
@@ -43,14 +43,14 @@ def _endless(node: Any, known: ChainMap[str, Optional[int]]) -> bool:
     body = next((a.g for a in node.attribute if a.name == "body"), None)
     if body is None or len(body.input) < 2 or not body.output:
         return False
-    # A number that is worked out may be any.
+    # A number computed at run time may be small, so it counts as a limit.
     limited = bool(rounds) and (known.get(rounds) or 0) <= MOST_ROUNDS
     begins = not condition or bool(known.get(condition, 0))
     return not limited and begins and _stays_true(body, known)
 
 
 def _stays_true(body: Any, known: ChainMap[str, Optional[int]]) -> bool:
-    """Whether every round hands on the condition that it was given, or one that is always true."""
+    """True if every round passes on the condition that it was given, or one that is always true."""
     name, given = body.output[0].name, body.input[1].name
     made = {output: node for node in body.node for output in node.output}
     constants = {t.name: _scalar(t) for t in body.initializer}
@@ -69,7 +69,7 @@ def _stays_true(body: Any, known: ChainMap[str, Optional[int]]) -> bool:
 
 
 def _scalar(tensor: Any) -> Optional[int]:
-    """The one integer or truth value of an onnx.TensorProto; None for every other one."""
+    """The value of an onnx.TensorProto with one integer or bool; None for any other tensor."""
     count = 1
     for d in tensor.dims:
         count *= d

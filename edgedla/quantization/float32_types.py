@@ -1,6 +1,6 @@
-"""Models that compute in FLOAT16, BFLOAT16 or DOUBLE by their own types, and the same in FLOAT.
+"""Converts models that compute in FLOAT16, BFLOAT16 or DOUBLE to FLOAT.
 
-INT8 scales are measured on FLOAT tensors, and the simulation rounds those: such a model has to be turned first.
+INT8 scales are measured on FLOAT tensors, and the simulation rounds FLOAT tensors, so other models are converted first.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from edgedla.quantization.tensor_types import FLOAT, tensor_types
 
 #: onnx.TensorProto.DataType -> its name.
 TURNED: Dict[int, str] = {10: "FLOAT16", 16: "BFLOAT16", 11: "DOUBLE"}
-#: Attributes of ONNX's operators that name the type of a result, or that sums are kept in.
+#: Attributes of ONNX operators that name the type of a result or of an accumulator.
 TYPE_ATTRIBUTES = frozenset("to dtype output_datatype output_dtype stash_type precision softmax_precision".split())
-#: Only change types or bring constants: no network computes in a type because of them.
+#: Operators without arithmetic: they change types or make constants, so their type is not one the network computes in.
 _NO_ARITHMETIC = frozenset("Cast CastLike Constant ConstantOfShape Identity".split())
-#: What is worked out of sizes is no activation: exporters do that in DOUBLE.
+#: Values computed from sizes are not activations; exporters compute them in DOUBLE.
 _SIZES = frozenset(("Shape", "Size"))
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _LARGEST = float(np.finfo(np.float32).max)
@@ -26,10 +26,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class OwnTypes:
-    """What of a model computes in types that are turned.
+    """The part of a model that computes in types to convert.
 
     Attributes:
-        names: of the types, most nodes first. nodes: how many nodes have such a result, `of` all. first: name of the first.
+        names: the types, most nodes first. nodes: number of nodes with such a result, out of `of`. first: name of the
+            first such node.
     """
 
     names: Tuple[str, ...]
@@ -43,12 +44,15 @@ class OwnTypes:
 
     @property
     def turned(self) -> str:
-        """What was done about it."""
+        """A sentence about the conversion."""
         return f"types converted to FLOAT ({self.text})"
 
 
 def own_types(model: Any) -> Optional[OwnTypes]:
-    """Of an onnx.ModelProto; None where all that depends on its inputs is FLOAT, also behind casts at them."""
+    """The types to convert in an onnx.ModelProto; None if all values that depend on its inputs are FLOAT.
+
+    Casts directly at the inputs do not count.
+    """
     types = tensor_types(model)
     constants = {t.name for t in model.graph.initializer}
     live = {v.name for v in model.graph.input} - constants
@@ -72,14 +76,14 @@ def own_types(model: Any) -> Optional[OwnTypes]:
 
 
 def as_float32(elements: np.ndarray) -> np.ndarray:
-    """What is finite stays finite: a DOUBLE may be beyond FLOAT."""
+    """The elements in FP32. A finite DOUBLE beyond FP32's range becomes the largest FP32 number, not infinity."""
     if elements.dtype == np.float64:
         elements = np.where(np.isfinite(elements), np.clip(elements, -_LARGEST, _LARGEST), elements)
     return np.asarray(elements, dtype=np.float32, order="C")
 
 
 def to_float32(tensor: Any) -> None:
-    """The elements of an onnx.TensorProto in FLOAT, in place."""
+    """Converts the elements of an onnx.TensorProto to FLOAT, in place."""
     from onnx import numpy_helper
 
     turned = numpy_helper.from_array(as_float32(numpy_helper.to_array(tensor)), tensor.name)
@@ -88,14 +92,14 @@ def to_float32(tensor: Any) -> None:
 
 
 def turn_types(model: Any, elements: Callable[[Any], None] = to_float32) -> Tuple[str, ...]:
-    """Every FLOAT16, BFLOAT16 and DOUBLE of an onnx.ModelProto becomes FLOAT, in place: values, constants, casts, subgraphs and
-    functions.
+    """Converts every FLOAT16, BFLOAT16 and DOUBLE of an onnx.ModelProto to FLOAT, in place: values, constants, casts,
+    subgraphs and functions.
 
     Args:
-        elements: turns an initializer.
+        elements: converts an initializer.
 
     Returns:
-        What is another type now at the inputs and outputs, a sentence each.
+        A sentence per input and output whose type changed.
     """
     constants = {t.name for t in model.graph.initializer}
     ends = [(v, "takes") for v in model.graph.input if v.name not in constants]
@@ -125,7 +129,7 @@ def _graph(graph: Any, elements: Callable[[Any], None]) -> None:
 
 
 def _type(kind: Any) -> None:
-    """A TypeProto: of a tensor, or of what holds tensors."""
+    """Converts a TypeProto of a tensor, or of a sequence, map or optional of tensors."""
     which = kind.WhichOneof("value")
     if which in ("tensor_type", "sparse_tensor_type"):
         inner = getattr(kind, which)
@@ -151,7 +155,7 @@ def _node(node: Any) -> None:
 
 
 def drop_casts(model: Any) -> int:
-    """Takes casts from FLOAT to FLOAT out of the main graph, in place; returns how many. Inputs and outputs keep their names."""
+    """Removes FLOAT to FLOAT casts from the main graph, in place; returns how many. Inputs and outputs keep names."""
     types, graph = tensor_types(model), model.graph
     of_type = {t.name: t.data_type for t in graph.initializer}
     of_type.update((name, kind) for name, (kind, _) in types.items())
@@ -187,7 +191,7 @@ def _last(renamed: Dict[str, str], name: str) -> str:
 
 
 def _rename(nodes: Iterable[Any], renamed: Dict[str, str]) -> None:
-    """Also in bodies, which read values from outside by name."""
+    """Renames what nodes read, also in subgraphs, which read outer values by name."""
     for node in nodes:
         for names in (node.input, node.output):
             for i, name in enumerate(names):
@@ -200,7 +204,7 @@ def _rename(nodes: Iterable[Any], renamed: Dict[str, str]) -> None:
 
 
 def read_names(node: Any) -> Set[str]:
-    """Names that a node reads, in its bodies too."""
+    """Names that a node reads, also in its subgraphs."""
     names = {name for name in node.input if name}
     for entry in node.attribute:
         for body in (entry.g, *entry.graphs):

@@ -1,4 +1,4 @@
-"""Histogram of the magnitudes of one tensor that grows with its values, so that one pass over the samples is enough."""
+"""Histogram of one tensor's magnitudes. Its range grows with the values, so one pass over the samples is enough."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from edgedla.quantization.dot import dot
 
-#: Bins while values come in. The range doubles where a value lies above it, so at the end between half of them and
-#: all lie below the largest magnitude.
+#: Bins during collection. The range doubles when a value exceeds it, so at the end at least half of the bins lie below
+#: the largest magnitude.
 FINE_BINS = 16384
 #: Bins that thresholds are chosen from, as in TensorRT's and pytorch-quantization's calibrators.
 BINS = 2048
@@ -21,7 +21,7 @@ class Histogram:
     """Counts of |x| in FINE_BINS equal bins over [0, top).
 
     Attributes:
-        absmax: largest magnitude of all values, those that were left out of the counts too.
+        absmax: largest magnitude of all values, including those left out of the counts.
         top: upper edge of the last bin; 0 while every value was zero.
         zeros: values that are exactly zero while `top` is 0.
     """
@@ -62,14 +62,14 @@ class Histogram:
     def binned(self, bins: int = BINS) -> np.ndarray:
         """Counts in `bins` equal bins over [0, absmax]: (bins,) float64.
 
-        A fine bin that lies across an edge is shared in proportion: whole ones would give a pattern of 4 and 5 fine bins
-        a bin, which entropy takes for information.
+        A fine bin that lies across an edge is shared in proportion. Without sharing, bins would alternate between 4 and
+        5 fine bins, and entropy would take that pattern for information.
         """
         if self.absmax <= 0.0:
             return np.zeros(bins)
         edges = np.arange(FINE_BINS + 1) * (self.top / FINE_BINS)
         below = np.concatenate([[0], np.cumsum(self.counts)])
-        # Nothing lies above the maximum: its fine bin ends there.
+        # No value exceeds the maximum, so the fine bin that holds it ends there.
         edges = np.minimum(edges, self.absmax)
         first = int(np.searchsorted(edges, self.absmax))
         at = np.interp(np.linspace(0.0, self.absmax, bins + 1), edges[: first + 1], below[: first + 1])

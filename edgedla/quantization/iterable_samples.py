@@ -14,14 +14,13 @@ _ALLOWED = f"a path, an array, arrays by input name, or an iterable whose items 
 
 
 def samples_from(data: Any, inputs: Sequence[InputSpec]) -> Samples:
-    """Samples of an array or a mapping, which hold one or more along the first axis, or of an iterable of such items.
+    """Samples from an array or mapping (one or more samples along the first axis), or from an iterable of them.
 
-    An item may be a pair of inputs and labels, as PyTorch's data sets and loaders give. What has a length and an index, one
-    sample an item, is read as it is used; of other iterables everything is kept in memory, for samples are read
-    several times.
+    An item may be a pair of inputs and labels, as in PyTorch's data sets and loaders. Data with a length and an index,
+    one sample per item, is read on use. Other iterables are kept in memory, because samples are read several times.
 
     Raises:
-        UsageError: it is no iterable. DataError: an item does not fit the inputs, or there is none.
+        UsageError: `data` is not iterable. DataError: an item does not fit the inputs, or there are no items.
     """
     if isinstance(data, (Mapping, np.ndarray)):
         feeds = feeds_of(_arrays(data, inputs, "the array"), inputs, "the array")
@@ -41,7 +40,7 @@ def samples_from(data: Any, inputs: Sequence[InputSpec]) -> Samples:
 
 
 class _Items(Feeds):
-    """One sample an item, read when it is asked for."""
+    """One sample per item, read on use."""
 
     def __init__(self, items: Any, inputs: Sequence[InputSpec]) -> None:
         self._items, self._inputs = items, inputs
@@ -101,5 +100,5 @@ def _arrays(item: Any, inputs: Sequence[InputSpec], where: str) -> Mapping[str, 
 
 
 def _with_batch(values: np.ndarray, dims: Tuple[int, ...]) -> np.ndarray:
-    """A data set gives one picture without the batch axis."""
+    """Adds the batch axis, which a single picture of a data set lacks."""
     return values[None] if dims[:1] == (1,) and values.shape == dims[1:] else values

@@ -1,4 +1,4 @@
-"""How much memory ONNX Runtime may take: what the user says, or what the machine has left."""
+"""The memory that ONNX Runtime may take: the user's limit, or the free memory of the machine."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 #: A container's limit and use, in bytes; "max" is no limit (Linux kernel documentation, cgroup v2, memory).
 _CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
-#: The limit where nothing else says one, as in a program that calls edgedla.
+#: Sets the limit if no option does, for example in a program that calls edgedla.
 VARIABLE = "EDGEDLA_MAX_MEMORY"
-#: A file below this that wants more memory than that is more likely made to harm than a network: it must be asked for.
+#: A small file that needs this much memory is more likely an attack than a network, so the user must set a limit first.
 SMALL_FILE_BYTES, SMALL_FILE_LIMIT = 10 << 20, 1 << 30
 
 _limit: ContextVar[Optional[int]] = ContextVar("memory_limit", default=None)
@@ -40,9 +40,10 @@ def parse_size(text: str) -> int:
 
 @contextmanager
 def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
-    """Limits the process while sessions are opened inside; None: EDGEDLA_MAX_MEMORY, or what the machine has left.
+    """Limits the memory of sessions opened in the `with` block. None takes EDGEDLA_MAX_MEMORY or the free memory.
 
-    Sessions whose estimate is beyond it are refused. Only the `edgedla` command is watched besides (`edgedla.guard`).
+    Refuses sessions whose estimate exceeds the limit. Only the `edgedla` command also watches its real use
+    (`edgedla.guard`).
     """
     token = _limit.set(limit_bytes)
     try:
@@ -53,12 +54,12 @@ def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
 
 def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
     """Args:
-    fed_bytes: weights of the user's file that the session takes as inputs: they make the file no small one.
+    fed_bytes: weights of the user's file that the session takes as inputs; they count toward the file's size.
 
     Raises:
-    EnvironmentMissing: the estimate is beyond the limit, or beyond what the machine has left; or a small file wants more
-        than SMALL_FILE_LIMIT and nobody has set a limit.
-    UsageError: EDGEDLA_MAX_MEMORY is no size.
+    EnvironmentMissing: the estimate exceeds the limit or the free memory; or a small file needs more than
+        SMALL_FILE_LIMIT and no limit is set.
+    UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
     limit, held = _limit.get(), guard.resident_bytes(os.getpid())
     if limit is None:
@@ -68,7 +69,7 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
     left = available_bytes() if limit is None else limit - held
     if not refused and (left is None or memory.total_bytes <= left):
         if small:
-            # The estimate leaves out what it does not know; the promise holds all the same.
+            # The estimate leaves out tensors of unknown size, so the guard enforces the limit at run time.
             guard.allow(held + SMALL_FILE_LIMIT)
         return
     if refused:
@@ -89,11 +90,11 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
 
 
 def require_room(count: int, what: str) -> None:
-    """As `require`, of values that edgedla itself is about to make; SMALL_FILE_LIMIT holds where nobody has set a limit.
+    """As `require`, for `count` bytes that edgedla is about to allocate. Without a limit, SMALL_FILE_LIMIT applies.
 
     Raises:
-        EnvironmentMissing: `count` bytes are beyond the limit.
-        UsageError: EDGEDLA_MAX_MEMORY is no size.
+        EnvironmentMissing: `count` bytes exceed the limit.
+        UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
     limit = _limit.get()
     if limit is None:
@@ -109,7 +110,7 @@ def require_room(count: int, what: str) -> None:
 
 def limit_of_environment() -> Optional[int]:
     """Raises:
-    UsageError: EDGEDLA_MAX_MEMORY is no size.
+    UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
     text = os.environ.get(VARIABLE, "")
     try:
@@ -119,7 +120,7 @@ def limit_of_environment() -> Optional[int]:
 
 
 def available_bytes() -> Optional[int]:
-    """What the machine, or the container's limit, has left; None where nothing says it."""
+    """Free bytes of the machine or of the container's limit; None if unknown."""
     left: List[int] = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()

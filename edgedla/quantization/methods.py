@@ -1,4 +1,4 @@
-"""From a histogram of magnitudes to the threshold T whose scale is T / 127: one function a method, one table of them."""
+"""Calibration methods: each maps a histogram of magnitudes to a threshold T; the scale is T / 127."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.quantization.collect import Collection
 from edgedla.quantization.histogram import BINS, FINE_BINS, Histogram
 
 DEFAULT = "auto"
-#: Percentile of `percentile` without a number, and the one below which `auto` never clips.
+#: Default percentile of `percentile`. `auto` never clips below it.
 PERCENTILE = 99.99
 _LEVELS = 128
 #: Thresholds that least squares tries, as shares of the largest magnitude.
@@ -38,8 +38,8 @@ def percentile(histogram: Histogram, percent: float = PERCENTILE) -> float:
 def squared_errors(histogram: Histogram, candidates: np.ndarray) -> np.ndarray:
     """Mean of (x - q(x))**2 for each threshold T, with q(x) = s * round(min(|x|, T) / s), s = T / 127.
 
-    Level k holds the magnitudes from (k - 1/2) s to (k + 1/2) s, the last one all above. Its error is
-    S2 - 2 k s S1 + (k s)**2 S0 of the sums of x**2, x and 1 in it, each a difference of two prefix sums.
+    Level k holds the magnitudes from (k - 1/2) s to (k + 1/2) s; the last level holds all larger ones. The error of a
+    level is S2 - 2 k s S1 + (k s)**2 S0, with S2, S1, S0 its sums of x**2, x and 1: differences of two prefix sums.
     """
     magnitude, counts = histogram.filled()
     total = counts.sum()
@@ -62,7 +62,7 @@ def squared_error(histogram: Histogram, threshold: float) -> float:
 
 
 def sqnr_db(histogram: Histogram, threshold: float) -> float:
-    """Signal to quantisation noise of the tensor alone: 10 log10(mean x**2 / squared_error); inf where there is no error."""
+    """Signal to quantisation noise of the tensor alone: 10 log10(mean x**2 / squared_error); inf without an error."""
     noise, power = squared_error(histogram, threshold), histogram.power()
     if noise == 0.0:
         return math.inf
@@ -70,23 +70,23 @@ def sqnr_db(histogram: Histogram, threshold: float) -> float:
 
 
 def mse(histogram: Histogram) -> float:
-    """T of the least squared error, clipping and rounding together."""
+    """T with the minimum squared error of clipping and rounding together."""
     candidates = histogram.absmax * _SHARES
     errors = squared_errors(histogram, candidates)
-    # Among equals the largest: it clips least.
+    # Of equal errors takes the largest T, which clips least.
     return float(candidates[len(errors) - 1 - int(np.argmin(errors[::-1]))])
 
 
 def entropy(histogram: Histogram) -> float:
-    """T of the smallest KL(P_T || Q_T), as pytorch-quantization publishes it (calib/histogram.py, TensorRT 8.5 to 10.0).
+    """T with the minimum KL(P_T || Q_T), as in pytorch-quantization (calib/histogram.py, TensorRT 8.5 to 10.0).
 
-    Of 2048 bins of |x|, T is the upper edge of bin i, i from 128 to 2048. The first bin gets the count of the second
-    before anything: zeros of a ReLU would drown the rest. P: the first i bins, all mass above added to the last one.
-    Q: the same bins without that mass, merged into 128 levels, each level's mass spread evenly over its non-empty
-    bins. Where P has mass and Q has none the divergence is infinite. Among equals the largest T.
+    Of 2048 bins of |x|, T is the upper edge of bin i, with i from 128 to 2048. First, the count of bin 0 is set to that
+    of bin 1, because zeros of a ReLU would dominate. P: the first i bins, with all mass above added to the last one.
+    Q: the same bins without that mass, merged into 128 levels, each level's mass spread evenly over its non-empty bins.
+    The divergence is infinite if P has mass in a bin where Q has none. Of equal divergences takes the largest T.
 
-    TensorRT's own calibrator is closed; that it does the same is a guess. This method clips bounded activations
-    (ReLU6, HardSigmoid) hard: `auto` does not.
+    TensorRT's own calibrator is closed source; that it works the same way is a guess. This method clips bounded
+    activations (ReLU6, HardSigmoid) hard; `auto` does not.
     """
     counts = histogram.binned(BINS)
     counts[0] = counts[1]
@@ -95,14 +95,14 @@ def entropy(histogram: Histogram) -> float:
 
 
 def least(kept: np.ndarray, divergence: np.ndarray) -> int:
-    """The candidate of the smallest divergence; among equals the largest."""
+    """The candidate with the minimum divergence; of equal ones the largest."""
     return int(kept[len(kept) - 1 - int(np.argmin(divergence[::-1]))])
 
 
 def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """(number of leading bins that are kept, KL(P || Q)) of every candidate.
+    """(number of leading bins kept, KL(P || Q)) of every candidate.
 
-    All at once, from prefix sums: a level's mass is a difference of two.
+    Vectorised over candidates: a level's mass is the difference of two prefix sums.
     """
     bins, total = len(counts), float(counts.sum())
     if total == 0.0:
@@ -112,7 +112,7 @@ def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     logs[filled] = counts[filled] * np.log(counts[filled])
     mass, occupied, plogp = (np.concatenate([[0.0], np.cumsum(x)]) for x in (counts, filled, logs))
     kept = np.arange(_LEVELS, bins + 1)
-    # Bin j of i kept ones lies in level floor(128 j / i), so level l begins at bin ceil(l i / 128).
+    # Of i kept bins, bin j is in level floor(128 j / i), so level l begins at bin ceil(l i / 128).
     starts = -(-kept[:, None] * np.arange(_LEVELS + 1)[None] // _LEVELS)
     level_mass = np.diff(mass[starts], axis=1)
     level_bins = np.diff(occupied[starts], axis=1)
@@ -127,24 +127,24 @@ def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def auto(histogram: Histogram) -> float:
-    """T of least squared error, but never below the percentile 99.99: clipped outliers can matter more than they weigh.
+    """T with the minimum squared error, but never below the 99.99 percentile: rare outliers can matter to the outputs.
 
-    Where a network can be run, `quantize` goes on from here: accuracy.repairs.output_thresholds.
+    If the network can run, `quantize` refines these thresholds in accuracy.repairs.output_thresholds.
     """
     return max(mse(histogram), percentile(histogram))
 
 
-#: Under the names of vocabulary.CALIBRATION_METHODS, in their order.
+#: Keys are vocabulary.CALIBRATION_METHODS, in the same order.
 METHODS: Mapping[str, Callable[[Histogram], float]] = {
     "auto": auto, "minmax": minmax, "entropy": entropy, "percentile": percentile, "mse": mse,
 }  # fmt: skip
 
 
 def method_of(text: str) -> Callable[[Histogram], float]:
-    """The method of a name; `percentile:99.9` gives it a number.
+    """The method with this name; `percentile:99.9` sets its percentile.
 
     Raises:
-        UsageError: no such method, or a percentile that is none.
+        UsageError: no such method, or an invalid percentile.
     """
     name, colon, number = text.partition(":")
     if name == "percentile" and colon:
@@ -161,7 +161,7 @@ def method_of(text: str) -> Callable[[Histogram], float]:
 
 
 def thresholds(collection: Collection, method: str = DEFAULT) -> Dict[str, float]:
-    """Tensor name -> T. Tensors that are zero in every sample, or whose scale FP32 cannot hold, are left out.
+    """Tensor name -> T. Leaves out tensors that are zero in every sample, or whose scale FP32 cannot hold.
 
     Raises:
         UsageError: no such method.
@@ -176,11 +176,11 @@ def thresholds(collection: Collection, method: str = DEFAULT) -> Dict[str, float
 
 
 def holds_scale(absmax: float) -> bool:
-    """True where absmax / 127 is a normal FP32 number: TensorRT reads others as no scale."""
+    """True if absmax / 127 is a normal FP32 number; TensorRT treats any other as a missing scale."""
     return absmax / INT8_MAX >= float(np.finfo(np.float32).tiny)
 
 
 def worst_tensors(collection: Collection, absmax: Mapping[str, float]) -> Tuple[Tuple[str, float], ...]:
-    """(tensor, SQNR in dB of it alone), the worst first."""
+    """(tensor, SQNR in dB of the tensor alone), worst first."""
     alone = ((n, sqnr_db(h, absmax[n])) for n, h in collection.histograms.items() if n in absmax)
     return tuple(sorted(alone, key=lambda item: (item[1], item[0])))

@@ -1,4 +1,4 @@
-"""rules/numerics.yaml: how the host backend computes where documents and hardware leave a choice, each choice switchable."""
+"""rules/numerics.yaml: the host backend's choices where documents and hardware data leave the arithmetic open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Feature:
 
     Attributes:
         default: the variant that a build takes. variants: name -> what it means.
-        status, sources: how sure the default is, and what says it (rules/sources.yaml).
+        status, sources: how certain the default is, and its sources (rules/sources.yaml).
     """
 
     id: str
@@ -62,7 +62,7 @@ def _feature(table: Table) -> Feature:
 
 
 def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
-    """`chosen` without what is the default anyway, by name.
+    """The entries of `chosen` that differ from the default, sorted by name.
 
     Raises:
         UsageError: an unknown feature or variant.
@@ -99,7 +99,7 @@ def parse_numerics(text: str) -> Dict[str, str]:
 
 
 def single_departures() -> Iterator[Tuple[Feature, str]]:
-    """Every variant that is not the default, each by itself: (feature, variant)."""
+    """(feature, variant) for each variant that is not the default."""
     for feature in features().values():
         for variant in feature.variants:
             if variant != feature.default:

@@ -1,4 +1,4 @@
-"""Input samples for calibration: the user's arrays, or seeded random ones that are marked as such."""
+"""Input samples for calibration: the user's arrays, or seeded random arrays that are marked as random."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from edgedla.errors import DataError
 from edgedla.quantization.array_file import load_arrays, require_undamaged
 
 SYNTHETIC_SAMPLES = 4
-#: Random samples below this are drawn without a question.
+#: Random samples below this size are drawn without a check of the memory limit.
 WORTH_ASKING_BYTES = 64 << 20
-#: Knows the limit. A bundle goes without.
+#: The module with the memory limit. Bundles lack it and check no limit.
 _LIMIT = "edgedla.quantization.memory_limit"
-#: What a path of samples may be, for an error.
+#: Allowed kinds of sample paths, for errors.
 ARRAYS = "a .npz or .npy, or a folder of them"
-#: Type of an input as ONNX Runtime prints it -> NumPy.
+#: Type of an input as ONNX Runtime prints it -> NumPy type.
 NUMPY_OF_ORT: Mapping[str, type] = {
     "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
     "tensor(int8)": np.int8, "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(uint16)": np.uint16,
@@ -33,9 +33,9 @@ Feed = Dict[str, np.ndarray]
 
 
 class Feeds(Sequence[Feed]):
-    """Feeds that are made when they are asked for. A subclass says how many there are, and makes one.
+    """Feeds made on access. A subclass defines their number and makes one feed.
 
-    A slice makes none either: half of a data set need not stand in memory.
+    A slice makes no feeds either, so half of a data set need not fit in memory.
     """
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Feeds(Sequence[Feed]):
 
 
 class _Part(Feeds):
-    """Some of the feeds of another."""
+    """A part of another sequence of feeds."""
 
     def __init__(self, whole: Feeds, places: range) -> None:
         self._whole, self._places = whole, places
@@ -76,7 +76,7 @@ class InputSpec:
     """One model input: name, static shape, NumPy type.
 
     Attributes:
-        pixels: (mean, std) where the input is said to hold pixels p of 0..255 as (p - mean) / std.
+        pixels: (mean, std) if the input is stated to hold pixels p in 0..255 as (p - mean) / std.
     """
 
     name: str
@@ -87,12 +87,12 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """Feeds for ONNX Runtime. `synthetic` ones are random numbers: ranges from them say nothing of real data.
+    """Feeds for ONNX Runtime.
 
-    `feeds` may be read again and again, and need not stand in memory. `labels`: the right answers, one a feed, where
-    the samples came with some. `identity` tells these samples from others without reading them; "" where only reading
-    them does. `class_folders`: labels are places among so many folders, and no list of classes says that the network
-    knows no others; 0: they come from elsewhere.
+    `feeds` may be read several times and need not fit in memory. `synthetic` feeds are random numbers: ranges from them
+    say nothing about real data. `labels`: the right answers, one per feed, if the samples have labels. `identity` tells
+    these samples from others without reading them; "" if only reading can. `class_folders`: number of folders that the
+    labels index, if no list of classes confirms that these are the network's classes; 0 for labels of another origin.
     """
 
     feeds: Sequence[Feed]
@@ -104,10 +104,10 @@ class Samples:
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:
-    """Random feeds: pixels where the input says so, standard normal for floats, all of uint8, 0 or 1 for other integers.
+    """Random feeds: pixels if the input states them, normal floats, the full range of uint8, 0 or 1 for other integers.
 
     Raises:
-        EnvironmentMissing: they would take more memory than `memory_limit` allows.
+        EnvironmentMissing: the feeds need more memory than `memory_limit` allows.
     """
     _require_room(inputs, count)
     feeds = []
@@ -128,7 +128,7 @@ def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLE
 
 
 def _require_room(inputs: Sequence[InputSpec], count: int) -> None:
-    """A few bytes of a model can name inputs of gigabytes. Random numbers are drawn as 8 bytes each."""
+    """Checks the memory limit: a tiny model can have inputs of gigabytes. Random numbers are drawn as 8 bytes each."""
     sizes = [math.prod(spec.shape) for spec in inputs]
     total = sum(count * size * np.dtype(spec.dtype).itemsize for size, spec in zip(sizes, inputs))
     total += 8 * max(sizes, default=0)
@@ -139,10 +139,10 @@ def _require_room(inputs: Sequence[InputSpec], count: int) -> None:
 
 
 def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> Sequence[Feed]:
-    """Feeds from one array an input, which may lie in a file: each is read when it is asked for.
+    """Feeds from one array per input, which may be in a file. Each feed is read on access.
 
-    An array has the input's shape, or a multiple of it along the first axis, or one axis more in front: then it holds
-    several samples.
+    An array has the input's shape (one sample), or holds several samples: along the first axis, as a multiple of the
+    input's size, or along an extra axis in front.
 
     Raises:
         DataError: an input has no array, or one that does not fit; the arrays hold different numbers of samples.
@@ -156,7 +156,7 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
 
 
 class _Arrays(Feeds):
-    """Samples of arrays that each have one sample a row."""
+    """Samples from arrays with one sample per row."""
 
     def __init__(self, parts: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> None:
         counts = sorted({len(part) for part in parts.values()})
@@ -181,7 +181,7 @@ class _Arrays(Feeds):
 
 
 class Joined(Feeds):
-    """The feeds of several files, one behind the other, at most `limit`."""
+    """The feeds of several files in sequence, at most `limit`."""
 
     def __init__(self, parts: Sequence[Sequence[Feed]], limit: Optional[int] = None) -> None:
         self._parts = parts
@@ -197,10 +197,10 @@ class Joined(Feeds):
 
 
 def sample_files(path: Union[str, Path], allowed: str = ARRAYS) -> List[Path]:
-    """The files of samples that a path names: itself, or those of a folder. `allowed`: what the caller takes, for the error.
+    """The sample files at a path: the file itself, or the files of a folder. `allowed`: allowed kinds, for the error.
 
     Raises:
-        DataError: there is none.
+        DataError: there are none.
     """
     root = Path(path)
     files: List[Path] = []
@@ -217,14 +217,15 @@ def sample_files(path: Union[str, Path], allowed: str = ARRAYS) -> List[Path]:
 def load_samples(
     path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256, allowed: str = ARRAYS
 ) -> Samples:
-    """Samples from a .npz or .npy file, or from a folder of them in name order; read as they are used.
+    """Samples from a .npz or .npy file, or from a folder of them in name order; read on use.
 
-    An .npz has one array per input, by input name; an .npy serves a model with one input, and so does an .npz whose one
-    array has no name of its own (arr_0). Values are what the network reads, so preprocessing has been done. An array
-    `labels` that no input is called holds the right answers (see edgedla.accuracy).
+    An .npz has one array per input, by input name. A model with one input also takes an .npy, or an .npz with a single
+    unnamed array (arr_0). Values must be preprocessed: the network reads them unchanged. An array `labels`, unless an
+    input has that name, holds the right answers (see edgedla.accuracy).
 
     Raises:
-        DataError: no such file or folder, another kind of file, or an array is missing, unreadable, or does not fit its input.
+        DataError: no such file or folder, another kind of file, or an array that is missing, unreadable or does not fit
+            its input.
     """
     root, files = Path(path), sample_files(path, allowed)
     parts: List[Sequence[Feed]] = []
@@ -251,10 +252,10 @@ def load_samples(
 
 
 def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> List[Any]:
-    """One label a sample; those of a batch together, as an array.
+    """One label per sample; for a batch, an array of its labels.
 
     Raises:
-        DataError: there are more or fewer.
+        DataError: the number of labels differs from the number of samples.
     """
     every = list(given) if given.ndim else [given]
     batch = inputs[0].shape[0] if inputs[0].shape else 1
@@ -266,7 +267,7 @@ def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> 
 
 
 def identity_of(files: Sequence[Path]) -> str:
-    """Names, sizes and times of the files."""
+    """An identity of the files from their names, sizes and times."""
     return " ".join(f"{f.resolve()}:{f.stat().st_size}:{f.stat().st_mtime_ns}" for f in files)
 
 

@@ -1,4 +1,4 @@
-"""rules/int8_scales.yaml: which tensors share an INT8 scale on the DLA, and the scale of a tensor that lacks one."""
+"""rules/int8_scales.yaml: tensors that share an INT8 scale on the DLA, and scales for tensors without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUSES = ("agreed", "disputed", "derived")
 
 @dataclass(frozen=True)
 class ScaleRule:
-    """One rule of rules/int8_scales.yaml, whose head says what the fields mean. Empty `layers`, `ops`: all."""
+    """One rule of rules/int8_scales.yaml; the head of that file explains the fields. Empty `layers`, `ops` mean all."""
 
     id: str
     name: str
@@ -39,17 +39,17 @@ class ScaleRule:
         )
 
     def holds(self, platform: Optional[Platform]) -> bool:
-        """True on this platform; without one, where the rule names no platform, or a newest release is meant."""
+        """True if the rule applies to this platform. None stands for a platform with the newest release."""
         return platform is None or self.scope.matches(platform, "int8", "fallback")
 
 
 @dataclass(frozen=True)
 class ScaleRules:
-    """What int8_scales.yaml holds.
+    """The content of int8_scales.yaml.
 
     Attributes:
-        equal: which tensors share a scale. missing: rules for tensors without one, in order of preference.
-        fp16_only: ONNX operators that the DLA computes in FP16 also in an INT8 build.
+        equal: rules for tensors that share a scale. missing: rules for tensors without one, in order of preference.
+        fp16_only: ONNX operators that the DLA computes in FP16 even in an INT8 build.
     """
 
     equal: Tuple[ScaleRule, ...]

@@ -1,4 +1,4 @@
-"""ONNX Runtime: the one place that imports it, with its telemetry switched off before; its sessions and their inputs."""
+"""ONNX Runtime sessions and their inputs. Only this module imports ONNX Runtime, after switching off its telemetry."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 #: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
 TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
 _ERROR_CHARACTERS = 300
-#: Of ONNX Runtime's messages: its code, and the line, function and condition of its source.
+#: Parts of ONNX Runtime's messages that do not help a user: its error code, source line, function and condition.
 _NO_WORDS = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : |Exception during initialization: "
     r"|\S*/onnxruntime/\S+:\d+ (?:.*? was false\. |(?:void )?\S+\([^)]*\) )?"
 )
 _AT_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
-#: A session below this is no news.
+#: The memory of a session below this size is not reported.
 WORTH_SAYING_BYTES = 256 << 20
-#: From this size of a model on, free memory is given back before and after.
+#: For models of this size and above, free memory goes back to the system before and after opening a session.
 WORTH_GIVING_BACK_BYTES = 16 << 20
-#: Estimates what a session takes. A bundle goes without: its onnx would cost a start more than everything else.
+#: The module that estimates a session's memory. Bundles lack it: importing onnx would dominate their start time.
 _ESTIMATOR = "edgedla.quantization.session_memory"
 
 
 def import_onnxruntime() -> Any:
-    """The onnxruntime module, which sends nothing. A user who sets ORT_DISABLE_TELEMETRY=0 has chosen otherwise.
+    """The onnxruntime module with telemetry off, unless the user has set ORT_DISABLE_TELEMETRY=0.
 
     Raises:
         EnvironmentMissing: it is not installed, or its installation is broken.
@@ -51,7 +51,7 @@ def import_onnxruntime() -> Any:
         what = "onnxruntime is not installed" if missing else f"onnxruntime cannot be imported: {e}"
         raise EnvironmentMissing(what, hint="pip install onnxruntime") from e
     if late and os.environ[TELEMETRY_SWITCH] == "1" and hasattr(onnxruntime, "disable_telemetry_events"):
-        # The user's program imported it first, so the variable came too late. This stops the events, not the queue's file.
+        # The user's program imported it first, so the variable came too late. This stops events, not the queue's file.
         onnxruntime.disable_telemetry_events()
     return onnxruntime
 
@@ -63,7 +63,7 @@ _OF_A_PLUGIN = (
 
 
 class OnnxSession:
-    """An ONNX Runtime CPU session whose failures are edgedla's errors."""
+    """An ONNX Runtime CPU session that raises edgedla's errors."""
 
     def __init__(self, session: Any, error: Type[EdgedlaError]) -> None:
         self._session, self._error = session, error
@@ -80,14 +80,14 @@ class OnnxSession:
         """The outputs `names` in this order, or all of them for None.
 
         Raises:
-            The error that the session was opened with: ONNX Runtime fails, for example at a value that an operator does
-            not take, or at a type that NumPy lacks.
+            The error class given to `open_session`: ONNX Runtime fails, for example at a value that an operator does
+            not accept, or at a type that NumPy lacks.
         """
         values: Dict[str, Any] = dict(feed)
         try:
             return list(self._session.run(names if names is None else list(names), values))
         except Exception as e:
-            # Its own exception classes are only reachable through its C extension.
+            # ONNX Runtime's exception classes are only reachable through its C extension.
             raise self._error(f"ONNX Runtime fails: {in_words(e)}") from e
 
 
@@ -99,12 +99,12 @@ def open_session(
     say: Optional[Callable[[str], None]] = None,
     fed_bytes: int = 0,
 ) -> OnnxSession:
-    """A session of a serialised model; quiet, so that the caller decides what is said.
+    """A session of a serialised model. ONNX Runtime's own logging is off.
 
     Args:
-        error: what a failing inference raises: RunError, or BuildError where the session serves a build.
-        say: called before with what it will take, where that is much.
-        fed_bytes: weights of the user's file that `model` lacks and each run is fed.
+        error: class that a failing inference raises: RunError, or BuildError for a session of a build.
+        say: called before with the memory needed, if that is large.
+        fed_bytes: weights of the user's file that are not in `model` but fed to each run.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime, or not enough memory
@@ -116,16 +116,16 @@ def open_session(
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
-    # Simulated INT8 stands in the graph as Q/DQ pairs around float operators. Merging them into integer kernels would
-    # change the numbers, and with 8-bit saturating products of older CPUs for the worse.
+    # Simulated INT8 is Q/DQ pairs around float operators. Fusing them into integer kernels would change the results,
+    # and on older CPUs with saturating 8-bit products make them worse.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
-    # Threads that spin while they wait take the cores from the other stages of a chain.
+    # Spinning threads would take the cores from the other stages of a chain.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # By itself it takes every core of the machine and leaves those that the process may use.
+    # The default uses every core of the machine, even those that the process may not use.
     options.intra_op_num_threads = _cores()
-    # A pattern of the first run's allocations would be laid out beside them: twice the memory, and no faster.
+    # A memory pattern would reserve a second block for the first run's allocations: twice the memory, and no faster.
     options.enable_mem_pattern = False
-    # In the order of the nodes, as the estimate counts. The default, from the outputs back, keeps more tensors at a time.
+    # Graph order, as the estimate assumes. The default order, from the outputs back, keeps more tensors at once.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     if len(model) >= WORTH_GIVING_BACK_BYTES:
@@ -136,24 +136,24 @@ def open_session(
         hint = _OF_A_PLUGIN if "not a registered function/op" in str(e) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
-        # Kept for a change of providers alone, which never happens here: as large as all weights.
+        # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
         session._model_bytes = b""
     if len(model) >= WORTH_GIVING_BACK_BYTES:
-        # Of a model of 100 MB its messages leave another 100 behind.
+        # Parsing a model of 100 MB leaves another 100 MB of freed protobuf memory in the process.
         give_back()
     return OnnxSession(session, error)
 
 
 def in_words(error: Exception) -> str:
-    """What ONNX Runtime says is wrong, and at which node, without its codes and the places in its source."""
+    """ONNX Runtime's message and the node's name, without its error codes and source lines."""
     text = _AT_NODE.sub(lambda m: f"at {m[2] or 'a node'} [{m[1]}]: ", _NO_WORDS.sub("", " ".join(str(error).split())))
-    # std::stod and its like say no more than their name.
+    # The exceptions of std::stod and similar functions hold only the function's name.
     text = re.sub("(^|: )(sto[a-z]{1,3})$", r"\1a text stands where a number is read (\2)", text)
     return text[:_ERROR_CHARACTERS]
 
 
 def _cores() -> int:
-    """Threads of a session: the cores that the process may use where they are not all; 0: as ONNX Runtime chooses."""
+    """Threads of a session: the cores that the process may use; 0, ONNX Runtime's default, if it may use all."""
     if not hasattr(os, "sched_getaffinity"):
         return 0
     cores = len(os.sched_getaffinity(0))
@@ -173,7 +173,7 @@ def memory_of(data: bytes) -> SessionMemory:
     """The estimate for a serialised model.
 
     Raises:
-        ModelError: it is no model, or one that would never end.
+        ModelError: the bytes are not a model, or the model has an endless loop.
     """
     import onnx
 
@@ -184,7 +184,7 @@ def memory_of(data: bytes) -> SessionMemory:
     try:
         light = onnx.ModelProto.FromString(stripped(data))
     except Exception as e:
-        # protobuf's own exceptions: C++, upb and Python have no common class.
+        # protobuf's C++, upb and Python versions have no common exception class.
         raise ModelError(f"the model cannot be read: {str(e)[:_ERROR_CHARACTERS]}") from e
     loop = endless_loop(light.graph)
     if loop is not None:
@@ -195,7 +195,7 @@ def memory_of(data: bytes) -> SessionMemory:
 
 
 def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> List[InputSpec]:
-    """The session's inputs with their static shapes: those given, else the model's own.
+    """The session's inputs with static shapes: the given ones, or otherwise the model's own.
 
     Raises:
         UsageError: a dynamic input without a given shape, or an input type without a NumPy equivalent.
@@ -206,10 +206,10 @@ def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> Li
 
 
 def model_input_specs(model: ModelProto) -> List[InputSpec]:
-    """`input_specs` of a model with static inputs, without a session, which would hold the weights once more.
+    """`input_specs` of a model with static inputs, without opening a session, which would hold a copy of the weights.
 
     Raises:
-        As `input_specs`. ModelError: what the model says of its pixels is damaged.
+        As `input_specs`. ModelError: the model's metadata about its pixels is damaged.
     """
     from onnx import TensorProto
 

@@ -1,6 +1,6 @@
-"""What a session of ONNX Runtime will take of memory, estimated from the model's shapes before it is opened.
+"""Estimates the memory of an ONNX Runtime session from the model's shapes, before the session opens.
 
-A file of a kilobyte can name tensors of gigabytes.
+A file of a kilobyte can describe tensors of gigabytes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
-#: Copies of what stands in the model file: its bytes, the messages of onnx and of ONNX Runtime, the tensors and their
-#: reordered form, and what the simulation rounds. Sessions of 45 networks took 0.07 to 0.57 of the estimate
-#: (benchmarks/bench_memory.py); an operator's own scratch is known of convolutions alone, so that it is no proof.
+#: Copies of the model file's content: its bytes, the messages of onnx and of ONNX Runtime, the tensors and their
+#: reordered form, and the simulation's rounded copies. Sessions of 45 networks took 0.07 to 0.57 of the estimate
+#: (benchmarks/bench_memory.py). That is no proof: scratch memory is only modelled for convolutions.
 FILE_COPIES = 6
-#: A constant that nodes make is folded into the graph, as a message and as a tensor, or made anew by each run.
+#: Copies of a constant that nodes compute: ONNX Runtime folds it as a message and a tensor, or recomputes it per run.
 MADE_COPIES = 2
-#: Beside them, while the session opens: a convolution's weights once more, reordered, and of the constant in work further
-#: copies; a convolution's is reordered as a message and as a tensor, that of any other operator is packed. (measured on
-#: onnxruntime 1.23 and 1.30: one, two, four constants of 128 MiB took 5, 7, 11 times that in convolutions, 3 in one product)
+#: More copies while the session opens: weights of a convolution are reordered, as a message and as a tensor; constants
+#: of other operators are packed. Measured on onnxruntime 1.23 and 1.30: one, two and four constants of 128 MiB took 5,
+#: 7 and 11 times that size in convolutions, and 3 times in one product.
 REORDERED_COPIES, PACKED_COPIES = 2, 1
-#: ONNX Runtime's arena grows by powers of two, and gives nothing back.
+#: ONNX Runtime's arena grows by powers of two and never shrinks.
 ARENA = 2
-#: onnx.TensorProto.DataType -> bits of an element; what is missing here counts as 64.
+#: onnx.TensorProto.DataType -> bits per element; other types count as 64.
 BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16}
 FLOAT = 1
 CONVOLUTIONS = ("Conv", "ConvTranspose")
@@ -40,10 +40,10 @@ class SessionMemory:
     """The parts of the estimate, in bytes.
 
     Attributes:
-        file_bytes: the model, with its weights. made_bytes: constants that its nodes make.
-        folded_bytes: further copies of these while the session opens.
-        live_bytes: the most activations that exist at once, in the order of the nodes.
-        scratch_bytes: the most that one operator takes beside its inputs and outputs.
+        file_bytes: the model, with its weights. made_bytes: constants that its nodes compute.
+        folded_bytes: further copies of these constants while the session opens.
+        live_bytes: peak of the activations that exist at once, in the order of the nodes.
+        scratch_bytes: the largest scratch memory of one operator, without its inputs and outputs.
         unknown: tensors of unknown size, which the estimate leaves out.
     """
 
@@ -68,13 +68,13 @@ def session_memory(model: Any, file_bytes: Optional[int] = None) -> SessionMemor
     """The estimate for an onnx.ModelProto whose inputs have static sizes.
 
     Args:
-        file_bytes: size of the model with its weights, where `model` comes without the payload of large tensors.
+        file_bytes: size of the model with its weights, if `model` lacks the payload of large tensors.
     """
     return _Walk(with_inferred_shapes(model).graph).memory(model.ByteSize() if file_bytes is None else file_bytes)
 
 
 class _Walk:
-    """Once over the nodes: a tensor exists from the node that writes it to the last one that reads it."""
+    """One pass over the nodes. A tensor exists from the node that writes it to the last node that reads it."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
@@ -106,7 +106,7 @@ class _Walk:
         return SessionMemory(file_bytes, self.made, most, scratch, self.unknown, folded + reordered)
 
     def _constant(self, node: Any) -> bool:
-        """Whether the node gives the same in every run; notes how much."""
+        """True if the node's outputs are the same in every run; records their size."""
         if node.op_type in RANDOM or any(n and n not in self.constants for n in node.input):
             return False
         if any(a.HasField("g") or a.graphs for a in node.attribute):
@@ -118,11 +118,11 @@ class _Walk:
         return True
 
     def _largest_made(self, node: Any) -> int:
-        """Bytes of the largest constant that a node reads and others make."""
+        """Bytes of the largest computed constant that the node reads."""
         return max((self.bytes.get(n, 0) for n in _read(node) if n in self.made_names), default=0)
 
     def _folded(self, node: Any) -> int:
-        """Bytes of the further copies of that constant while it is in work."""
+        """Bytes of the further copies of that constant while ONNX Runtime reorders or packs it."""
         return self._largest_made(node) * (REORDERED_COPIES if node.op_type in CONVOLUTIONS else PACKED_COPIES)
 
     def _size(self, name: str) -> int:
@@ -130,7 +130,7 @@ class _Walk:
         return self.bytes.get(name, 0)
 
     def _scratch(self, node: Any) -> int:
-        """Bytes of the matrix that a transposed convolution, or one that is not two-dimensional, is worked out in."""
+        """Bytes of the scratch matrix of a transposed convolution, or of one that is not two-dimensional."""
         data, kernel = ([self.dims.get(name) for name in node.input[:2]] + [None, None])[:2]
         if node.op_type not in CONVOLUTIONS or not kernel or not data or len(data) < 3:
             return 0
@@ -141,7 +141,7 @@ class _Walk:
 
 
 def _read(node: Any) -> Set[str]:
-    """The tensors that a node reads, those of the branches and bodies in it too."""
+    """The tensors that a node reads, also in its subgraphs."""
     graphs = (g for a in node.attribute for g in (a.g, *a.graphs))
     return {*node.input, *(name for graph in graphs for inner in graph.node for name in _read(inner))}
 

@@ -20,7 +20,7 @@ def tensor_types(model: Any) -> Dict[str, Tuple[int, Tuple[int, ...]]]:
 
 
 def float_activations(model: Any) -> Dict[str, Tuple[int, ...]]:
-    """Float32 inputs and node outputs of the main graph in order, with their dims."""
+    """Float32 inputs and node outputs of the main graph, in order: tensor name -> dims."""
     types = tensor_types(model)
     constants = {i.name for i in model.graph.initializer}
     names: List[str] = [i.name for i in model.graph.input if i.name not in constants]

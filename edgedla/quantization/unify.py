@@ -1,4 +1,4 @@
-"""Scales as the DLA wants them: what must be alike is made alike, and tensors without a range get one where a rule says."""
+"""Adapts scales to the DLA: equal scales where it requires them, and ranges from rules for tensors without one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ScaleChange:
     """A range that differs from the measured one.
 
     Attributes:
-        tensor: its name. rule: id in rules/int8_scales.yaml. layer: the layer whose rule it is.
-        before: the measured |x| maximum or threshold; None where there was none. after: the one taken.
+        tensor: its name. rule: id in rules/int8_scales.yaml. layer: the layer that the rule was applied to.
+        before: the measured |x| maximum or threshold; None if there was none. after: the new range.
     """
 
     tensor: str
@@ -30,13 +30,13 @@ class ScaleChange:
 
     @property
     def origin(self) -> str:
-        """\"unified\" where a range was there before, "moved" where there was none."""
+        """\"unified\" if the tensor had a range before, "moved" if it had none."""
         return MOVED if self.before is None else UNIFIED
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Ranges of the tensors of one network, and which of them a rule changed or filled in."""
+    """Ranges of the tensors of one network, and the changes made by rules."""
 
     absmax: Mapping[str, float]
     changes: Tuple[ScaleChange, ...] = ()
@@ -54,19 +54,19 @@ def dla_scales(
     on_dla: Optional[Callable[[int], bool]] = None,
     equal: bool = True,
 ) -> Scales:
-    """`absmax` for the tensors of this graph, filled in and made alike by rules/int8_scales.yaml.
+    """The ranges of this graph's tensors, completed and equalised by rules/int8_scales.yaml.
 
     Args:
-        absmax: tensor name -> range; scale = range / 127. ONNX names.
-        platform: whose rules hold; None takes all of them.
-        on_dla: says for a layer's index whether it runs on the DLA; equalities are asked of these layers only. None: all.
+        absmax: ONNX tensor name -> range; scale = range / 127.
+        platform: selects the rules; None takes all of them.
+        on_dla: layer index -> True if the layer runs on the DLA. Only these layers need equal scales. None: all layers.
         equal: False leaves every tensor its own range (rules/numerics.yaml, int8-equal-scales).
     """
     known = {name: float(value) for name, value in absmax.items() if name in graph.tensors}
     filled = _fill(graph, known, platform)
     alike = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla) if equal else []
     after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in alike}}
-    # A tensor that was filled in and then made alike is listed once, with the range it ends with.
+    # A tensor that is filled in and then equalised is listed once, with its final range.
     changes = {c.tensor: c for c in filled}
     for change in alike:
         first = changes.get(change.tensor)
@@ -94,8 +94,8 @@ def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Plat
                     for tensor in layer.outputs:
                         fill(tensor, _forward(graph, rule, layer, ranges, last), rule, layer)
 
-    # Rule by rule: what an operator's own rule says comes before the guess by ONNX node. Once more at the end, as
-    # what came back through a moving layer or a product may serve another layer's output.
+    # Rule by rule, so that an operator's own rule comes before the guess by ONNX node. Repeated at the end, because a
+    # range that came back through a data-moving layer or a product may now fill another layer's output.
     forward()
     for rule in rules:
         if rule.origin in ("input", "product"):
@@ -109,7 +109,7 @@ def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Plat
 def _forward(
     graph: LayerGraph, rule: ScaleRule, layer: Layer, known: Mapping[str, float], last: Mapping[str, float]
 ) -> Optional[float]:
-    """The range that the rule gives to an output of the layer; None where what it needs is missing too."""
+    """The range that the rule gives to an output of the layer; None if a range that the rule needs is missing."""
     if rule.origin == "bound":
         return rule.bound
     if rule.origin == "node":
@@ -133,7 +133,8 @@ def _fill_inputs(
     missing = [t for t in inputs if t not in known]
     if len(missing) != 1:
         return
-    # A pooling's or rectifier's input may hold more than its output: only what is moved has the same range backward.
+    # The input of a pooling or activation may have a larger range than its output, so only data-moving layers pass a
+    # range backward.
     if rule.origin == "input" and layer.type not in ("POOLING", "ACTIVATION"):
         fill(missing[0], known[layer.outputs[0]], rule, layer)
     elif rule.origin == "product" and len(inputs) == 2:
@@ -155,7 +156,7 @@ def _equalise(
 
 
 def copies(graph: LayerGraph) -> Dict[str, str]:
-    """Tensor -> the tensor whose values it holds, moved or repeated: what `edgedla fix` enlarges, flattens or transposes."""
+    """Tensor -> the tensor whose values it holds, moved or repeated, where `edgedla fix` enlarged or reshaped it."""
     of: Dict[str, str] = {}
     for layer in graph.layers:
         inputs = graph.activations(layer)
@@ -172,13 +173,13 @@ def equal_groups(
     platform: Optional[Platform] = None,
     on_dla: Optional[Callable[[int], bool]] = None,
 ) -> List[Dict[str, Tuple[str, str]]]:
-    """Tensors that share one scale, by union-find, as a tensor may stand in the rules of two layers.
+    """Tensors that share one scale. Uses union-find, because rules of two layers may name the same tensor.
 
     Args:
         known: the tensors that have a scale.
 
     Returns:
-        For each group its tensors, with the rule and the layer that name them.
+        Per group: tensor -> (rule, layer) that put it into the group.
     """
     parent: Dict[str, str] = {}
     why: Dict[str, Tuple[str, str]] = {}

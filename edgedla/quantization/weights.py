@@ -1,4 +1,4 @@
-"""Weights as the DLA quantises them: which axis of a weight holds the output channels, and the range of each channel."""
+"""Weights as the DLA quantises them: the axis of the output channels, and the range of each channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INT8_WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
 
 
 def channel_axis(node: Any, slot: int, rank: int) -> Optional[int]:
-    """Axis of the output channels of a constant that an ONNX node reads as input `slot`; None where it is no weight."""
+    """Output channel axis of the constant that an ONNX node reads as input `slot`; None if it is not a weight."""
     if slot != 1 or rank < 2 or node.op_type not in INT8_WEIGHT_AXIS:
         return None
     if node.op_type == "Gemm":

@@ -1,4 +1,4 @@
-"""The trtexec backend's files: one script per engine. A chain also has a model per stage and a script for all stages."""
+"""The trtexec backend's files: one script per engine. A chain also has a model per stage and a script for all."""
 
 from __future__ import annotations
 

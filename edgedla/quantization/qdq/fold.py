@@ -1,4 +1,4 @@
-"""Scales that an exporter left as arithmetic over constants become constants."""
+"""Folds scales that an exporter left as arithmetic over constants."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from edgedla.quantization.session import open_session
 
 
 def fold_scales(model: Any) -> None:
-    """Works out scales and zero points of Q/DQ nodes that hang on constants alone, and puts them in as initializers.
+    """Computes scales and zero points of Q/DQ nodes that depend on constants alone, and stores them as initializers.
 
-    PyTorch writes a weight's scale as ReduceMax(Abs(weight)) / 127. Those that hang on an input stay as they are.
+    PyTorch writes a weight's scale as ReduceMax(Abs(weight)) / 127. Scales that depend on an input stay unchanged.
     """
     from onnx import numpy_helper
 
@@ -39,9 +39,9 @@ def fold_scales(model: Any) -> None:
         part.graph.output.add().name = name
     values = open_session(part.SerializeToString(), optimize=False).run(computed, {})
     if not all(hasattr(v, "dtype") for v in values):
-        # A sequence is a list: no scale, and the check says so.
+        # A sequence arrives as a list and cannot be a scale; the later check refuses it.
         return
-    # A name must not be written twice: the node that made it goes, and with it whatever only it needed.
+    # A name must not be written twice, so the node that wrote it is removed, with all nodes that only it needed.
     made = set(computed)
     kept = [n for n in graph.node if not made & set(n.output)]
     del graph.node[:]
@@ -51,7 +51,7 @@ def fold_scales(model: Any) -> None:
 
 
 def _behind(name: str, producer: Dict[str, Any], constants: Dict[str, Any]) -> Optional[List[Any]]:
-    """The nodes that make a tensor out of constants; None where one hangs on an input."""
+    """The nodes that compute a tensor from constants; None if one depends on an input."""
     pending: List[str] = [name]
     seen: Set[str] = set()
     nodes: List[Any] = []
@@ -71,7 +71,7 @@ def _behind(name: str, producer: Dict[str, Any], constants: Dict[str, Any]) -> O
 
 
 def drop_unread(graph: Any) -> None:
-    """Removes nodes whose results nothing reads, and initializers likewise."""
+    """Removes nodes and initializers whose values nothing reads."""
     outputs = {o.name for o in graph.output}
     while True:
         read = outputs | {t for n in graph.node for t in n.input}

@@ -1,4 +1,4 @@
-"""Puts Q/DQ into a plain ONNX model: INT8 as a strongly typed TensorRT reads it."""
+"""Inserts Q/DQ into a plain ONNX model: the form of INT8 that a strongly typed TensorRT network takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.quantization.qdq.strip import has_qdq
 from edgedla.quantization.tensor_types import FLOAT, tensor_types
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
-#: QuantizeLinear has scales by channel from this opset on.
+#: First opset where QuantizeLinear has scales per channel.
 MIN_OPSET = 13
 
 
@@ -22,8 +22,8 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
     Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale per output channel,
-    absmax / 127, unless the node is one of `fp16_nodes`. What reads a tensor there reads it without the pair. A model
-    that `strip_qdq` made gets its pairs back exactly where they stood.
+    absmax / 127. Nodes in `fp16_nodes` keep their weights and read tensors without the pair. A model from `strip_qdq`
+    gets its pairs back exactly where they were.
 
     Args:
         absmax: tensor -> range; scale = range / 127 in FP32.
@@ -46,7 +46,7 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
 
 
 def _is_kept(kept: object) -> bool:
-    """Whether the metadata has the form that strip_qdq writes: anybody may have written it."""
+    """True if the metadata has the form that strip_qdq writes. Metadata is untrusted input."""
     if not isinstance(kept, dict) or not {"edges", "outputs", "weights"} <= set(kept):
         return False
     edges = kept["edges"]
@@ -69,7 +69,7 @@ class _Inserter:
         self.zero = ""
 
     def _kept(self) -> Dict[str, Any]:
-        """Where the pairs stood before, of a model that strip_qdq made."""
+        """The original places of the pairs, for a model from strip_qdq; otherwise empty."""
         for entry in self.model.metadata_props:
             if entry.key == METADATA:
                 try:
@@ -109,12 +109,12 @@ class _Inserter:
         self.model.metadata_props.extend(entries)
 
     def _wants(self, name: str) -> bool:
-        # What came with Q/DQ gets pairs where it had them, also where a rule gave more tensors a scale.
+        # A model from strip_qdq gets pairs only where it had them, even if rules gave more tensors a scale.
         stood = not self.kept or name in self.kept["edges"] or name in self.kept["outputs"]
         return stood and name in self.absmax and self.types.get(name, (FLOAT, ()))[0] == FLOAT
 
     def _output_through(self, name: str) -> bool:
-        """A network output that leaves through its pair."""
+        """True for a network output that is written by its pair's DQ."""
         return name in self.outputs and (name in self.kept["outputs"] if self.kept else True)
 
     def _reads_pair(self, node: Any, slot: int, name: str) -> bool:
@@ -141,7 +141,7 @@ class _Inserter:
         tensor = self.constants[name]
         axis = channel_axis(node, slot, len(tensor.dims))
         stood = self.kept.get("weights", {}) if self.kept else None
-        # In a network that came with Q/DQ exactly its weights are quantised again.
+        # In a network from strip_qdq exactly the weights that were quantised are quantised again.
         wanted = name in stood if stood is not None else not (node.name and node.name in self.fp16)
         if axis is None or tensor.data_type != FLOAT or not wanted:
             return name
@@ -168,7 +168,7 @@ class _Inserter:
             if kept.size in (1, values.shape[axis]):
                 return np.ascontiguousarray(np.broadcast_to(kept, values.shape[axis]))
         top = per_channel_absmax(values.astype(np.float64), axis)
-        # A channel of zeros needs a scale above zero all the same.
+        # A channel of zeros needs a positive scale too.
         scales: np.ndarray = np.where(top > 0, top / INT8_MAX, 1.0).astype(np.float32)
         return scales
 

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear nodes read strictly: what the DLA's scales cannot express is refused by name."""
+"""Reads QuantizeLinear and DequantizeLinear nodes. Refuses, by name, nodes that the DLA's scales cannot express."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.importers.refuse import SYMMETRIC
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 #: ONNX Runtime's own domain has the same operators for models of old opsets.
 DOMAINS = ("", "ai.onnx", "com.microsoft")
-#: The metadata entry in which a stripped model keeps where its pairs stood.
+#: The metadata entry in which a stripped model keeps the places of its pairs.
 METADATA = "edgedla_qdq"
 
 
@@ -26,13 +26,13 @@ def is_dequantize(node: Any) -> bool:
 
 
 def label(node: Any) -> str:
-    """How messages name a node."""
+    """The node's name in messages."""
     return node.name or f"{node.op_type} -> {node.output[0]}"
 
 
 @dataclass(frozen=True)
 class Quantizer:
-    """Scale of a Q or DQ node: `scales` of size 1 (the whole tensor) or one a slice along `axis`."""
+    """Scale of a Q or DQ node. `scales` has size 1 (per tensor) or one entry per slice along `axis`."""
 
     scales: np.ndarray
     axis: int
@@ -54,7 +54,7 @@ def constants_of(model: Any) -> Dict[str, Any]:
 
 
 def _tensor_of(entry: Any) -> Optional[Any]:
-    """What a Constant node's attribute holds; None of texts and sparse tensors."""
+    """The tensor in a Constant node's attribute; None for texts and sparse tensors."""
     from onnx import numpy_helper
 
     if entry.name == "value":
@@ -67,13 +67,13 @@ def _tensor_of(entry: Any) -> Optional[Any]:
 
 
 def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[str] = None) -> Quantizer:
-    """The node's scale, after a check that it is one that TensorRT's implicit INT8 has.
+    """The node's scale, after checking that TensorRT's implicit INT8 can express it.
 
     Args:
-        weights: element type of the quantised constant, where the node dequantises one ("int8", "int32").
+        weights: element type ("int8", "int32") of the quantised constant, if the node dequantises one.
 
     Raises:
-        ModelError: a scale that is no constant or no positive number, a zero point, UINT8 or another type, blocks.
+        ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, or blocks.
     """
     from onnx import numpy_helper
 
@@ -93,7 +93,7 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
     elif weights is not None:
         zero = np.zeros(1, weights)
     if zero.dtype not in (np.int8, np.int32):
-        # Without a zero point the type is UINT8 too (ONNX, QuantizeLinear).
+        # Without a zero point the default type is UINT8 (ONNX, QuantizeLinear).
         raise ModelError(
             f"quantised to {str(zero.dtype).upper()}",
             where=where,

@@ -1,4 +1,4 @@
-"""Takes Q/DQ out of a model: plain ONNX, the range of each tensor, and the nodes that stay in FP16."""
+"""Removes Q/DQ from a model. Gives plain ONNX, the range of each tensor, and the nodes that stay in FP16."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Stripped:
     """A Q/DQ model in the form that TensorRT up to 10.7 takes for the DLA.
 
     Attributes:
-        model: onnx.ModelProto without Q/DQ. Its metadata keeps where the pairs stood, so that `with_qdq` puts them back.
+        model: onnx.ModelProto without Q/DQ. Its metadata keeps the places of the pairs, for `with_qdq` to restore them.
         absmax: tensor -> range; scale = range / 127, exactly the model's scale in FP32.
         fp16_nodes: ONNX nodes that read or write a float tensor without Q/DQ: they stay in FP16 (--layerPrecisions).
-        pairs: how many Q/DQ pairs there were on activations. weights: how many weights were quantised.
-        inner: tensor between a Conv and what TensorRT merges into it -> range of what follows; it is never stored.
+        pairs: number of Q/DQ pairs on activations. weights: number of quantised weights.
+        inner: tensor between a Conv and the operator that TensorRT fuses into it -> range of the tensor stored after
+            it. The inner tensor itself is never stored.
         rounded_anew: DQ node of a weight -> by how much (relative) its scale exceeds absmax / 127 of a channel. TensorRT
             takes absmax / 127, so it rounds this channel to other levels than the model does.
     """
@@ -48,12 +49,12 @@ class Stripped:
 
     @property
     def ranges(self) -> Mapping[str, float]:
-        """Tensor -> range for a calibration cache: TensorRT runs a layer in INT8 only where each of its tensors has one."""
+        """Tensor -> range for a calibration cache. TensorRT needs a range of each tensor to run a layer in INT8."""
         return {**self.inner, **self.absmax}
 
 
 def has_qdq(model: Any) -> bool:
-    """True where the main graph holds a Q or DQ node."""
+    """True if the main graph holds a Q or DQ node."""
     return any(is_quantize(n) or is_dequantize(n) for n in model.graph.node)
 
 
@@ -61,8 +62,8 @@ def strip_qdq(model: Any) -> Stripped:
     """The model without Q/DQ.
 
     Raises:
-        ModelError: something that a calibration cache cannot say, with the node: a zero point, UINT8, weights with one
-            scale for all channels, two scales for one tensor, unequal scales at a Concat, a Q without DQ.
+        ModelError: a node that a calibration cache cannot express: a zero point, UINT8, weights with one scale for all
+            channels, two scales for one tensor, unequal scales at a Concat, a Q without DQ. Names the node.
     """
     import onnx
 
@@ -165,7 +166,7 @@ class _Stripper:
         return name
 
     def _stored_weight(self, node: Any, source: str) -> None:
-        """An INT8 (or, for a bias, INT32) constant behind a DQ: becomes the FP32 constant that the DQ gives."""
+        """Replaces an INT8 (for a bias, INT32) constant and its DQ with the FP32 constant that the DQ outputs."""
         from onnx import numpy_helper
 
         levels = numpy_helper.to_array(self.constants[source])
@@ -176,7 +177,7 @@ class _Stripper:
             self._constant(node.output[0], _dequantized(levels, quantizer))
 
     def _float_weight(self, node: Any, producer: Any, inner: str) -> None:
-        """A FP32 constant behind Q and DQ: becomes the FP32 constant that they give."""
+        """Replaces an FP32 constant and its Q and DQ with the FP32 constant that they output."""
         from onnx import numpy_helper
 
         values = numpy_helper.to_array(self.constants[inner])
@@ -185,15 +186,15 @@ class _Stripper:
         self._weight(node, levels, quantizer, values)
 
     def _weight(self, node: Any, levels: np.ndarray, quantizer: Quantizer, values: Optional[np.ndarray] = None) -> None:
-        """Writes the constant that TensorRT, which takes absmax / 127 of each channel, rounds to the same levels.
+        """Writes a constant that TensorRT, whose scale is absmax / 127 per channel, rounds to the same levels.
 
-        Training moves weights under scales that stay: where a channel's largest level is below 127 there is no such
-        constant, and its weights as trained (`values`) are rounded once instead of twice.
+        Training may move weights while scales stay fixed. If a channel's largest level is below 127, no such constant
+        exists; the trained weights (`values`) are written, so that they are rounded once and not twice.
         """
         axis = self._weight_axis(node, levels.shape, quantizer)
         constant = _dequantized(levels, quantizer)
         if axis is None:
-            # An operand of Add or Mul, a bias: TensorRT keeps it as it is.
+            # A bias or an operand of Add or Mul: TensorRT does not quantise it.
             self._constant(node.output[0], constant)
             return
         largest = per_channel_absmax(levels.astype(np.int16), axis)
@@ -209,7 +210,7 @@ class _Stripper:
         self.weight_scales[node.output[0]] = {"axis": axis, "scales": quantizer.scales.astype(">f4").tobytes().hex()}
 
     def _weight_axis(self, node: Any, shape: Tuple[int, ...], quantizer: Quantizer) -> Optional[int]:
-        """Axis of the output channels that the scales stand along; None for a constant that is no weight."""
+        """The output channel axis, along which the scales run; None for a constant that is not a weight."""
         axes = {channel_axis(r, slot, len(shape)) for r, slot in self.readers.get(node.output[0], [])}
         axis = next((a for a in sorted(axes, key=str) if a is not None), None)
         if axis is None:
@@ -235,7 +236,7 @@ class _Stripper:
         self.constants[name] = tensor
 
     def _rename(self, kept: List[Any]) -> None:
-        """Readers of a DQ read the tensor itself; a network output keeps its name."""
+        """Makes readers of a DQ read the tensor itself. A network output keeps its name."""
         for output in sorted(self.outputs & set(self.renamed)):
             tensor = self._root(output)
             self._keep_output(output, tensor, kept)
@@ -251,7 +252,7 @@ class _Stripper:
         if producer is None or tensor in self.outputs:
             from onnx import helper
 
-            # The pair stood between an input, or another output, and this output.
+            # The pair was between an input, or another output, and this output.
             kept.append(helper.make_node("Identity", [tensor], [output], name=f"{output}/identity"))
             del self.renamed[output]
             self.edges.setdefault(tensor, []).append([output, 0])
@@ -265,7 +266,7 @@ class _Stripper:
         for node in kept:
             for slot, name in enumerate(node.input):
                 if name == tensor:
-                    # Readers of the tensor before its Q: not through the pair.
+                    # Nodes that read the tensor before its Q, not through the pair.
                     node.input[slot] = output
 
     def _refuse_unequal_concats(self) -> None:

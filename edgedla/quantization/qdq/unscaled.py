@@ -1,19 +1,19 @@
-"""Tensors without Q/DQ: those that TensorRT never stores, and those whose nodes stay in FP16."""
+"""Tensors without Q/DQ: TensorRT never stores them, or their nodes stay in FP16."""
 
 from __future__ import annotations
 
 from typing import Any, Container, Dict, List, Mapping, Tuple
 
-#: Operators that only move values: TensorRT gives them the scale around them, so they need no pair of their own.
+#: Operators that only move values: TensorRT uses the neighbours' scale, so they need no pair of their own.
 _TRANSPARENT = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Constant", "Shape"})
-#: What TensorRT merges into the operator before it: the tensor between them is never stored.
+#: Operators that TensorRT fuses into the one before: the tensor between them is never stored.
 _MERGED = frozenset({"Relu", "Clip", "BatchNormalization", "LeakyRelu", "PRelu", "Add"})
 _WORKING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 class Unscaled:
     """Args:
-    graph: onnx.GraphProto without Q/DQ. absmax: tensor -> range, of those that had a pair. constants: names.
+    graph: onnx.GraphProto without Q/DQ. absmax: tensor -> range, for tensors that had a pair. constants: their names.
     """
 
     def __init__(self, graph: Any, absmax: Mapping[str, float], constants: Container[str]) -> None:
@@ -26,7 +26,7 @@ class Unscaled:
                 self.readers.setdefault(name, []).append(node)
 
     def fp16_nodes(self) -> Tuple[str, ...]:
-        """Working nodes with a float activation that has no scale and is stored."""
+        """Computing nodes with a float activation that is stored and has no scale."""
         nodes = []
         for node in self.graph.node:
             if node.op_type in _TRANSPARENT:
@@ -40,7 +40,7 @@ class Unscaled:
     def inner_ranges(self) -> Dict[str, float]:
         """Tensor that is never stored -> range of the tensor that is stored after it.
 
-        A rectifier cuts off what lies below this range, so nothing is lost where TensorRT stores the tensor after all.
+        Even if TensorRT stores the inner tensor after all, nothing is lost: an activation clips to this range anyway.
         """
         ranges: Dict[str, float] = {}
         for node in reversed(self.graph.node):
@@ -53,7 +53,7 @@ class Unscaled:
         return ranges
 
     def inner(self, tensor: str) -> bool:
-        """True for a tensor between a Conv and what TensorRT merges into it: never stored, so without a scale."""
+        """True for a tensor between a Conv and an operator that TensorRT fuses into it: never stored, so no scale."""
         producer = self.producer.get(tensor)
         users = self.readers.get(tensor, [])
         merges = len(users) == 1 and users[0].op_type in _MERGED and tensor not in self.outputs
