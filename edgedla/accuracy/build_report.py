@@ -1,4 +1,4 @@
-"""The report of a plain `build --calib-data`: of what the build measured anyway, so it costs no run of the network."""
+"""The report of a plain `build --calib-data`. It uses the build's own measurements and runs the network no further."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.builder.request import BuildRequest, Model, Say
 if TYPE_CHECKING:
     from edgedla.builder.plan.measured_scales import BuiltScales
 
-#: What `quantize` measures and a build does not.
+#: Note about the measurements that only `quantize` makes.
 _NOTE = (
     "made by `edgedla build` from what it measured: tensors are rounded alone; `edgedla quantize` compares methods, holds "
     "samples out, and repairs"
@@ -57,9 +57,9 @@ def report_files(report: Quantized) -> Dict[Tuple[str, str], bytes]:
 
 
 def report_of_build(built: BuiltScales) -> Quantized:
-    """Coverage, errors tensor by tensor and histograms of the scales of a build; no step was tried.
+    """Coverage, errors by tensor and histograms of a build's scales. A build tries no repairs.
 
-    The outputs' SQNR is that of the build's own check against FP32; NaN where the build ran nothing (on a device).
+    The outputs' SQNR comes from the build's own check against FP32; NaN if the build ran nothing (on a device).
     """
     from edgedla.accuracy.fp16_care import fp16_findings
     from edgedla.accuracy.layer_times import layer_times
@@ -78,13 +78,13 @@ def report_of_build(built: BuiltScales) -> Quantized:
         return devices.get(graph.layers[index].name, GPU) != GPU
 
     final = dla_scales(graph, scales.absmax, platform, on_dla, built.equal)
-    # What TensorRT merges is never stored: a scale there is no source of error.
+    # TensorRT never stores tensors between fused operators, so a scale there causes no error.
     fused = fused_tensors(scales.model)
     names = [n for n in collection.histograms if n in final.absmax and n not in fused]
     best = dla_scales(graph, {**scales.absmax, **best_ranges(collection, names)}, platform, on_dla, built.equal).absmax
     errors = tensor_errors(collection, scales.absmax, names, best)
     layers = [layer for layer in graph.layers if on_dla(layer.index)]
-    # "" is no tensor: where nothing runs on the DLA, no tensor is looked at.
+    # An empty list would mean all tensors, so [""] selects none if nothing runs on the DLA.
     in_fp16 = [t for layer in layers for t in (*layer.inputs, *layer.outputs)] or [""]
     covered, times = coverage(graph, final, collection.histograms), layer_times(graph, platform)
     on_core = [layer.name for layer in layers]

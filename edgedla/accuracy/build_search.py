@@ -1,4 +1,4 @@
-"""`build --calib-search`: the scales of a build by `quantize`, in place of each tensor's own histogram."""
+"""`build --calib-search`: chooses a build's scales with `quantize` and not from each tensor's histogram alone."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def searched(
     progress: Optional[Progress] = None,
     page: Optional[Callable[[Quantized], str]] = None,
 ) -> Iterator[BuildRequest]:
-    """The request with the scales that `quantize` chooses on its samples, by the error at the outputs on held-out ones.
+    """The request with scales that `quantize` chooses on its samples, by the error at the outputs on held-out samples.
 
-    The folder that it names is gone afterwards; an artifact keeps cache and report.
+    The folder with the scales is temporary; the artifact keeps cache and report.
 
     Args:
-        page: makes report.html of the result.
+        page: makes report.html from the result.
 
     Raises:
-        UsageError: nothing is measured: no INT8, no samples, scales that are given; or the release takes Q/DQ instead.
-        What `quantize` raises.
+        UsageError: the build measures no scales: no INT8, no samples, given scales, or a release that takes Q/DQ.
+        Errors of `quantize`.
     """
     request = resolved(request)
     _refuse(request)

@@ -1,14 +1,14 @@
-"""Which layers leave INT8 at the least predicted time so that the outputs' noise stays below a bound: a knapsack, exact.
+"""Chooses layers that leave INT8, with the minimum predicted time that keeps the outputs' noise below a bound. Exact.
 
-A tensor's rounding falls away where every layer that reads or writes it leaves INT8: in FP16 on the DLA, or on the GPU.
-With y_t for tensors, d_l and g_l for layers (FP16 on the DLA, on the GPU), noise n_t of a tensor at the outputs (measured
-with it alone rounded), predicted extra times c_l and h_l, and u_t, v_t for a tensor that is handed to the GPU and back:
+A knapsack: a tensor is no longer rounded to INT8 once every layer that reads or writes it has left INT8, to FP16 on the
+DLA or to the GPU. y_t: tensor t is not rounded; n_t: its noise at the outputs, measured with t alone rounded. d_l, g_l:
+layer l is in FP16 on the DLA, or on the GPU; c_l, h_l: predicted extra times. u_t, v_t: t goes to the GPU, or back.
 
     minimise sum c_l d_l + h_l g_l + to_gpu_t u_t + to_dla_t v_t
     where sum n_t y_t >= excess,   y_t <= d_l + g_l <= 1 for every layer l of tensor t,
           u_t >= g_r - g_p and v_t >= g_p - g_r for producer p and every reader r of tensor t,   y, d, g in {0, 1}
 
-Noise adds up where the roundings are independent; whoever uses the answer checks it with a run.
+The sum of noise assumes independent rounding errors, so callers must check the answer with a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.placement.solvers.highs import Linear, LinearModel
 
-#: Of two answers of equal predicted time the one with fewer layers.
+#: Cost per layer, so that of two answers of equal predicted time the one with fewer layers wins.
 _LAYER_US = 1e-3
 _TIME_LIMIT_S = 20.0
 
@@ -37,8 +37,8 @@ class Border:
     """A tensor between layers. `producer`: None for a network input, which comes from the GPU.
 
     Attributes:
-        is_output: the network's output, which goes to the GPU.
-        to_gpu_us, to_dla_us: predicted time of handing it over; the latter with the loadable that begins behind it.
+        is_output: True for an output of the network, which goes to the GPU.
+        to_gpu_us, to_dla_us: predicted time of the transition; the latter includes the loadable that begins after it.
     """
 
     producer: Optional[str]
@@ -50,11 +50,11 @@ class Border:
 
 @dataclass(frozen=True)
 class Prices:
-    """What leaving INT8 costs, in predicted microseconds; below 0 counts as 0.
+    """The cost of leaving INT8 in predicted microseconds; negative values count as 0.
 
     Attributes:
-        fp16_us: layer -> longer in FP16 on the DLA. gpu_us: layer -> longer on the GPU, without its borders; a layer that is
-            missing here cannot go there. borders: of the network. on_gpu: layers that stand there already.
+        fp16_us: layer -> extra time in FP16 on the DLA. gpu_us: layer -> extra time on the GPU, without its borders;
+            other layers cannot move to the GPU. borders: all of the network. on_gpu: layers already on the GPU.
         no_fp16: layers whose tensors FP16 cannot hold: they stay in INT8, or go to the GPU.
     """
 
@@ -70,9 +70,9 @@ class Choice:
     """Layers that leave INT8.
 
     Attributes:
-        layers: their names. gpu: those of them that go to the GPU; the others run in FP16 on the DLA.
-        tensors: whose rounding falls away with them.
-        cost_us: predicted extra time. proven: no cheaper choice meets the bound, as far as noise and time add up.
+        layers: their names. gpu: the layers among them that go to the GPU; the others run in FP16 on the DLA.
+        tensors: tensors that are then no longer rounded to INT8.
+        cost_us: predicted extra time. proven: no cheaper choice meets the bound, if noise and time add up.
     """
 
     layers: Tuple[str, ...]
@@ -83,7 +83,7 @@ class Choice:
 
 
 def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Optional[Choice]:
-    """The choice of least predicted time that takes away at least `excess` of the noise share; None where none does."""
+    """The choice with the minimum predicted time that removes at least `excess` of the noise share; None without one."""
     if excess <= 0:
         return Choice((), (), 0.0, True)
     if sum(c.share for c in candidates) < excess:
@@ -118,7 +118,7 @@ def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Op
 
 
 def _borders(model: LinearModel, gpu: Mapping[str, int], prices: Prices) -> List[int]:
-    """Columns for the tensors that may be handed over; their cost counts from how the network stands."""
+    """Columns for transitions of tensors next to layers that may move to the GPU."""
 
     def on_gpu(name: Optional[str]) -> Linear:
         if name in gpu:
@@ -142,7 +142,7 @@ def _borders(model: LinearModel, gpu: Mapping[str, int], prices: Prices) -> List
 
 
 def _standing(prices: Prices, gpu: Mapping[str, int]) -> float:
-    """What the borders that may change cost before anything moves."""
+    """Present cost (us) of the borders that may change, before any layer moves."""
     total = 0.0
     for border in prices.borders:
         if not any(name in gpu for name in (border.producer, *border.readers)):

@@ -21,12 +21,12 @@ Run = Callable[[Feed], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Network:
-    """Something that turns feeds into outputs.
+    """A network that computes outputs from feeds.
 
     Attributes:
-        basis: "fp32", "simulated" or "measured" (a device computed it).
-        preprocess: how pictures become its input, where its artifact says so.
-        types: that an ONNX file computes in by itself, where that is not FLOAT alone.
+        basis: "fp32", "simulated" or "measured" (on a device).
+        preprocess: how pictures become its input, if its artifact records that.
+        types: the types that an ONNX file computes in, if other than FLOAT alone.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Score:
-    """A metric over samples. `low`, `high`: its 95 % confidence interval. `basis`, `types`: of the network."""
+    """A metric over samples. `low`, `high`: its 95 % confidence interval. `basis`, `types`: as in `Network`."""
 
     network: str
     basis: str
@@ -67,7 +67,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`score`, and where there was another network to compare with its score and the difference, with its interval."""
+    """`score`; with a second network also that network's score, and the difference with its interval."""
 
     score: Score
     against: Optional[Score] = None
@@ -91,10 +91,10 @@ def _digits(value: float) -> Optional[float]:
 
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
-    """An onnx.ModelProto by ONNX Runtime: in FP32, or in the types that are its own.
+    """An onnx.ModelProto run by ONNX Runtime, in FP32 or in the model's own types.
 
     Raises:
-        ModelError: ONNX Runtime refuses the model; `name` says which of two. EnvironmentMissing: no onnxruntime.
+        ModelError: ONNX Runtime refuses the model; the error gives `name`. EnvironmentMissing: no onnxruntime.
     """
     from edgedla.builder.onnx_input import open_batches, with_static_inputs
     from edgedla.quantization.float32_types import own_types
@@ -122,15 +122,15 @@ def open_network(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     on_device: Optional[Callable[[Artifact, str], Network]] = None,
 ) -> Network:
-    """An artifact that the host backend built (simulated), one of a device (measured), or an ONNX file (FP32).
+    """Opens an artifact of the host backend (simulated), an artifact of a device (measured), or an ONNX file (FP32).
 
-    Of a chain the stages run one after the other. Outputs that `fix` changed are given as they were.
+    Stages of a chain run one after the other. Outputs that `fix` changed are restored.
 
     Args:
-        on_device: opens an artifact that TensorRT built; called with it and its name.
+        on_device: opens an artifact that TensorRT built; called with the artifact and its name.
 
     Raises:
-        UsageError: an artifact that needs a Jetson, and there is no `on_device`. DocumentError, ModelError, RunError.
+        UsageError: the artifact needs a Jetson, and `on_device` is None. DocumentError, ModelError, RunError.
     """
     where = Path(path)
     if where.is_dir():
@@ -155,10 +155,10 @@ def open_network(
 
 
 def artifact_network(artifact: Artifact, name: str, basis: str, inputs: Tuple[InputSpec, ...], run: Run) -> Network:
-    """A built network, with the outputs of its model as it was before `fix` changed them.
+    """A built network whose outputs are those of its model before `fix` changed them.
 
     Args:
-        run: feeds to arrays by the names of the artifact's own outputs.
+        run: feed -> arrays by the names of the artifact's own outputs.
     """
     from edgedla.builder.artifact.original_outputs import original_names, original_outputs
 
@@ -181,11 +181,11 @@ def evaluate(
     against: Optional[Network] = None,
     progress: Optional[Callable[[int, int], None]] = None,
 ) -> Evaluation:
-    """The metric of `network` on the samples; with `against` also that network's, and the difference.
+    """The metric of `network` on the samples; with `against` also that network's metric, and the difference.
 
     Raises:
-        DataError: the metric needs labels, and there are none, or it is unknown which class a folder is.
-        UsageError: it compares with a reference, and there is none.
+        DataError: the metric needs labels, but there are none, or the class of a folder is unknown.
+        UsageError: the metric compares with a reference, but `against` is None.
     """
     require_labels(metric, samples)
     if metric.needs_reference and against is None:
@@ -214,7 +214,7 @@ def evaluate(
 
 
 def _fed(feed: Feed, network: Network) -> Feed:
-    """A feed of another network's, in the floats that this one takes."""
+    """The feed with floats cast to the types that this network takes."""
     kinds = {spec.name: spec.dtype for spec in network.inputs if np.dtype(spec.dtype).kind == "f"}
     return {n: x.astype(kinds[n], copy=False) if n in kinds and x.dtype.kind == "f" else x for n, x in feed.items()}
 

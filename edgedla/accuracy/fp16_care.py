@@ -1,4 +1,4 @@
-"""What FP16 cannot hold: tensors that overflow, and tensors that drown in its smallest steps."""
+"""Finds tensors that FP16 cannot hold: they overflow, or their values are small against FP16's smallest step."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from edgedla.quantization.collect import Collection
 FP16_MAX = 65504.0
 #: Distance of FP16 numbers below 2**-14: rounding there is off by up to half of it (IEEE 754, binary16).
 FP16_STEP = 2.0**-24
-#: Below this the smallest step of FP16 is as coarse for a tensor as INT8 would be.
+#: SQNR in dB below which FP16's smallest step is as coarse for a tensor as INT8.
 LEAST_DB = 40.0
 
 
 @dataclass(frozen=True)
 class Fp16Finding:
-    """A tensor that FP16 changes. `problem`: "overflow" or "underflow". `sqnr_db`: of the tensor, for an underflow.
+    """A tensor that loses much in FP16. `problem`: "overflow" or "underflow". `sqnr_db`: its SQNR, for an underflow.
 
     Attributes:
-        absmax: largest magnitude on the samples. shift: powers of two that bring it into range: x * 2**shift is exact.
+        absmax: largest magnitude on the samples. shift: x * 2**shift is in FP16's range, and the product is exact.
     """
 
     tensor: str
@@ -38,7 +38,7 @@ def fp16_findings(
     Overflow: max |x| > 65504. Underflow: the error of the smallest step, 2**-48 / 12, against the mean of x**2.
 
     Args:
-        tensors: only these; empty means all. factors: tensor -> how much larger it is than when it was measured.
+        tensors: only these; empty means all. factors: tensor -> how many times larger it is now than when measured.
     """
     wanted = set(tensors)
     findings = []

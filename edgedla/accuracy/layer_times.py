@@ -1,4 +1,4 @@
-"""Predicted time of each layer in INT8 and in FP16 on the DLA, and on the GPU: what leaving INT8 costs."""
+"""Predicted time of each layer in INT8 and FP16 on the DLA, and on the GPU: the cost of leaving INT8."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class LayerTimes:
     """Predicted microseconds by layer name.
 
     Attributes:
-        int8_us, fp16_us: on the DLA. gpu_us: on the GPU in FP16, without handing its tensors over and back.
-        borders: every tensor between layers, with the time of handing it over.
+        int8_us, fp16_us: on the DLA. gpu_us: on the GPU in FP16, without the transitions of its tensors.
+        borders: every tensor between layers, with the time of its transitions.
     """
 
     int8_us: Mapping[str, float]
@@ -26,22 +26,22 @@ class LayerTimes:
     borders: Tuple[Border, ...] = ()
 
     def extra_us(self) -> Dict[str, float]:
-        """Layer -> time that it takes longer in FP16 than in INT8 on the DLA."""
+        """Layer -> extra time in FP16 over INT8 on the DLA."""
         return {name: self.fp16_us[name] - self.int8_us[name] for name in self.int8_us}
 
     def prices(self, on_gpu: Collection[str]) -> Prices:
-        """What leaving INT8 costs where these layers stand on the GPU already."""
+        """The cost of leaving INT8, given the layers already on the GPU."""
         gpu = {name: self.gpu_us[name] - self.int8_us[name] for name in self.int8_us if name not in on_gpu}
         return Prices(self.extra_us(), gpu, self.borders, frozenset(on_gpu))
 
     def without_scale_us(self, layers: Iterable[str]) -> float:
-        """Predicted time that these layers lose because a tensor has no scale: they run in FP16 on the DLA."""
+        """Predicted extra time of these layers, which run in FP16 on the DLA because a tensor has no scale."""
         extra = self.extra_us()
         return sum(max(extra.get(name, 0.0), 0.0) for name in layers)
 
 
 def layer_times(graph: LayerGraph, platform: Platform) -> LayerTimes:
-    """Times of all layers; empty where the platform has no DLA."""
+    """Times of all layers; empty if the platform has no DLA."""
     if not platform.has_dla:
         return LayerTimes({}, {}, {})
     int8, fp16 = CostModel.load(platform, "int8"), CostModel.load(platform, "fp16")

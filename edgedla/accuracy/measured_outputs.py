@@ -1,4 +1,4 @@
-"""Which tensors the error of INT8 is measured on: a network's float outputs, or what its ArgMax reads."""
+"""The tensors whose INT8 error is measured: a network's float outputs, or the floats that its ArgMax reads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from edgedla.quantization.tensor_types import FLOAT, float_activations, tensor_t
 
 
 def given_outputs(model: Any) -> Tuple[str, ...]:
-    """Names of the outputs that a metric takes: the floats, or all where there is none, as of a segmenter behind its ArgMax."""
+    """Names of the outputs for a metric: the float ones, or all if there is none (a segmenter that ends in ArgMax)."""
     return _floats(model) or tuple(o.name for o in model.graph.output)
 
 
 def measured_outputs(model: Any) -> Tuple[str, ...]:
-    """Names of the float outputs; where there is none, of the floats that come last in front of the outputs.
+    """Names of the float outputs; if there are none, of the last float tensors before the outputs.
 
     Args:
         model: onnx.ModelProto.
@@ -54,7 +54,7 @@ def _in_front(model: Any) -> Tuple[str, ...]:
 
 
 def output_fields(model: Any, names: Tuple[str, ...]) -> bytes:
-    """What makes those names outputs that are none yet, to be put behind the bytes of the model."""
+    """Bytes that, appended to the serialised model, add those names that are not outputs yet to its outputs."""
     import onnx
 
     known, added = {o.name for o in model.graph.output}, onnx.ModelProto()

@@ -1,4 +1,4 @@
-"""Metrics over samples: a value per sample, how values become one figure, and its 95 % confidence interval."""
+"""Metrics over samples: a value per sample, the figure that combines them, and its 95 % confidence interval."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples
 
 Outputs = Mapping[str, np.ndarray]
-#: Resamples of a bootstrap interval.
+#: Number of resamples for a bootstrap interval.
 RESAMPLES = 1000
 _Z95 = 1.959963984540054
-#: Of a mask at most: its pixels are bytes.
+#: Most classes of a mask: its pixels are bytes.
 _CLASSES = 256
 
 
@@ -26,11 +26,11 @@ class Metric:
     """A figure of merit; higher is better.
 
     Attributes:
-        of_sample: (outputs, label, outputs of the reference) -> the sample's value, whatever `combine` takes.
+        of_sample: (outputs, label, outputs of the reference) -> the sample's value, in the form that `combine` takes.
         combine: values of all samples -> the figure. None: their mean.
-        needs_labels, needs_reference: what `of_sample` reads. share: each value is 0 or 1.
-        by_class: a label is the place of a class among the elements of the one output.
-        resamples: of the bootstrap that gives the interval where `share` is False.
+        needs_labels, needs_reference: True if `of_sample` reads them. share: each value is 0 or 1.
+        by_class: a label is the index of a class in the one output.
+        resamples: number of bootstrap resamples for the interval, used if `share` is False.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Metric:
         return float(np.mean(values)) if self.combine is None else float(self.combine(values))
 
     def interval(self, values: Sequence[Any]) -> Tuple[float, float]:
-        """95 % confidence interval of the figure: Wilson's for shares, else a seeded bootstrap over samples."""
+        """95 % confidence interval of the figure: Wilson's for shares, otherwise a seeded bootstrap over samples."""
         count = len(values)
         if self.share:
             return wilson(int(np.sum(values)), count)
         return self._bootstrap(lambda picked: self.figure([values[i] for i in picked]), count)
 
     def difference_interval(self, values: Sequence[Any], other: Sequence[Any]) -> Tuple[float, float]:
-        """95 % interval of figure(values) - figure(other), the same samples for both: `paired` for shares, else a paired bootstrap."""
+        """95 % interval of figure(values) - figure(other), same samples: `paired` for shares, else a paired bootstrap."""
         if self.share:
             return paired(int(np.sum(np.greater(values, other))), int(np.sum(np.less(values, other))), len(values))
 
@@ -66,29 +66,31 @@ class Metric:
         rng = np.random.default_rng(0)
         figures = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
         if np.isnan(figures).all():
-            # NumPy warns of it.
+            # NumPy would warn about a mean of no values.
             return math.nan, math.nan
         low, high = np.nanpercentile(figures, [2.5, 97.5])
         return float(low), float(high)
 
 
 def wilson(hits: int, count: int) -> Tuple[float, float]:
-    """Wilson's 95 % score interval of a share: it stays within 0 and 1, and is no point at either."""
+    """Wilson's 95 % score interval of a share: it stays within 0 and 1, and keeps a width even for shares 0 and 1."""
     if not count:
         return 0.0, 1.0
     p, z2 = hits / count, _Z95 * _Z95
     middle = (p + z2 / (2 * count)) / (1 + z2 / count)
     half = _Z95 * math.sqrt(p * (1 - p) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    # Rounding may carry a limit past the share itself where that is 0 or 1.
+    # Rounding may move a limit past a share of 0 or 1.
     return min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p)
 
 
 def paired(more: int, fewer: int, count: int) -> Tuple[float, float]:
-    """95 % interval of the difference of two shares of the same samples (Agresti and Min 2005: half a sample more in each of
-    the four cells): it is no point where both networks are right on the same ones, as a bootstrap is.
+    """95 % interval of the difference of two shares on the same samples.
+
+    Agresti and Min 2005: adds half a sample to each of the four cells. Unlike a bootstrap, it keeps a width even if
+    both networks are right on the same samples.
 
     Args:
-        more, fewer: samples that only the first, only the second is right on.
+        more, fewer: number of samples on which only the first, or only the second network is right.
     """
     if not count:
         return -1.0, 1.0
@@ -126,8 +128,8 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
         if not 0 <= int(label) < len(scores):
             raise DataError(f"label {label} for {len(scores)} classes", allowed=f"0 to {len(scores) - 1}")
         own = scores[int(label)]
-        # Of equal scores the first comes first, as in argmax: a network of one level everywhere must not be right. Nor must one
-        # of NaN, which is larger than nothing.
+        # Of equal scores the first wins, as in argmax, so a network with constant outputs does not count as right. NaN
+        # scores count as larger, so a network of NaN is not right either.
         before = np.sum(~(scores <= own)) + np.sum(scores[: int(label)] == own)
         return float(before < k and own == own)
 
@@ -135,8 +137,9 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
 
 
 def _compared(want: np.ndarray, got: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Both as vectors, where the reference is a number: log(0) is infinite in every precision. All of it where it is none at all:
-    then the metric is none either.
+    """Both as vectors, at the elements where the reference is finite: log(0) is infinite in every precision.
+
+    If the reference has no finite element, all elements are kept, and the metric becomes NaN.
     """
     a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(got, np.float64).reshape(-1)
     known = np.isfinite(a)
@@ -187,7 +190,7 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
             f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}",
             allowed="masks of the output's own height and width", hint="scale the masks by nearest neighbour",
         )  # fmt: skip
-    # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
+    # 255 marks ignored pixels, as in Pascal VOC and Cityscapes.
     used = (truth >= 0) & (truth < classes) & (truth != 255)
     size = int(classes)
     result: np.ndarray = np.bincount(truth[used] * size + predicted[used], minlength=size * size)
@@ -195,10 +198,10 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
 
 
 def _class_map(numbers: np.ndarray) -> np.ndarray:
-    """(H, W) of an output that holds the class of each pixel, behind an ArgMax.
+    """The (H, W) class map of an output that holds the class of each pixel, after an ArgMax.
 
     Raises:
-        UsageError: it holds other numbers, as one channel of scores does.
+        UsageError: the output holds other numbers, for example one channel of scores.
     """
     pixels = numbers.reshape(-1)
     if numbers.ndim < 2 or numbers.shape[-2] * numbers.shape[-1] != pixels.size or np.any(pixels != np.rint(pixels)):
@@ -220,10 +223,10 @@ def _mean_iou(values: Sequence[np.ndarray]) -> float:
 
 def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = None) -> None:
     """Args:
-        classes: how many the network has, where that is known.
+        classes: the network's number of classes, if known.
 
     Raises:
-        DataError: the metric needs labels, and there are none, or nothing says which class a folder is.
+        DataError: the metric needs labels, but there are none, or the class of a folder is unknown.
     """
     if metric.needs_labels and samples.labels is None:
         raise DataError(
@@ -240,7 +243,7 @@ def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = No
         )  # fmt: skip
 
 
-#: Under the names of vocabulary.METRICS, all but map, which needs a decoder (runtime.decode.map_metric).
+#: Metrics by their names in vocabulary.METRICS, except map, which needs a decoder (runtime.decode.map_metric).
 METRICS: Mapping[str, Metric] = {
     "top1": Metric("top1", _top(1), share=True, by_class=True),
     "top5": Metric("top5", _top(5), share=True, by_class=True),
@@ -254,10 +257,10 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
     """A metric by name, or `module:function` or `FILE.py:function`, called as function(outputs, label) -> float once per sample.
 
     Args:
-        more: metrics beside the table's, for example `map`, which needs a decoder.
+        more: additional metrics by name, for example `map`, which needs a decoder.
 
     Raises:
-        UsageError: no such metric, module or function. The metric itself raises RunError where the function fails.
+        UsageError: no such metric, module or function. The metric itself raises RunError if the function fails.
     """
     known: Dict[str, Metric] = {**METRICS, **(more or {})}
     if text in known:

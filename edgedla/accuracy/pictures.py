@@ -15,10 +15,10 @@ _PICTURES, _PICTURE_BINS = 6, 96
 def histogram_pictures(
     collection: Collection, errors: Sequence[TensorError], absmax: Mapping[str, float]
 ) -> Tuple[HistogramPicture, ...]:
-    """Histograms of the tensors that weigh most at the outputs, with every method's threshold.
+    """Histograms of the tensors with the most noise at the outputs, with every method's threshold.
 
     Args:
-        absmax: the ranges in use at the end.
+        absmax: the final ranges.
     """
     worst = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_PICTURES]
     pictures = []

@@ -1,4 +1,4 @@
-"""`quantize`: from samples to INT8 scales for the DLA that are measured, explained and, where asked, repaired. Simulated."""
+"""`quantize`: chooses INT8 scales for the DLA from samples, measures the error, repairs it on request. Simulated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import METHODS, method_of, thresholds
 from edgedla.quantization.samples import Feed, Samples
 
-#: Held-out samples that methods and steps are compared on.
+#: Number of held-out samples for comparing methods and steps.
 _COMPARE = 32
 
 
@@ -115,7 +115,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
 
 
 def _classes(model: Any) -> Optional[int]:
-    """Elements of the one output; None where there are more, or the model does not say."""
+    """Number of elements of the one output; None if there are several outputs or its size is unknown."""
     outputs = model.graph.output
     dims = [d.dim_value for d in outputs[0].type.tensor_type.shape.dim]
     return math.prod(dims) if len(outputs) == 1 and dims and all(d > 0 for d in dims) else None
@@ -124,7 +124,7 @@ def _classes(model: Any) -> Optional[int]:
 def _methods(
     state: State, collection: Collection, feeds: Sequence[Feed], progress: Optional[Callable[[int, int], None]]
 ) -> Dict[str, float]:
-    """SQNR of the outputs in dB by method."""
+    """Calibration method -> SQNR of the outputs in dB."""
     simulation = state.simulation()
     reached: Dict[str, float] = {}
     for name in METHODS:

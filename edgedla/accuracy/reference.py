@@ -1,4 +1,4 @@
-"""The outputs of a network in FP32: what every simulation is compared with."""
+"""The outputs of a network in FP32, with which simulations are compared."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from edgedla.accuracy.measured_outputs import measured_outputs, output_fields
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
 
-#: Outputs are kept up to this size, all lists of samples together; beyond it they are worked out each time.
+#: Most bytes of outputs kept, over all lists of samples; others are computed again each time.
 MOST_BYTES = 256 << 20
 Outputs = List[np.ndarray]
 
 
 class Reference:
-    """A network whose outputs are asked for again and again. Its session is open only while it works."""
+    """A network whose outputs are read repeatedly. Its session is open only while it computes."""
 
     def __init__(self, model: Any, names: Optional[Tuple[str, ...]] = None) -> None:
         """Args:
-        model: onnx.ModelProto with static inputs and weights. names: of its outputs; None takes what errors are measured on.
+        model: onnx.ModelProto with static inputs and weights. names: tensors to output; None takes `measured_outputs`.
         """
         self.model = model
         self.names = measured_outputs(model) if names is None else names
-        # The feeds are kept with their outputs: another list could get the id of one that is gone.
+        # Keyed by id(feeds). Keeping the feeds too prevents a new list from reusing the id of a freed one.
         self._kept: Dict[int, Tuple[Any, List[Outputs]]] = {}
         self._bytes = 0
 
@@ -33,7 +33,7 @@ class Reference:
         return ExactOutputs(self, feeds)
 
     def stream(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
-        """Sample by sample; kept where there is room for all.
+        """Outputs sample by sample; kept if all of them fit into MOST_BYTES.
 
         Raises:
             RunError: ONNX Runtime fails on a sample. ModelError: it refuses the model.
@@ -57,7 +57,7 @@ class Reference:
 
 
 class ExactOutputs:
-    """The outputs of a reference on some samples. Each walk over them gives the same numbers."""
+    """The outputs of a reference on some samples. Each iteration gives the same numbers."""
 
     def __init__(self, reference: Reference, feeds: Sequence[Feed]) -> None:
         self._reference, self._feeds = reference, feeds

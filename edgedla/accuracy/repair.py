@@ -1,4 +1,4 @@
-"""Better thresholds, then layers in FP16, until the outputs are as close to FP32 as asked; every step is checked by a run."""
+"""Better thresholds, then layers in FP16, until the outputs are as close to FP32 as asked. A run checks every step."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from edgedla.quantization.samples import Feed
 from edgedla.quantization.unify import copies
 from edgedla.vocabulary import GPU
 
-#: Rounds in which the bound is drawn tighter because noise did not add up as assumed.
+#: Most rounds of tightening the bound after noise did not add up as assumed.
 _ROUNDS = 6
-#: A change must gain this much on held-out samples, else it is chance.
+#: Smallest gain on held-out samples that counts as more than chance.
 _GAIN_DB = 0.05
-#: A tensor is worth another threshold where that gains this much on the tensor alone.
+#: Smallest gain on the tensor alone for which another threshold is tried.
 LEAST_GAIN_DB = 1.0
 Enough = Callable[[float, Simulation], bool]
 
 
 def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequence[Feed], enough: Enough) -> None:
-    """Takes the range of least error for as few tensors as are enough, those that weigh most at the outputs first.
+    """Sets the range of minimum error for as few tensors as needed, the noisiest at the outputs first.
 
-    A tensor whose values another one only moves or repeats takes its range with it: one threshold for both. Kept only if
-    the held-out error falls.
+    Tensors that only move or repeat another tensor's values share one threshold with it. The change is kept only if the
+    held-out error falls.
     """
     better = repaired([e for e in errors if e.tensor in state.absmax], LEAST_GAIN_DB)
     if not better:
@@ -61,18 +61,18 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
 
 
 def _ranges(groups: Sequence[Sequence[str]], better: Mapping[str, float]) -> Dict[str, float]:
-    """The better ranges of the tensors of these groups; copies of one value take the largest of theirs."""
+    """The better ranges of the tensors in these groups; a group takes its largest range."""
     return {name: max(better[n] for n in group) for group in groups for name in group}
 
 
 def _growing(most: int) -> List[int]:
-    """1, 2, 3, 4, 6, 8, 12, 16, ... and `most`: how many tensors are tried."""
+    """Numbers of tensors to try: 1, 2, 3, 4, 6, 8, 12, 16, ... and `most`."""
     counts = [c for k in range(16) for c in (2**k, 3 * 2**k // 2) if 0 < c < most]
     return [*sorted(set(counts)), most]
 
 
 def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate]:
-    """The tensors whose noise at the outputs is known, with the layers that read or write them on the DLA."""
+    """The tensors with known noise at the outputs, with the DLA layers that read or write them."""
     on_dla = set(state.on_dla())
     candidates = []
     for error in errors:
@@ -88,9 +88,9 @@ def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate
 
 
 def _adding_up(candidates: Sequence[Candidate], total: float) -> List[Candidate]:
-    """Noise that is measured tensor by tensor, in proportion: together it makes no more than the noise of all of them.
+    """The candidates with noise scaled down so that its sum is at most `total`, the noise with all tensors rounded.
 
-    Errors of neighbouring tensors partly cancel, so their sum may be several times as large.
+    Errors of neighbouring tensors partly cancel, so the sum of single measurements may be several times larger.
     """
     measured = sum(c.share for c in candidates)
     factor = total / measured if measured > total > 0 else 1.0
@@ -106,13 +106,13 @@ def layers_to_fp16(
     goal_db: Optional[float] = None,
     no_fp16: Collection[str] = (),
 ) -> Optional[Choice]:
-    """Takes the layers of least predicted time out of INT8, to FP16 on the DLA or to the GPU, so that `enough` holds.
+    """Moves layers out of INT8, to FP16 on the DLA or the GPU, at the minimum predicted time for which `enough` holds.
 
-    The knapsack assumes that noise adds up; the run at its end says whether it did. Where it did not, the bound is
-    drawn tighter. None, and nothing is changed, where no choice is enough.
+    The knapsack assumes that noise adds up. A run checks each choice, and if it fails, the bound is tightened. Returns
+    None and changes nothing if no choice is enough.
 
     Args:
-        enough: (SQNR in dB, simulation) -> the goal is met. goal_db: the SQNR in it, where it has one.
+        enough: (SQNR in dB, simulation) -> True if the goal is met. goal_db: the goal's SQNR, if it has one.
         no_fp16: layers whose tensors FP16 cannot hold.
     """
     before = state.simulation().noise(feeds)
@@ -121,14 +121,14 @@ def layers_to_fp16(
     total = before.share
     prices = replace(times.prices(state.on_gpu()), no_fp16=frozenset(no_fp16))
     kept, stood = dict(state.precisions), dict(state.devices)
-    # A goal in another unit is approached from half of the noise on.
+    # Without a goal in dB, first remove half of the noise.
     excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
     tried: Set[Tuple[Tuple[str, ...], ...]] = set()
     for _ in range(_ROUNDS):
         choice = choose(candidates, prices, min(excess, 0.999 * sum(c.share for c in candidates)))
         if choice is not None and on_dla.issubset(choice.gpu):
-            # Nothing would be left on the DLA: that is another placement, not a repair of this one.
+            # The choice would leave nothing on the DLA. That is another placement, not a repair, so allow FP16 only.
             prices = replace(prices, gpu_us={})
             continue
         if choice is None:
@@ -158,12 +158,12 @@ def _tighter(excess: float, total: float) -> float:
 
 
 def least_excess(total: float, goal_db: float) -> float:
-    """The noise share that has to go for an SQNR of `goal_db`."""
+    """The noise share to remove for an SQNR of `goal_db`."""
     return max(total - to_share(goal_db), 0.0)
 
 
 def goal(min_sqnr_db: Optional[float], drop_ok: Optional[Callable[[Simulation], bool]]) -> Enough:
-    """The goal that a user asked for, as `layers_to_fp16` takes it."""
+    """The user's goal as the `enough` function of `layers_to_fp16`."""
 
     def enough(sqnr_db: float, simulation: Simulation) -> bool:
         return (min_sqnr_db is None or sqnr_db >= min_sqnr_db) and (drop_ok is None or drop_ok(simulation))

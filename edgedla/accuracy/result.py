@@ -1,4 +1,4 @@
-"""What `quantize` found: scales, coverage, errors by tensor, steps, and the document and files of them."""
+"""The result of `quantize`: scales, coverage, errors by tensor and steps, and its document and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
-#: In place of a method where a cache or the model itself brought the ranges.
+#: Name in place of a calibration method if the ranges come from a cache or the model itself.
 GIVEN = "given ranges"
 
 
@@ -136,7 +136,7 @@ class Quantized:
         }  # fmt: skip
 
     def _built_model(self) -> Dict[str, Any]:
-        """The model that the scales are for: as it came, or as it was changed."""
+        """Identity of the model that the scales are for: the original or the changed one."""
         if self.model is None:
             return {key: self.identity[key] for key in ("name", "sha256", "external")}
         return {"name": self.identity["name"], "sha256": sha256_of_bytes(self.model), "external": {}}
@@ -172,7 +172,7 @@ class Quantized:
         with publication() as out:
             for name in (CACHE, PRECISIONS, MODEL):
                 if name not in files:
-                    # Of an earlier run; beside this report it would be taken for its result.
+                    # A file of an earlier run would be mistaken for part of this result.
                     out.remove(root / name)
             for name, content in files.items():
                 out.write(root / name, content, follow=False)
@@ -180,7 +180,7 @@ class Quantized:
 
 
 def digits(value: Optional[float]) -> Optional[float]:
-    """Six digits; None for what JSON lacks (no number, infinity)."""
+    """The value to six digits; None for NaN and infinity, which JSON lacks."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
@@ -194,13 +194,13 @@ def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Se
 
 
 def require_no_foreign_model(folder: Path, written: Optional[bytes] = None) -> None:
-    """Lets a folder pass that holds no model.onnx, or one that an earlier result wrote: a save replaces or removes it.
+    """Checks that a save does not replace a model.onnx that edgedla did not write.
 
     Args:
-        written: what is to be written there; one that holds the same may stand there.
+        written: the bytes to write; a model.onnx with the same content is accepted.
 
     Raises:
-        UsageError: somebody else's model stands there.
+        UsageError: the folder holds a model.onnx that no earlier result wrote.
     """
     model = folder / MODEL
     if not model.is_file():

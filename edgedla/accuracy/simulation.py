@@ -1,4 +1,4 @@
-"""A network with the plan's INT8 rounding in it whose scales and roundings can be changed from run to run. Simulated."""
+"""Simulates a plan's INT8 rounding. Scales, and which tensors are rounded, can change from run to run. Simulated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Noise:
             a, b = np.asarray(w, np.float64).reshape(-1), np.asarray(f, np.float64).reshape(-1)
             used = np.isfinite(a)
             if not used.all():
-                # Only then: the copies cost more than everything else here.
+                # Copies only if needed: they cost more than the rest of this function.
                 a, b = a[used], b[used]
             difference = a - b
             self.signal[i] += dot(a, a)
@@ -67,7 +67,7 @@ class Noise:
 
 
 def to_db(share: float) -> float:
-    """SQNR in dB of a noise share; inf without noise, -inf where the noise is no number."""
+    """SQNR in dB of a noise share; inf without noise, -inf if the noise is NaN."""
     if not math.isfinite(share):
         return -math.inf
     return math.inf if share <= 0 else -10.0 * math.log10(share)
@@ -82,16 +82,16 @@ class Simulation:
     """FP32 and simulated INT8 side by side on samples.
 
     Attributes:
-        tensors: what is rounded to INT8, in the order of the network.
-        outputs: names of what errors are measured on: the float outputs, or the floats in front of them where there is none.
+        tensors: tensors rounded to INT8, in the order of the network.
+        outputs: names of the tensors whose error is measured: the float outputs, or the last floats before the outputs.
         given: names of the outputs that a metric takes.
-        nodes: how many ONNX nodes run as "dla_int8", "dla_fp16", "gpu_fp32".
+        nodes: number of ONNX nodes that run as "dla_int8", "dla_fp16", "gpu_fp32".
     """
 
     def __init__(self, model: Any, plan: BuildPlan, reference: Optional[Reference] = None) -> None:
         """Args:
             model: onnx.ModelProto with static inputs and weights. plan: precision, devices and scales.
-            reference: what FP32 means, where that is another model (before its biases were corrected), or is known.
+            reference: the FP32 outputs to compare with; None takes `model`. Another model if biases were corrected.
 
         Raises:
             RunError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
@@ -122,20 +122,20 @@ class Simulation:
     def run(
         self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> List[np.ndarray]:
-        """What errors are measured on, of one sample, simulated."""
+        """Simulated values of the tensors in `outputs` for one sample."""
         outputs: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
         return outputs
 
     def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
-        """The outputs of one sample that a metric takes, simulated."""
+        """Simulated outputs of one sample for a metric."""
         return dict(zip(self.given, self._session.run(list(self.given), {**feed, **self.inputs(absmax)})))
 
     def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
-        """What errors are measured on, of all samples in FP32."""
+        """FP32 values of the tensors in `outputs` for all samples."""
         return self._reference.on(feeds)
 
     def reference_given(self, feeds: Sequence[Feed]) -> Iterable[Dict[str, np.ndarray]]:
-        """The outputs of all samples that a metric takes, in FP32."""
+        """FP32 outputs of all samples for a metric."""
         same = self.given == self.outputs
         exact = self._reference if same else Reference(self._reference.model, self.given)
         return (dict(zip(self.given, outputs)) for outputs in exact.on(feeds))
@@ -162,13 +162,13 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
     """(SQNR in dB, cosine) of every tensor that is rounded, with all rounding before it: the accumulated error.
 
     Args:
-        feeds: a few samples: all tensors of one stand in memory at once.
+        feeds: a few samples; all tensors of one sample are in memory at once.
     """
     simulated = simulate(model, plan, adjustable=True)
     written = {o for node in model.graph.node for o in node.output}
     names = [t for t in simulated.tensors if t in written]
     if not names:
-        # ONNX Runtime takes no names for all outputs.
+        # ONNX Runtime would return all outputs for an empty list of names.
         return {}
     added = output_fields(model, tuple(names))
     tensors, serialised = simulated.tensors, simulated.model.SerializeToString()

@@ -1,4 +1,4 @@
-"""Samples of a user in two: what scales are measured on, and what errors are measured on."""
+"""Splits the user's samples in two: one part to measure scales on, one to measure errors on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edgedla.errors import DataError
 from edgedla.quantization.iterable_samples import samples_from
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 
-#: What a user gives: nothing, a path, samples, arrays, an iterable (`samples_from`), or a function that makes samples for
+#: The user's data: None, a path, samples, arrays, an iterable (`samples_from`), or a function that makes samples for
 #: the network's inputs.
 Data = Union[None, str, Path, Samples, Mapping[str, Any], Iterable[Any], Callable[[Sequence[InputSpec]], Samples]]
-#: Samples of a path.
+#: Reads the samples at a path.
 Opened = Callable[[Union[str, Path]], Samples]
-#: Fewer calibration samples than this are too few for most networks.
+#: Fewer calibration samples are too few for most networks.
 FEW = 64
-#: From so many held-out samples on a half is kept apart for the result; of fewer, steps need every one.
+#: Fewest held-out samples of which half is kept apart for the result. With fewer, steps need all of them.
 ENOUGH = 32
 
 
@@ -33,13 +33,13 @@ def samples_of(data: Data, specs: Sequence[InputSpec], opened: Opened) -> Sample
 def split_samples(
     data: Data, holdout: Data, specs: Sequence[InputSpec], share: float, opened: Opened
 ) -> Tuple[Samples, Samples, List[str]]:
-    """(calibration, held out, what to know of them).
+    """(calibration samples, held-out samples, notes for the user).
 
     Args:
-        share: of `data` that is held out where `holdout` is None. opened: reads a path.
+        share: share of `data` to hold out if `holdout` is None. opened: reads a path.
 
     Raises:
-        DataError: one sample serves both.
+        DataError: the same samples would serve both purposes.
     """
     every = samples_of(data, specs, opened)
     if holdout is not None:
@@ -60,7 +60,7 @@ def split_samples(
 
 
 def keep_apart(held_out: Samples) -> Tuple[Samples, Samples]:
-    """(what steps are judged by, what the result is measured on): both all of them where there are fewer than ENOUGH."""
+    """(samples to judge steps, samples to measure the result). Below ENOUGH samples both are all of them."""
     count = len(held_out.feeds)
     return parted(held_out, count // 2) if count >= ENOUGH else (held_out, held_out)
 

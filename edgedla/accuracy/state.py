@@ -1,4 +1,4 @@
-"""What `quantize` works on: model, plan and held-out samples, and how each change of them scores."""
+"""The working state of `quantize`: model, plan and held-out samples, and the score of each change."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from edgedla.vocabulary import GPU
 
 @dataclass(frozen=True)
 class Step:
-    """One change that was tried. `kept`: the held-out error fell, so it stays.
+    """One change that was tried. `kept`: the held-out error fell, so the change stays.
 
     Attributes:
-        name: what was tried. detail: in numbers. sqnr_db: of the outputs on held-out samples with it, simulated.
-        before_db: without it. extra_us: predicted time that it costs.
+        name: the change. detail: the change in numbers. sqnr_db: SQNR of the outputs on held-out samples with the
+            change, simulated. before_db: the same without the change. extra_us: its predicted extra time.
     """
 
     name: str
@@ -37,9 +37,10 @@ class Step:
 
 @dataclass
 class State:
-    """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`.
+    """Mutable: `quantize` changes ranges, precisions and the model, and measures each change with `simulation()`.
 
-    `reference` is of the model as it came. Steps are judged by `judged`; the result is measured on `holdout`, which may be the same.
+    `reference` runs the original model. `judged` samples decide on steps; the result is measured on `holdout`, which
+    may be the same samples.
     """
 
     model: Any
@@ -65,7 +66,7 @@ class State:
         if not self.everywhere:
             return plan
         if typed:
-            # The plan of a strongly typed release holds no scales: they come as Q/DQ in the model.
+            # The plan of a strongly typed release holds no scales: they are Q/DQ in the model.
             scales = dla_scales(self.graph, calibration.absmax, self.report.platform)
             plan = replace(plan, calibration=replace(calibration, absmax=scales.absmax))
         layers = (replace(x, device="DLA0", precision=self.precisions.get(x.name)) for x in plan.layers)
@@ -75,7 +76,7 @@ class State:
         return Simulation(self.model if model is None else model, self.plan(absmax), self.reference)
 
     def tied(self, tensors: Collection[str]) -> List[Tuple[str, ...]]:
-        """Those of the tensors that share one scale, group by group: layers on the DLA ask for it."""
+        """Groups of these tensors that share one scale because DLA layers require it."""
         on_dla = set(self.on_dla())
         groups = equal_groups(self.graph, tensors, self.report.platform, lambda i: self.graph.layers[i].name in on_dla)
         return [tuple(group) for group in groups]

@@ -1,4 +1,4 @@
-"""Q/DQ to a calibration cache and back, for the release that the network is built with; no samples are needed."""
+"""Translates Q/DQ to a calibration cache and back, for the TensorRT release of the build. Needs no samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Translated:
 
     Attributes:
         form: "cache" (plain ONNX, calibration cache, layer precisions) or "qdq" (one ONNX file with Q/DQ).
-        model: serialised ONNX. cache, precisions: text; "" where the form has none.
+        model: serialised ONNX. cache, precisions: text; "" if the form has none.
         absmax: tensor -> range. fp16_layers: TensorRT layers that stay in FP16.
     """
 
@@ -38,7 +38,7 @@ class Translated:
         """Writes model.onnx and, for the form "cache", calib.cache and layer-precisions.txt. Returns the paths.
 
         Raises:
-            UsageError: the folder holds somebody else's model.onnx.
+            UsageError: the folder holds a model.onnx that edgedla did not write.
         """
         root = usable_folder(folder)
         require_no_foreign_model(root, self.model)
@@ -50,7 +50,7 @@ class Translated:
         with publication() as out:
             for name in (CACHE, PRECISIONS):
                 if name not in files:
-                    # Of an earlier run, for another release.
+                    # A file of an earlier run, for another release.
                     out.remove(root / name)
             for name, content in files.items():
                 out.write(root / name, content, follow=False)
@@ -60,14 +60,14 @@ class Translated:
 def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:
     """INT8 of an onnx.ModelProto in the form that the platform's TensorRT takes for the DLA.
 
-    - Up to TensorRT 10: Q/DQ is taken out; scales go into a calibration cache of that release.
-    - TensorRT 11: Q/DQ stays, or is put in from `absmax`.
+    - Up to TensorRT 10: removes Q/DQ and writes the scales into a calibration cache of that release.
+    - TensorRT 11: keeps Q/DQ, or inserts it from `absmax`.
 
     Args:
         absmax: ranges of a model without Q/DQ, for example of a cache.
 
     Raises:
-        UsageError: neither Q/DQ nor ranges. ModelError: the Q/DQ says what a cache cannot say, with the node.
+        UsageError: neither Q/DQ nor ranges. ModelError: a cache cannot express a Q/DQ node; names the node.
     """
     typed = platform.release.strongly_typed
     if has_qdq(model):
@@ -112,7 +112,7 @@ def _without(model: Any, platform: Platform) -> Translated:
         notes.append(f"{tensors} between them got a scale by rule (rules/int8_scales.yaml)")
     if layers:
         notes.append(f"{len(layers)} layers read or write a tensor without Q/DQ and stay in FP16")
-    # What the model says stays as it is, bit for bit; only tensors that it says nothing of are filled in.
+    # The model's own scales stay bit for bit; rules only fill in tensors without one.
     absmax = {**{c.tensor: c.after for c in scales.changes if c.before is None}, **stripped.ranges}
     return Translated(
         "cache",

@@ -1,4 +1,4 @@
-"""Which tensors lose most in INT8: alone, against the best scale they could have, and at the network's outputs."""
+"""Ranks tensors by their loss in INT8: alone, against their best possible scale, and at the network's outputs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ SUSPECT_DB = 6.0
 
 @dataclass(frozen=True)
 class TensorError:
-    """What INT8 does to one tensor. All simulated.
+    """The INT8 error of one tensor. All simulated.
 
     Attributes:
-        absmax: the range in use. best: the range of least error on the samples.
-        alone_db: SQNR of the tensor itself, rounded alone. best_db: with the range `best`.
-        output_share: noise over signal at the outputs with this tensor alone rounded; None where it was not run.
-        outputs_gain: the outputs are closer to FP32 with this range than with `best`; run where a scale looks suspect.
-        accumulated_db, cosine: of the tensor with all rounding before it; None where it was not run.
+        absmax: the range in use. best: the range of minimum error on the samples.
+        alone_db: SQNR of the tensor itself, rounded alone. best_db: the same with the range `best`.
+        output_share: noise over signal at the outputs with only this tensor rounded; None if not measured.
+        outputs_gain: True if the outputs are at least as close to FP32 with this range as with `best`; measured only
+            for suspect scales.
+        accumulated_db, cosine: SQNR and cosine of the tensor with all rounding before it; None if not measured.
     """
 
     tensor: str
@@ -39,19 +40,19 @@ class TensorError:
 
     @property
     def loss_db(self) -> float:
-        """What the range in use loses against the best one; 0 where both are without error."""
+        """Loss in dB of the range in use against the best one; 0 if both have no error."""
         if math.isinf(self.alone_db) and math.isinf(self.best_db):
             return 0.0
         return max(self.best_db - self.alone_db, 0.0)
 
     @property
     def suspect(self) -> bool:
-        """Its scale is far from what the samples ask for, and the outputs do not gain by it: another threshold repairs it."""
+        """True if the scale is far from the best one for the samples and the outputs gain nothing by it."""
         return self.loss_db >= SUSPECT_DB and not self.outputs_gain
 
 
 def best_ranges(collection: Collection, tensors: Sequence[str]) -> Dict[str, float]:
-    """The range of least error of each tensor alone; tensors that were not measured, or are zero, are left out."""
+    """The range of minimum error of each tensor alone; leaves out tensors that were not measured or are zero."""
     ranges = {}
     for name in tensors:
         histogram = collection.histograms.get(name)
@@ -68,12 +69,12 @@ def tensor_errors(
 ) -> Tuple[TensorError, ...]:
     """Every measured tensor that has a range, the worst scale first; from the histograms, without a run.
 
-    Worst is what loses most against the best range for the same values: a tensor with a long tail has a low SQNR
-    whatever its scale, and is no fault of the scale.
+    The worst scale loses most against the best range for the same values. A low SQNR alone does not count: a tensor
+    with a long tail has a low SQNR with every scale.
 
     Args:
-        tensors: only these, in place of all that were measured.
-        best: the best range that each may have, where rules tie it to others; default best_ranges.
+        tensors: only these; None takes all that were measured.
+        best: the best range that rules allow each tensor; default best_ranges.
     """
     names = list(tensors if tensors is not None else collection.histograms)
     best = best_ranges(collection, names) if best is None else best
@@ -95,10 +96,10 @@ def with_output_shares(
     groups: Sequence[Sequence[str]] = (),
     progress: Optional[Callable[[int, int], None]] = None,
 ) -> Tuple[TensorError, ...]:
-    """The same with `output_share` measured, suspects first: the network runs once per tensor over `feeds`.
+    """`errors` with `output_share` measured, suspects first. The network runs once per tensor over `feeds`.
 
     Args:
-        groups: tensors that share one scale, as the rules tie them. progress: called with (tensors done, of).
+        groups: tensors that share one scale by the rules. progress: called with (tensors done, tensors in all).
     """
     rounded = set(simulation.tensors)
     tied = {name: group for group in groups for name in group}
@@ -123,10 +124,12 @@ def _outputs_gain(
     absmax: Mapping[str, float],
     alike: Sequence[str],
 ) -> bool:
-    """A range that clips what the outputs do not hear is no fault: it may have been chosen by their error.
+    """True if the outputs are at least as close to FP32 with the range in use as with the tensor's best range.
+
+    Then the range is no fault: it may have been chosen by the error at the outputs.
 
     Args:
-        alike: the tensors that move together: it and those of its scale.
+        alike: the tensor and all tensors that share its scale; their ranges change together.
     """
     best = simulation.noise(feeds, {**absmax, **dict.fromkeys(alike, error.best)}, alike).share
     return simulation.noise(feeds, absmax, alike).share <= best
@@ -135,7 +138,7 @@ def _outputs_gain(
 def with_accumulated(
     errors: Sequence[TensorError], measured: Mapping[str, Tuple[float, float]]
 ) -> Tuple[TensorError, ...]:
-    """The same with `accumulated_db` and `cosine`, from simulation.tensor_noise."""
+    """`errors` with `accumulated_db` and `cosine` from simulation.tensor_noise."""
     return tuple(
         replace(e, accumulated_db=measured[e.tensor][0], cosine=measured[e.tensor][1]) if e.tensor in measured else e
         for e in errors
@@ -143,5 +146,5 @@ def with_accumulated(
 
 
 def repaired(errors: Sequence[TensorError], least_db: float) -> Dict[str, float]:
-    """Better ranges by tensor, where one gains at least `least_db` for the tensor alone."""
+    """Tensor -> better range, for tensors that gain at least `least_db` when rounded alone."""
     return {e.tensor: e.best for e in errors if e.loss_db >= least_db}

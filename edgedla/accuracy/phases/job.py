@@ -1,4 +1,4 @@
-"""What every phase of one `quantize` reads: the network, its platform, the request, and where progress goes."""
+"""The inputs shared by all phases of one `quantize`: network, platform, request, and callbacks for progress."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Job:
     """One network to quantise.
 
     Attributes:
-        model: onnx.ModelProto with static inputs, without Q/DQ. graph, report: of it, for the platform in INT8.
-        stripped: what Q/DQ in the model as it came said; None where there was none. turned: of its types, None where none was.
-        embedded: preprocessing that the model itself holds.
-        notes: of the result; phases add theirs.
+        model: onnx.ModelProto with static inputs, without Q/DQ. graph, report: its graph and check, in INT8.
+        stripped: the scales of the original model's Q/DQ; None if it had none.
+        turned: the conversion of its types to FLOAT; None if it was in FLOAT.
+        embedded: preprocessing inside the model itself.
+        notes: notes of the result; phases add theirs.
     """
 
     request: QuantizeRequest
@@ -46,12 +47,12 @@ class Job:
     notes: List[str] = field(default_factory=list)
 
     def announce(self, line: str) -> None:
-        """One line per phase, where someone listens."""
+        """Passes one line per phase to `say`, if there is one."""
         if self.say is not None:
             self.say(line)
 
     def counter(self, phase: str) -> Optional[Callable[[int, int], None]]:
-        """Takes (done, of) of this phase; None where nobody listens."""
+        """A callback for (done, of) of this phase; None without `progress`."""
         if self.progress is None:
             return None
         progress = self.progress
@@ -59,7 +60,7 @@ class Job:
 
     @property
     def stated_input(self) -> str:
-        """The input whose range the model itself states; "" without one."""
+        """The input whose range the model itself states; "" if there is none."""
         return self.embedded.input if self.embedded is not None and self.embedded.scale is not None else ""
 
 
@@ -74,7 +75,7 @@ def open_job(
     """Reads the model.
 
     Raises:
-        UsageError, ModelError. EnvironmentMissing: a session of it would not fit into memory.
+        UsageError, ModelError. EnvironmentMissing: a session of the model would not fit into memory.
     """
     from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
@@ -89,7 +90,7 @@ def open_job(
         path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
     model = with_static_inputs(read_model(path), {name: graph.tensors[name].dims for name in graph.inputs})
-    # Before the samples are read: they may be many.
+    # Checked before the samples are read, which may take long.
     require(memory_of(model.SerializeToString()))
     notes = []
     if stripped is not None:

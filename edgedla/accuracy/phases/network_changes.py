@@ -1,4 +1,4 @@
-"""Changes of the network that cost no time: channels of like ranges, and factors that bring values into FP16's range."""
+"""Changes of the network that cost no time: equalised channel ranges, and factors that fit values into FP16's range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.quantization.samples import Feed, Samples
 def change_network(
     job: Job, state: State, collection: Collection, calibration: Samples, feeds: Sequence[Feed]
 ) -> Collection:
-    """What the request asks for, each kept only if the error on `feeds` falls; the collection of what the state holds then."""
+    """Applies the requested changes; keeps each only if the error on `feeds` falls. Returns the model's collection."""
     request = job.request
     if request.equalize:
         from edgedla.accuracy.repairs.equalize import equalize
@@ -34,9 +34,9 @@ def change_network(
 
 
 def tensors_on_dla(state: State) -> List[str]:
-    """What DLA layers read or write: FP16 is the DLA's other precision, and it has no wider one.
+    """Tensors that DLA layers read or write. The DLA has no precision wider than FP16, so FP16 must hold them.
 
-    [""], no tensor, where nothing runs on the DLA: an empty list would mean all.
+    [""], which selects no tensor, if nothing runs on the DLA: an empty list would mean all.
     """
     on_dla = set(state.on_dla())
     layers = [x for x in state.graph.layers if x.name in on_dla]

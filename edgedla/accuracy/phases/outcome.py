@@ -34,7 +34,7 @@ def outcome(
     method: str,
 ) -> Quantized:
     """Args:
-    method: that the ranges come from. errors: of the ranges as they came. methods: SQNR in dB by method.
+    method: calibration method of the ranges. errors: those of the first ranges. methods: method -> SQNR in dB.
     """
     request, plan = job.request, state.plan()
     simulation = Simulation(state.model, plan, state.reference)
@@ -79,7 +79,7 @@ def outcome(
 
 
 def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[bytes]:
-    """The model where it is another one now. TensorRT 11 takes no cache: there the scales are Q/DQ in the model."""
+    """The model if it was changed, else None. TensorRT 11 takes no cache, so its model gets the scales as Q/DQ."""
     if job.platform.release.strongly_typed:
         from edgedla.quantization.qdq import with_qdq
 

@@ -1,4 +1,4 @@
-"""Errors tensor by tensor of the ranges as they came, then the repairs: thresholds, biases, layers in FP16. In this order."""
+"""Errors by tensor with the first ranges, then the repairs in this order: thresholds, biases, layers in FP16."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, wit
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.samples import Feed, Samples
 
-#: Samples that errors accumulate over, and that biases are corrected on.
+#: Number of samples for accumulated errors, and for bias correction.
 _ACCUMULATE, _CORRECT = 4, 64
 
 
@@ -23,7 +23,7 @@ class Repairs:
     """The errors and repairs of one state.
 
     Attributes:
-        feeds: held-out samples that steps are judged on. few: those of them that a run per tensor uses; may be none.
+        feeds: held-out samples to judge steps. few: the part of them for a run per tensor; may be empty.
     """
 
     def __init__(self, job: Job, state: State, collection: Collection, feeds: Sequence[Feed]) -> None:
@@ -31,16 +31,16 @@ class Repairs:
         self.few = feeds[: job.request.triage_samples]
 
     def errors(self, feeds: Sequence[Feed], accumulated: bool = False) -> Tuple[TensorError, ...]:
-        """Every tensor alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
+        """The error of each tensor alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
 
         Args:
-            feeds: the samples that are run; none: what needs a run stays unknown.
+            feeds: the samples to run; if empty, errors that need a run stay unknown.
         """
         state = self.state
         simulation = state.simulation()
         plan = simulation.plan
         names = [n for n in simulation.tensors if n in self.collection.histograms]
-        # The ranges as they came: what a rule made equal afterwards is no fault of a scale.
+        # Judges state.absmax, the ranges before the rules: what a rule equalised later is no fault of the scale.
         best = state.plan({**state.absmax, **best_ranges(self.collection, names)}).calibration.absmax
         errors = tensor_errors(self.collection, state.absmax, names, best)
         if not feeds:
@@ -50,14 +50,14 @@ class Repairs:
         errors = with_output_shares(
             errors, simulation, feeds, plan.calibration.absmax, tied, self.job.counter("tensors")
         )
-        # Two more sessions follow.
+        # Frees the session: two more follow.
         del simulation
         if accumulated:
             errors = with_accumulated(errors, tensor_noise(state.model, plan, feeds[:_ACCUMULATE]))
         return errors
 
     def free(self, errors: Sequence[TensorError], calibration: Samples, measured: bool) -> None:
-        """What costs no predicted time and meets no goal. `measured`: the ranges come from `calibration`."""
+        """Repairs without predicted time, which need no goal. `measured`: the ranges come from `calibration`."""
         request = self.job.request
         if self.few and request.method == "auto" and measured:
             from edgedla.accuracy.repairs.output_thresholds import output_thresholds
@@ -73,7 +73,7 @@ class Repairs:
             correct_biases(self.state, calibration.feeds[:_CORRECT], self.feeds)
 
     def to_goal(self, errors: Sequence[TensorError], times: LayerTimes) -> None:
-        """Better thresholds, then layers in FP16, until what the user asked for is met."""
+        """Better thresholds, then layers in FP16, until the user's goal is met."""
         request = self.job.request
         if request.min_sqnr_db is None and request.max_drop is None:
             return
@@ -87,7 +87,7 @@ class Repairs:
             layers_to_fp16(self.state, errors, times, self.feeds, enough, request.min_sqnr_db, self._beyond_fp16())
 
     def _beyond_fp16(self) -> Set[str]:
-        """Layers that read or write what FP16 cannot hold."""
+        """Layers that read or write tensors that FP16 cannot hold."""
         beyond = {f.tensor for f in fp16_findings(self.collection, tensors_on_dla(self.state))}
         return {x.name for x in self.state.graph.layers if beyond.intersection((*x.inputs, *x.outputs))}
 

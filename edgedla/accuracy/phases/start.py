@@ -1,4 +1,4 @@
-"""From samples to the state that all later phases change: ranges by the method that was asked for, and the plan of them."""
+"""Makes the first state, which later phases change: ranges by the requested method, and their plan."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def first_state(
     given: Optional[Mapping[str, float]],
 ) -> State:
     """Args:
-        held_out: what steps are judged by, and what the result is measured on.
-        given: ranges to judge in place of those of `request.method`.
+        held_out: samples to judge steps, and samples to measure the result.
+        given: ranges to use in place of those of `request.method`.
 
     Raises:
-        ModelError: every tensor is 0 on the samples. UsageError: the given ranges are of another model.
+        ModelError: every tensor is 0 on the samples. UsageError: the given ranges are for another model.
     """
     if given and not set(given) & set(collection.histograms):
         raise UsageError(

@@ -1,3 +1,3 @@
-"""A model as `quantize` and `deploy` take it: in FLOAT and without Q/DQ, whatever it came as."""
+"""Converts a model to the form that `quantize` and `deploy` need: in FLOAT and without Q/DQ."""
 
 from __future__ import annotations

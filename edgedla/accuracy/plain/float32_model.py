@@ -1,4 +1,4 @@
-"""A model as `quantize` and `deploy` take it: in FLOAT, whatever types it came in, and proven to compute the same."""
+"""Converts a model of any float type to FLOAT for `quantize` and `deploy`, and proves that it computes the same."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgedla.quantization.float32_types import OwnTypes, drop_casts, own_types, 
 
 @dataclass(frozen=True)
 class Turned:
-    """A model whose types became FLOAT.
+    """A model whose types were converted to FLOAT.
 
     Attributes:
-        original: onnx.ModelProto as it came. model: the same in FLOAT. own: what it computed in.
-        interface: inputs and outputs of another type now, a sentence each.
+        original: the original onnx.ModelProto. model: the same in FLOAT. own: the original's types.
+        interface: a sentence per input and output whose type changed.
     """
 
     original: Any
@@ -29,7 +29,7 @@ class Turned:
     interface: Tuple[str, ...]
 
     def notes(self, feed: Mapping[str, np.ndarray]) -> List[str]:
-        """What was done, and how far it is proven on these inputs in FLOAT.
+        """Notes on the conversion and on its proof with these inputs in FLOAT.
 
         Raises:
             ModelError: a node computes something else in FLOAT.
@@ -43,14 +43,14 @@ class Turned:
         try:
             specs = {spec.name: spec for spec in model_input_specs(before)}
         except UsageError as e:
-            # Of BFLOAT16, which NumPy lacks.
+            # The original takes or gives BFLOAT16, which NumPy lacks.
             return [f"{self.own.turned}: not proven: {e.what}", *self.interface]
         given: Dict[str, np.ndarray] = {n: np.asarray(v).astype(specs[n].dtype, copy=False) for n, v in feed.items()}
         return [f"{self.own.turned}: {proof_text(before, after, given)}", *self.interface]
 
 
 def turned(model: Any) -> Optional[Turned]:
-    """Of an onnx.ModelProto, which stays as it is; None where it computes in FLOAT."""
+    """The FLOAT version of an onnx.ModelProto, which stays unchanged; None if it computes in FLOAT already."""
     own = own_types(model)
     if own is None:
         return None
@@ -63,7 +63,7 @@ def turned(model: Any) -> Optional[Turned]:
 
 @contextmanager
 def float32_model(path: Path) -> Iterator[Tuple[Path, Optional[Turned]]]:
-    """(file of the model in FLOAT, what was turned); the file itself and None where nothing is.
+    """(file of the model in FLOAT, the conversion); the original file and None if it is in FLOAT already.
 
     Raises:
         ModelError: unreadable.

@@ -1,4 +1,4 @@
-"""A model that may hold Q/DQ as `quantize` takes it: plain ONNX, with the scales and FP16 nodes that its Q/DQ said."""
+"""Converts a model with Q/DQ to the form for `quantize`: plain ONNX, plus the scales and FP16 nodes of its Q/DQ."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgedla.quantization.qdq import Stripped, has_qdq, strip_qdq
 
 @contextmanager
 def plain_model(path: Path) -> Iterator[Tuple[Path, Optional[Stripped]]]:
-    """(file of the model without Q/DQ, what was taken out); the file itself and None where it holds none.
+    """(file of the model without Q/DQ, the removed Q/DQ); the original file and None if it has no Q/DQ.
 
     Raises:
-        ModelError: unreadable, or the Q/DQ says what a cache cannot say, with the node.
+        ModelError: unreadable, or a cache cannot express a Q/DQ node; names the node.
     """
     if not has_qdq(read(path).model):
         yield path, None

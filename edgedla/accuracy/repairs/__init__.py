@@ -1,3 +1,3 @@
-"""What makes INT8 and FP16 errors smaller: each step is kept only if the held-out error falls."""
+"""Repairs that reduce INT8 and FP16 errors. A step is kept only if the held-out error falls."""
 
 from __future__ import annotations

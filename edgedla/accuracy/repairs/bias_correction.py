@@ -1,10 +1,10 @@
-"""Bias correction: the mean error that rounding a layer's input and weights makes at its output goes into its bias.
+"""Bias correction: subtracts from a layer's bias the mean output error that rounding its input and weights causes.
 
 For every output channel k of a Conv, ConvTranspose or Gemm that runs in INT8:
 
     b_k' = b_k - mean over samples and places of (W_q * x_q - W * x)_k
 
-with x in FP32, x_q and W_q as the DLA stores them. It changes biases alone, which the DLA holds wider than INT8, so it
+with x in FP32, x_q and W_q as the DLA stores them. Only biases change, which the DLA stores wider than INT8, so this
 costs no time (the empirical form of Nagel et al., Data-Free Quantization, 2019, section 4.2).
 """
 
@@ -24,7 +24,7 @@ from edgedla.quantization.session import open_session
 from edgedla.quantization.weights import channel_axis
 
 _KINDS = frozenset({"Conv", "ConvTranspose", "Gemm"})
-#: A correction must gain this much on held-out samples, else it is chance.
+#: Smallest gain on held-out samples that counts as more than chance.
 _GAIN_DB = 0.05
 
 
@@ -118,7 +118,7 @@ def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
         if beta != 1.0:
             continue
         bias = numpy_helper.to_array(constants[old]).astype(np.float64) if old else 0.0
-        # A name of its own: another node may read the old constant too.
+        # A new name, because another node may also read the old constant.
         name = f"{node.output[0]}/corrected_bias"
         changed.graph.initializer.append(numpy_helper.from_array((bias - error).astype(np.float32), name))
         while len(node.input) < 3:

@@ -1,8 +1,8 @@
-"""Cross-layer equalisation: channels of an activation brought to like ranges, the layers behind it take the factors off.
+"""Cross-layer equalisation: scales an activation's channels to similar ranges; the next layers divide by the factors.
 
-For channel i with range r_i behind weights of range w_i, the factor is sqrt(w_i / r_i): half of the difference goes into the
-weights, which on the DLA have one scale per output channel. A depthwise convolution has one per channel, so there the factor is
-1 / r_i. (Nagel et al., Data-Free Quantization, 2019, section 4.1; there both sides are weights.)
+For channel i with range r_i, read by weights of range w_i, the factor is sqrt(w_i / r_i): half of the difference goes
+into the weights, which on the DLA have one scale per output channel. A depthwise convolution has one scale per channel,
+so there the factor is 1 / r_i. (Nagel et al., Data-Free Quantization, 2019, section 4.1; there both sides are weights.)
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from edgedla.quantization.methods import thresholds
 from edgedla.quantization.samples import Feed, Samples
 from edgedla.quantization.session import open_session
 
-#: Channels that differ by more than this from the others' median are moved by this much only.
+#: Largest factor: channels that differ more from the median of the others are scaled by this factor only.
 MOST_FACTOR = 16.0
-#: A change must gain this much on held-out samples, else it is chance.
+#: Smallest gain on held-out samples that counts as more than chance.
 _GAIN_DB = 0.05
 
 
 def equalize(
     state: State, collection: Collection, calibration: Samples, method: str, held_out: Sequence[Feed]
 ) -> Collection:
-    """Equalises the state's model, if the error on held-out samples falls with ranges measured anew.
+    """Equalises the state's model and measures ranges again. Kept only if the error on held-out samples falls.
 
     Returns:
-        The collection of the model that the state has then.
+        The collection of the state's model afterwards.
     """
     groups = _groups(state.model)
     if not groups:
@@ -53,7 +53,7 @@ def equalize(
 
 
 def _groups(model: Any) -> List[ScaleGroup]:
-    """Activations between convolutions that may have a factor per channel, each once."""
+    """Activations between convolutions that may have a factor per channel, without duplicates."""
     wiring = Wiring(model)
     groups: Dict[Tuple[str, ...], ScaleGroup] = {}
     for node in wiring.nodes:
@@ -96,7 +96,7 @@ def _factors(model: Any, groups: Sequence[ScaleGroup], feeds: Sequence[Feed]) ->
 def _channel_ranges(
     model: Any, groups: Sequence[ScaleGroup], wiring: Wiring, feeds: Sequence[Feed]
 ) -> List[np.ndarray]:
-    """max |x| of each channel over the feeds, of what the sinks of each group read."""
+    """Per group: max |x| of each channel over the feeds, for the tensors that its sinks read."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,4 +1,5 @@
-"""Tensors that FP16 cannot hold: rescaled by powers of two where weights stand on both sides, else kept on the GPU."""
+"""Repairs tensors that FP16 cannot hold: rescales them by powers of two if weights on both sides allow it, else keeps
+their layers on the GPU."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ MOST_WEIGHT_LOSS = 2.0**-10
 
 @dataclass
 class Fp16Repair:
-    """What was done.
+    """The repairs made.
 
     Attributes:
-        factors: tensor -> power of two that it is larger by. on_gpu: layers that went there. reasons: tensor -> why it could
+        factors: tensor -> its factor, a power of two. on_gpu: layers moved to the GPU. reasons: tensor -> why it could
             not be rescaled.
     """
 
@@ -34,7 +35,7 @@ class Fp16Repair:
 def repair_fp16(
     state: State, collection: Collection, findings: Sequence[Fp16Finding], held_out: Sequence[Feed]
 ) -> Fp16Repair:
-    """Changes the state's model, ranges and devices; each step is kept only if the network in FP16 loses less by it."""
+    """Changes the state's model, ranges and devices. Keeps a step only if it reduces the network's error in FP16."""
     done = Fp16Repair()
     model, absmax = state.model, dict(state.absmax)
     for finding in findings:
@@ -66,7 +67,7 @@ def _rescaled(model: Any, collection: Collection, finding: Fp16Finding, done: Fp
     ]
     shift = finding.shift
     while shift > 0 and max(tops, default=0.0) * 2.0**shift > FP16_MAX / 4:
-        # The largest of the group must not overflow for the smallest one's sake.
+        # Scaling up the smallest tensor of the group must not make the largest one overflow.
         shift -= 1
     factor = 2.0**shift
     if shift == 0:
@@ -82,7 +83,7 @@ def _rescaled(model: Any, collection: Collection, finding: Fp16Finding, done: Fp
 def _to_gpu(
     state: State, findings: Sequence[Fp16Finding], done: Fp16Repair, before: float, held_out: Sequence[Feed]
 ) -> None:
-    """Layers that read or write what is left stay off the DLA."""
+    """Moves the layers that read or write the remaining tensors to the GPU."""
     left: Set[str] = {f.tensor for f in findings if f.tensor not in done.factors}
     on_dla = set(state.on_dla())
     names = [

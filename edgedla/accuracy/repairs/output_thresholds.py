@@ -1,9 +1,9 @@
-"""Thresholds of smallest error at the network's outputs, where a tensor's own error says little about it.
+"""Chooses thresholds by the error at the network's outputs, of which a tensor's own error says little.
 
-A tensor's largest values may hardly matter to what follows: then a range that clips them costs the tensor more than it gains
-it, and the outputs less. Or they matter most, as at the few places of a frame that hold an object. So the ranges of the
-tensors that weigh most at the outputs are tried one after the other, with everything else rounded too, on calibration
-samples, and each takes the range of smallest salient noise there (repairs.salient_noise).
+A tensor's largest values may hardly matter to the outputs: then clipping them helps the outputs but increases the
+tensor's own error. Or they matter most, for example at the few places of a frame that hold an object. So ranges are
+tried on calibration samples for the tensors with the most noise at the outputs, one tensor at a time, with all others
+rounded too. Each takes the range with the minimum salient noise (repairs.salient_noise).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
 
-#: Tensors, or groups of one scale, that are tried, and the share of the noise of all ranges that they have to make together.
+#: Most tensors, or groups of one scale, to try; fewer if they already make this share of the noise of all ranges.
 _MOST, _SHARE = 24, 0.97
-#: A range is tried this many times smaller or larger, again and again while the noise falls: pass by pass.
+#: Factor between the ranges tried, for each pass; a range is divided or multiplied repeatedly while the noise falls.
 _STEPS = (0.85, 0.92)
-#: Steps in one direction that may gain nothing before it is given up: noise does not fall evenly.
+#: Steps without a gain before a direction is given up: noise does not fall evenly.
 _PATIENCE = 2
-#: A range is changed where the noise at the outputs falls by this share at least: less is chance.
+#: Smallest relative drop of the noise at the outputs for which a range changes; less is chance.
 _LEAST_GAIN = 0.005
-#: A change must gain this much on held-out samples, else it is chance.
+#: Smallest gain on held-out samples that counts as more than chance.
 _GAIN_DB = 0.05
 
 
@@ -36,10 +36,10 @@ def output_thresholds(
     fixed: Sequence[str] = (),
     progress: Optional[Callable[[int, int], None]] = None,
 ) -> None:
-    """Changes the state's ranges, if the error on held-out samples falls.
+    """Changes the state's ranges if the error on held-out samples falls.
 
     Args:
-        errors: with output shares. calibration: a few samples that ranges are chosen on; not the held-out ones.
+        errors: with output shares. calibration: a few samples to choose ranges on, none of them held out.
         fixed: tensors whose range is stated, not measured.
     """
     simulation = state.simulation()
@@ -54,7 +54,7 @@ def output_thresholds(
             ranges.update(dict.fromkeys(group, best))
             if progress is not None:
                 progress(k * len(groups) + done + 1, len(_STEPS) * len(groups))
-    # Each by its factor, not all of a group alike: that they are made equal is a rule's work, and is reported as such.
+    # Each range changes by its factor; only the rules make ranges of a group equal, and they report it.
     changed = {n: state.absmax[n] * (r / used[n]) for n, r in ranges.items() if n in state.absmax and r != used[n]}
     if not changed:
         return
@@ -78,8 +78,8 @@ def _groups(
     errors: Sequence[TensorError],
     fixed: Sequence[str],
 ) -> List[Tuple[str, ...]]:
-    """Tensors that share a scale, the group that makes the most noise at the outputs first."""
-    # Weights make noise of their own in every run, which no range takes away.
+    """Groups of tensors that share a scale, the noisiest at the outputs first."""
+    # Rounded weights add noise to every run, which no range removes.
     floor = simulation.noise(calibration, rounded=()).share
     shares = {e.tensor: max((e.output_share or 0.0) - floor, 0.0) for e in errors}
     rounded = set(simulation.tensors) & set(state.absmax)
@@ -101,10 +101,10 @@ def _groups(
 def _best(
     noise: SalientNoise, group: Tuple[str, ...], ranges: Mapping[str, float], step: float, least: float
 ) -> Tuple[float, float]:
-    """The group's range of smallest noise, with every other tensor rounded as `ranges` says, and that noise.
+    """(the group's range with the minimum noise, that noise), with all other tensors rounded by `ranges`.
 
     Args:
-        least: the noise of `ranges`.
+        least: the noise with `ranges`.
     """
     now, best = max(ranges[name] for name in group), 1.0
     for direction in (step, 1.0 / step):

@@ -1,9 +1,9 @@
-"""Tensors times a factor, exactly: the weights that make them take it on, the weights that read them take it off.
+"""Multiplies tensors by a factor exactly: weights that write them are multiplied, weights that read them are divided.
 
     W x + b  ->  relu  ->  V y        =        (f W) x + f b  ->  relu  ->  (V / f) y,   f > 0
 
-Between them stand only operators with op(f y) = f op(y). A factor of 2**n changes no bit of FP32 or FP16 numbers but their
-exponent, as long as they stay in range.
+Operators between them must have op(f y) = f op(y). A factor of 2**n changes only the exponent of FP32 or FP16 numbers,
+as long as they stay in range.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ import numpy as np
 from edgedla.errors import ModelError
 from edgedla.quantization.qdq.nodes import constants_of
 
-#: Operators with weights, whose outputs and inputs a factor can be moved into.
+#: Operators whose weights can absorb a factor of their outputs or inputs.
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "BatchNormalization"})
-#: op(f y) = f op(y) for a factor of its own for every channel.
+#: Operators with op(f y) = f op(y) for a separate factor per channel.
 BY_CHANNEL = frozenset(
     "Relu LeakyRelu MaxPool AveragePool GlobalAveragePool GlobalMaxPool Identity Dropout Resize Upsample".split()
 )
-#: The same for one factor of the whole tensor.
+#: Operators with op(f y) = f op(y) for one factor for the whole tensor.
 WHOLE = BY_CHANNEL | frozenset(
     "Add Sub Sum Max Min Concat Reshape Flatten Transpose Squeeze Unsqueeze Slice Split Pad ReduceMean ReduceSum ReduceMax "
     "DepthToSpace SpaceToDepth Neg Abs Expand".split()
 )
-#: Of these all inputs are data; of the others the first one.
+#: Operators whose inputs are all data; in other operators only the first input is.
 MANY_INPUTS = frozenset({"Add", "Sub", "Sum", "Max", "Min", "Concat"})
 Factor = Union[float, np.ndarray]
 
 
 @dataclass(frozen=True)
 class ScaleGroup:
-    """Tensors that take a factor together.
+    """Tensors that must take a factor together.
 
     Attributes:
-        sources, sinks: indices of nodes with weights that make them and read them. by_channel: each channel may have its own
-            factor.
+        sources, sinks: indices of the nodes with weights that write and read them. by_channel: each channel may have
+            its own factor.
     """
 
     tensors: Tuple[str, ...]
@@ -48,7 +48,7 @@ class ScaleGroup:
 
 
 class Wiring:
-    """Who makes and who reads each value of an onnx.ModelProto."""
+    """The nodes that write and read each value of an onnx.ModelProto."""
 
     def __init__(self, model: Any) -> None:
         self.nodes = list(model.graph.node)
@@ -107,7 +107,7 @@ class Wiring:
         names = list(node.input) if node.op_type in MANY_INPUTS else list(node.input[:1])
         constant = [n for n in names if n in self.constants]
         if constant:
-            # A constant that is added would need the factor too.
+            # An added constant would need the factor too.
             raise ModelError(
                 f"{node.op_type} adds a constant, which would need the factor too", where=node.name or node.output[0]
             )
@@ -130,7 +130,7 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
 
     def put(node: Any, place: int, values: np.ndarray) -> None:
         old = numpy_helper.to_array(constants[node.input[place]])
-        # A name of its own: another node may read the old constant too.
+        # A new name, because another node may also read the old constant.
         name = f"{node.output[0]}/rescaled_{place}"
         taken = {i.name for i in changed.graph.initializer}
         while name in taken:
@@ -151,7 +151,7 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
     for i in group.sinks:
         node = changed.graph.node[i]
         if node.op_type == "BatchNormalization":
-            # scale (f x - f mean) / (f sqrt(var)): the variance stays, the scale takes the factor off.
+            # With an input of f x, mean becomes f mean; the variance stays and the scale is divided by f.
             put(node, 3, read(node, 3) * factor)
             put(node, 1, read(node, 1) / factor)
             continue
@@ -161,7 +161,7 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
 
 
 def _made_by(node: Any) -> Tuple[Tuple[int, int], ...]:
-    """(operand, axis of the output channels) of what makes the output larger."""
+    """(operand, axis of the output channels) for each operand that scales the output."""
     if node.op_type == "BatchNormalization":
         return ((1, 0), (2, 0))
     return ((1, 0 if node.op_type == "Conv" else 1), (2, 0))
@@ -183,7 +183,7 @@ def _read_by(node: Any, factor: Factor, shape: Tuple[int, ...]) -> Factor:
 
 
 def fp16_loss(model: Any, nodes: Tuple[int, ...]) -> float:
-    """Largest relative L2 error that FP16 makes in a weight of these nodes; infinite where one overflows."""
+    """Largest relative L2 error of FP16 in a weight of these nodes; infinite if one overflows."""
     from onnx import numpy_helper
 
     constants: Mapping[str, Any] = constants_of(model)

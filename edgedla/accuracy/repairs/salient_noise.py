@@ -1,4 +1,4 @@
-"""Noise at a network's outputs where it matters: at elements that differ from what they are on most samples."""
+"""Noise at a network's outputs, weighted toward elements that differ from their usual value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from edgedla.quantization.samples import Feed
 
 
 class SalientNoise:
-    """Noise over signal of the outputs, each element weighted by the square of its distance from its mean over the samples.
+    """Noise over signal of the outputs. An element's weight is its squared distance from its mean over the samples.
 
     With y in FP32, y' simulated, and m the mean of an element over the samples, for each output:
 
         share = sum (y' - y)**2 (y - m)**2  /  sum (y - m)**4
 
     A detector's outputs are background nearly everywhere. Plain noise over signal then prefers ranges that clip the few
-    large values that an object makes: of eight sets of ranges of one detector it put the one that lost most mAP second.
-    This puts them in the order of their mAP. Where no output has a mean to differ from (one sample, or all equal), every
-    element counts alike.
+    large values of an object: of eight sets of ranges for one detector it ranked the one with the largest loss of mAP
+    second. This measure ranks them in the order of their mAP. If no output differs from its mean (one sample, or all
+    equal), every element has the same weight.
     """
 
     def __init__(self, simulation: Simulation, feeds: Sequence[Feed]) -> None:
@@ -37,7 +37,7 @@ class SalientNoise:
                 self.signal[k] += float((self._weights(k, y) ** 2).sum())
 
     def share(self, absmax: Optional[Mapping[str, float]] = None) -> float:
-        """Mean over the outputs that vary. `absmax`: ranges in place of the plan's, by tensor."""
+        """Mean share over the outputs that vary. `absmax`: tensor -> range in place of the plan's."""
         if not any(s > 0 for s in self.signal):
             return self.simulation.noise(self.feeds, absmax).share
         errors = [0.0] * len(self.signal)
@@ -52,6 +52,6 @@ class SalientNoise:
     def _weights(self, k: int, exact: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             distance = np.asarray(exact, np.float64) - self.means[k]
-        # A score that is masked with infinity has no distance.
+        # A score masked with infinity gets weight 0.
         weights: np.ndarray = np.where(np.isfinite(distance), distance * distance, 0.0)
         return weights
