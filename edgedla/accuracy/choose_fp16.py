@@ -83,7 +83,7 @@ class Choice:
 
 
 def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Optional[Choice]:
-    """The choice with the minimum predicted time that removes at least `excess` of the noise share; None without one."""
+    """The choice of minimum predicted time that removes at least `excess` of the noise share; None if none does."""
     if excess <= 0:
         return Choice((), (), 0.0, True)
     if sum(c.share for c in candidates) < excess:

@@ -53,7 +53,7 @@ class Metric:
         return self._bootstrap(lambda picked: self.figure([values[i] for i in picked]), count)
 
     def difference_interval(self, values: Sequence[Any], other: Sequence[Any]) -> Tuple[float, float]:
-        """95 % interval of figure(values) - figure(other), same samples: `paired` for shares, else a paired bootstrap."""
+        """95 % interval of figure(values) - figure(other): `paired` for shares, otherwise a bootstrap over pairs."""
         if self.share:
             return paired(int(np.sum(np.greater(values, other))), int(np.sum(np.less(values, other))), len(values))
 

@@ -31,7 +31,7 @@ class Repairs:
         self.few = feeds[: job.request.triage_samples]
 
     def errors(self, feeds: Sequence[Feed], accumulated: bool = False) -> Tuple[TensorError, ...]:
-        """The error of each tensor alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
+        """Each tensor's error alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
 
         Args:
             feeds: the samples to run; if empty, errors that need a run stay unknown.

@@ -1,4 +1,4 @@
-"""Contiguous stages whose engines are busy for the same time: one stage per engine, the cuts by bisection."""
+"""Contiguous stages that keep all engines equally busy: one stage per engine, with cuts found by bisection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.problem import Problem
 
-#: Rounds in which what the stages really cost corrects the sums of their items, and halvings of the period.
+#: Rounds that correct the sums of item times by the evaluated times of the stages; bisection steps for the period.
 CORRECTIONS, HALVINGS = 3, 30
 
 
 def staged(problem: Problem, order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
-    """Each stage on its engine; items that may not stand there go to the first device where they may."""
+    """Puts each stage on its engine; items not allowed there go to their first allowed device."""
     ends = [*cuts, len(problem.items)]
     devices: List[str] = []
     stage = 0
@@ -26,10 +26,10 @@ def staged(problem: Problem, order: Sequence[str], cuts: Sequence[int]) -> Tuple
 
 
 def balanced_cuts(problem: Problem, order: Sequence[str]) -> Optional[Tuple[int, ...]]:
-    """Where to cut between the engines of an order of at least two; None where they cannot be filled alike.
+    """The cuts between the engines of an order of at least two; None if they cannot be filled equally.
 
-    The sums of the items' times find the cuts; then the stages are evaluated, with loadables, transitions and the items
-    that fall back, and the difference is taken off what each engine may hold, a few times.
+    First, sums of item times give the cuts. Then the stages are evaluated, with loadables, transitions and fallback
+    items, and each engine's capacity is reduced by the difference. This repeats a few times.
     """
     engines = frozenset(order)
     sums: Dict[str, List[float]] = {}
@@ -60,7 +60,7 @@ def balanced_cuts(problem: Problem, order: Sequence[str]) -> Optional[Tuple[int,
 def _filled(
     order: Sequence[str], sums: Dict[str, List[float]], beside: Dict[str, float], period_us: float
 ) -> Optional[Tuple[int, ...]]:
-    """The cuts with every engine but the last filled up to the period; None where the last holds more."""
+    """The cuts with every engine but the last filled up to the period; None if the last engine exceeds it."""
     cuts: List[int] = []
     at = 0
     for device in order[:-1]:

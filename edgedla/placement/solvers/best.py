@@ -1,4 +1,4 @@
-"""The best assignment that a solver has met."""
+"""The best assignment that a solver has found so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 
-#: How many assignments are looked at however late it is: the baselines, which the answer is compared with, and the best start.
+#: Assignments evaluated even after the deadline: the baselines, which the answer is compared with, and the best start.
 ALWAYS = 5
 
 
@@ -23,7 +23,7 @@ class Best:
         self.value = INFINITY
 
     def offer(self, e: Evaluation) -> Optional[float]:
-        """Takes what is better; the value that is proven of it, or None where it is not legal."""
+        """Keeps the assignment if it is better. Returns its proven value, or None if it is not legal."""
         if not legal(self.problem, e, self.goal):
             return None
         value, proven = self.measure(self.problem, e)
@@ -32,9 +32,9 @@ class Best:
         return proven
 
     def offer_all(self, assignments: Iterable[Sequence[str]], deadline: float) -> bool:
-        """Offers assignments until the deadline has passed, but the first `ALWAYS` and until one is legal in any case.
+        """Offers assignments until the deadline, but always the first `ALWAYS`, and more until one is legal.
 
-        True where some were left out.
+        Returns True if some were left out.
         """
         for k, assignment in enumerate(assignments):
             if k >= ALWAYS and self.evaluation is not None and time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Exact placement in plain Python, for where highspy is missing: slower, the same answers, the same bounds on time-out."""
+"""Exact placement in plain Python, used without highspy: slower, but with the same answers and valid bounds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def solve_branching(
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
-    """As `milp.solve_milp`, without a library: branch and bound over minimum cuts where the problem is one, else depth first."""
+    """As `milp.solve_milp`, without a library: branch and bound over minimum cuts if possible, else depth-first search."""
     search = Search(problem, goal, time_limit_s, value_of)
     search.offer_all(start, search.deadline)
     if goal.objective in ("latency", "energy") and not goal.is_bounded and len(problem.cores) == 1:
@@ -54,9 +54,9 @@ def solve_branching(
 
 
 def _over_cuts(search: Search, gap: float) -> Solution:
-    """Best first over fixed items; bound = minimum cut + one loadable + the call of each model's engine.
+    """Best-first search over fixed items; bound = minimum cut + one loadable + the call of each model's engine.
 
-    Leaving further loadables out never overestimates. The assignment without any loadable is tried by itself first.
+    The bound ignores further loadables, so it never overestimates. The assignment without a loadable is tried first.
     """
     problem, core, weight = search.problem, search.problem.cores[0], search.goal.objective
     one = problem.loadable.latency_us if weight == "latency" else problem.loadable.energy_mj
@@ -65,7 +65,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
     if all(GPU in item.allowed for item in problem.items):
         search.visit((GPU,) * len(problem.items))
     serial = itertools.count()
-    # The GPU-only assignment stands on its own, so everything in the queue has a loadable.
+    # The GPU-only assignment was tried above, so every assignment in the queue has a loadable.
     queue: List[Tuple[float, int, Dict[int, str], Tuple[str, ...]]] = []
 
     def push(fixed: Dict[int, str]) -> None:
@@ -86,7 +86,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
         reached, _ = search.measure(problem, e)
         if not free or (reached <= bound * (1 + 1e-9) and legal(problem, e, search.goal)):
             continue
-        # The smallest region is the likeliest to be wrong; with none left, any free item.
+        # Branches on the smallest region, the most likely to be wrong; if all are fixed, on any free item.
         small = min((r.items for r in e.regions), key=len, default=())
         item = next((i for i in small if i in set(free)), free[0])
         for device in (GPU, core):
@@ -95,7 +95,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
 
 
 def _depth_first(search: Search, gap: float) -> Solution:
-    """Items in order, cheapest device first; the bound counts what is placed and the least of what is not."""
+    """Depth-first search in item order, cheapest device first. Bound: cost of placed items + minimum of the others."""
     sums = _Sums(search.problem, search.goal)
     items = search.problem.items
     root = sums.bound()
@@ -105,7 +105,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
     def choices(i: int) -> Iterator[str]:
         return iter(sorted(items[i].allowed, key=lambda d: items[i].time_us(d)))
 
-    # An explicit stack, one entry per item: the devices still to try, and what to take back before the next.
+    # An explicit stack, one entry per item: the devices still to try, and the step to undo before the next one.
     stack: List[Tuple[Iterator[str], Optional[_Step]]] = [(choices(0), None)]
     while stack:
         if search.nodes % 256 == 0 and time.monotonic() > search.deadline:
@@ -120,7 +120,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
             continue
         search.nodes += 1
         stack[-1] = (untried, sums.place(device))
-        # Sums and differences of floats leave dust behind; it must not prune the best.
+        # Sums and differences of floats leave rounding errors, which must not prune the optimum.
         if sums.bound() >= search.value * (1 - gap) + 1e-9:
             continue
         if len(stack) == len(items):
@@ -131,14 +131,14 @@ def _depth_first(search: Search, gap: float) -> Solution:
 
 
 class _Step(NamedTuple):
-    """What one placed item added: (model, device, us, mj) of each charge, and the transitions it was the first to pay."""
+    """The cost that one placed item added: (model, device, us, mj) per charge, and the transitions it paid first."""
 
     charges: List[Tuple[int, str, float, float]]
     paid: List[Tuple[int, str]]
 
 
 class _Sums:
-    """Times and energy (weighted as the goal does) of the items placed so far, in order, and the least to come."""
+    """Times and energy, weighted as in the goal, of the items placed so far, and a minimum for the rest."""
 
     def __init__(self, problem: Problem, goal: Goal) -> None:
         self.problem, self.goal = problem, goal
@@ -157,7 +157,7 @@ class _Sums:
             self.links.setdefault(link.consumer, []).append(link)
 
     def _rest(self) -> Tuple[Dict[int, List[float]], List[float]]:
-        """By item index: the least time per model, and the least energy, of that item and all after it."""
+        """By item index: the minimum time per model, and the minimum energy, of that item and all after it."""
         items = self.problem.items
         rest_us = {m: [0.0] * (len(items) + 1) for m in self.models}
         rest_mj = [0.0] * (len(items) + 1)
@@ -171,7 +171,7 @@ class _Sums:
         return rest_us, rest_mj
 
     def bound(self) -> float:
-        """No completion of the placed items is better than this; infinity where the latency bound is broken already."""
+        """A lower bound of all completions of the placed items; infinity if the latency bound is already exceeded."""
         i, goal, models = len(self.devices), self.goal, self.models
         serial = {m: sum(v for (at, _), v in self.load.items() if at == m) + self.rest_us[m][i] for m in models}
         for m, time_us in serial.items():
@@ -218,7 +218,7 @@ class _Sums:
         step.charges.append((model, device, cost.latency_us, cost.energy_mj))
 
     def take_back(self, step: _Step) -> None:
-        """Undoes the last `place`; items after it are taken back already."""
+        """Undoes the last `place`; later items must be undone first."""
         for model, device, us, mj in step.charges:
             self.load[model, device] -= us
             self.energy -= mj * self.goal.energy_weight(model)

@@ -1,4 +1,4 @@
-"""Rows that TensorRT's grouping adds to the relaxation, once it has shown what it makes of one assignment."""
+"""Rows (cuts) added to the relaxation after TensorRT's grouping has been evaluated for one assignment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgedla.placement.solvers.relaxation import Relaxation
 
 
 def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:
-    """How many items of a model stand otherwise than `members` on, all others off the core."""
+    """Number of a model's items that differ from the assignment with exactly `members` on the core."""
     result: Linear = {}
     for i in r.problem.items_of(model):
         on_core = r.on(i, core)
@@ -22,7 +22,7 @@ def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:
 
 
 def cut_count(r: Relaxation, evaluation: Evaluation) -> None:
-    """count >= k - k * flips: TensorRT forms k loadables of exactly these items, whatever it forms of others."""
+    """count >= k - k * flips: TensorRT forms k loadables from exactly these items. Any flip disables the row."""
     for (m, core), count in r.count.items():
         members = {i for i in r.problem.items_of(m) if evaluation.assignment[i] == core}
         k = sum(region.core == core and region.model == m for region in evaluation.regions)
@@ -31,7 +31,7 @@ def cut_count(r: Relaxation, evaluation: Evaluation) -> None:
 
 
 def cut_assignment(r: Relaxation, evaluation: Evaluation) -> None:
-    """Forbids what stands on the cores now: it breaks a limit that only the formed regions show."""
+    """Forbids the present assignment of the cores: it breaks a limit that only the formed regions show."""
     difference: Linear = {}
     for m, core in r.count:
         members = {i for i in r.problem.items_of(m) if evaluation.assignment[i] == core}

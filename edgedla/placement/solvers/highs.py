@@ -1,4 +1,4 @@
-"""A linear model collected in plain lists and handed to HiGHS: columns, rows, cuts added between solves."""
+"""A linear model in plain lists, solved by HiGHS: columns, rows, and cuts added between solves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(into: Linear, expression: Mapping[Optional[int], float], factor: float =
 
 @dataclass(frozen=True)
 class Answer:
-    """What HiGHS found: "optimal", "time" (stopped, perhaps with a solution) or "infeasible"."""
+    """The result of HiGHS: "optimal", "time" (stopped, perhaps with a solution) or "infeasible"."""
 
     status: str
     values: Tuple[float, ...]
@@ -82,7 +82,7 @@ class LinearModel:
                 self.cost[column] += value
 
     def continuous_bound(self, time_limit_s: float) -> float:
-        """The least value without integrality, which no solution is below; 0 where time ran out."""
+        """The optimum without integrality, a lower bound of all solutions; 0 if time ran out."""
         loose = LinearModel(self.cost, self.lower, self.upper, [False] * len(self.integer), self.rows)
         answer = loose.solve(time_limit_s, 0.0)
         return 0.0 if answer.status == "time" else answer.bound
@@ -96,7 +96,8 @@ class LinearModel:
         h = self._passed(highspy)
         h.setOptionValue("mip_rel_gap", relative_gap)
         h.setOptionValue("mip_abs_gap", 1e-9 * self._scale)
-        # In HiGHS 1.5 to 1.16 the limit of an integer program counts from its own run, that of a linear one from the first.
+        # In HiGHS 1.5 to 1.16 the time limit of an integer program counts from its own run, but that of a linear one
+        # from the solver's first run.
         before = 0.0 if any(self.integer) else h.getRunTime()
         h.setOptionValue("time_limit", before + max(time_limit_s, 0.01))
         h.run()
@@ -110,11 +111,11 @@ class LinearModel:
         values_found = tuple(h.getSolution().col_value) if feasible else ()
         if status == highspy.HighsModelStatus.kOptimal:
             return Answer("optimal", values_found, bound)
-        # A linear program that was stopped is somewhere on its way: only the tree of an integer one has a bound by then.
+        # A stopped linear program has no valid bound; only the search tree of an integer program has one.
         return Answer("time", values_found, bound if any(self.integer) else -INFINITY)
 
     def _passed(self, highspy: Any) -> Any:
-        """The solver with every row in it: made at the first call, given the new rows at later ones."""
+        """The solver with every row: made at the first call; later calls add the new rows."""
         import numpy as np
 
         if self._solver is None:
@@ -169,7 +170,7 @@ class LinearModel:
 
 
 def _silent(highspy: Any) -> Any:
-    """A solver that prints nothing: since HiGHS 1.16 its constructor enables callbacks, and with them prints its name to stdout."""
+    """A solver that prints nothing: since HiGHS 1.16 its constructor enables callbacks, which print to stdout."""
 
     class Silent(highspy.Highs):  # type: ignore[misc]
         def enableCallbacks(self) -> None:
@@ -180,5 +181,5 @@ def _silent(highspy: Any) -> Any:
 
 
 def _finite(value: float, infinity: float) -> float:
-    """HiGHS has an infinity of its own."""
+    """The value with Python's infinity replaced by HiGHS's own."""
     return max(-infinity, min(infinity, value))

@@ -1,4 +1,4 @@
-"""Bounds that cost next to nothing, so that every answer has one: transitions and loadables left out."""
+"""Cheap lower bounds, so that every answer has a bound. They leave out transitions and loadables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
-#: Steps of the grid on which the best weights are looked for, by number of devices.
+#: Steps of the grid of weights, by number of devices.
 GRID = {1: 1, 2: 32, 3: 16}
 
 
@@ -36,7 +36,7 @@ def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
 
 
 def alike(problem: Problem) -> bool:
-    """Swapping the two DLA cores changes nothing."""
+    """True if swapping the two DLA cores changes nothing."""
     cores = problem.cores
     return len(cores) == 2 and all(
         (cores[0] in i.allowed) == (cores[1] in i.allowed)
@@ -46,7 +46,7 @@ def alike(problem: Problem) -> bool:
 
 
 def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
-    """Pairs (m, m + 1) of models that are the same, at one rate: exchanging what they do changes nothing."""
+    """Pairs (m, m + 1) of equal models at one rate: swapping their placements changes nothing."""
     return tuple(
         (m, m + 1)
         for m in range(len(problem.models) - 1)
@@ -55,7 +55,7 @@ def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
 
 
 def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
-    """All that a solver knows of a model, with indices that count from its first item."""
+    """All data of a model that a solver reads, with indices relative to its first item."""
     items_of_model = problem.items_of(model)
     first = items_of_model[0] if items_of_model else 0
     items = tuple(replace(problem.items[i], model=0, name="", reason="") for i in items_of_model)
@@ -75,18 +75,18 @@ def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
 
 
 def floor(problem: Problem, goal: Goal) -> float:
-    """What no assignment is below: every item where it is cheapest, balanced over the engines as if items were sand."""
+    """A lower bound of all assignments: each item at its cheapest, balanced over engines as if items were divisible."""
     return min((floor_on(problem, goal, engines)[0] for engines in engine_sets(problem, goal)), default=INFINITY)
 
 
 def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[float, Any]:
-    """(the same for assignments on one set of engines, the weights that give it: of the GPU and then the set's cores).
+    """(`floor` for assignments on one set of engines, the weights that give it: the GPU's, then those of the cores).
 
         period >= sum over d of weight[d] * load[d] >= sum over items of min over d of weight[d] * time[d]
 
-    for weights that sum to 1; the largest of a grid of weights is taken. Times are those of a period, slowdown counted,
-    and a model that must have a layer on the GPU calls it once. A makespan, and a period with one frame in flight, is also
-    no shorter than any model's own frame.
+    for weights that sum to 1; takes the maximum over a grid of weights. Times are per period and include the slowdown.
+    A model that must have a layer on the GPU pays one call. A makespan, or a period with one frame in flight, is also
+    at least the time of one frame of any model.
     """
     import numpy as np
 
@@ -113,7 +113,7 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
     best, best_weights = 0.0, np.ones(len(devices)) / len(devices)
     for weights in simplex(GRID[len(devices)], len(devices)):
         with np.errstate(invalid="ignore"):
-            # 0 * inf: a device without weight is still not allowed.
+            # Avoids 0 * inf = NaN: a forbidden device stays forbidden even with weight 0.
             work = np.where(np.isinf(times), np.inf, slowed * weights).min(axis=1, initial=np.inf)
         value = float((work * rate[models]).sum() + weights[0] * (gpu * rate).sum())
         if value > best:

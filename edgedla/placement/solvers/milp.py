@@ -1,4 +1,4 @@
-"""Exact placement with HiGHS: solve the relaxation, ask TensorRT's grouping, cut, until the bound meets the best found."""
+"""Exact placement with HiGHS: solves the relaxation, evaluates TensorRT's grouping, adds cuts, until the gap closes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def solve_milp(
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
-    """The best legal assignment and a proof, or the best found with its bound when the time is over.
+    """The best legal assignment with a proof, or, when time runs out, the best found with its bound.
 
-    The relaxation's value never exceeds the true one, and each round adds the true value of what it proposed; so the
-    bound is valid at any time and the search ends.
+    The relaxation's value never exceeds the true value, so the bound is always valid. Each round adds the true value of
+    the proposed assignment as a cut, so the search ends.
 
     Args:
-        start: assignments to begin with (the baselines); on a tie the earliest stays.
+        start: assignments to begin with (the baselines); on a tie the earliest wins.
         value_of: true objective of an assignment; `worth` by default.
     """
     began = time.monotonic()
@@ -42,7 +42,7 @@ def solve_milp(
     sets = engine_sets(problem, goal)
     for engines in sets:
         if time.monotonic() - began > time_limit_s and best.evaluation is not None:
-            # Too late even to write the program down; the cheap bound is there.
+            # No time left to write the program; the cheap bound remains.
             timed_out = True
             bounds[engines], _ = floor_on(problem, goal, engines)
             continue
@@ -52,7 +52,7 @@ def solve_milp(
         bounds[engines], _ = floor_on(problem, goal, engines)
         if len(sets) > 1 and left > 0:
             bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
-    # The most promising set first: its solution may make the others needless.
+    # The most promising set first: its solution may rule out the others.
     for engines in sorted(sets, key=lambda s: bounds[s]):
         if engines not in relaxed:
             continue
@@ -74,7 +74,7 @@ def solve_milp(
             if answer.values:
                 e = evaluate(problem, r.assignment(answer.values))
                 if e.assignment in seen and bounds[engines] < best.value * (1 - gap):
-                    break  # nothing more can be learned of it: the schedule search gave up, or rounding
+                    break  # the same assignment again brings no new cut: the schedule search gave up, or rounding
                 seen.add(e.assignment)
                 proven = best.offer(e)
                 if proven is None:
@@ -93,7 +93,7 @@ def solve_milp(
 
 
 def linear_bound(problem: Problem, goal: Goal, known: float, time_limit_s: float) -> float:
-    """What no assignment better than `known` is below, without integrality: where HiGHS begins; 0 where time runs out."""
+    """Lower bound of assignments better than `known`, without integrality: HiGHS's first bound; 0 if time runs out."""
     began, bound = time.monotonic(), INFINITY
     for engines in engine_sets(problem, goal):
         if floor_on(problem, goal, engines)[0] < known:
@@ -110,7 +110,7 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         add(latency[m], expression)
     _bounds(r, goal, latency)
     if alike(problem) and set(problem.cores) <= set(r.engines):
-        # Of two mirror images the one with more work on the first core is enough.
+        # Breaks symmetry: of two mirror images, keeps the one with more work on the first core.
         work: Linear = {}
         for (_, device), expression in r.latency.items():
             add(work, expression, {problem.cores[0]: 1.0, problem.cores[1]: -1.0}.get(device, 0.0))
@@ -135,9 +135,9 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
     for one, other in equal_models(problem):
         if goal.bound_of(one) != goal.bound_of(other):
             continue
-        # Of two ways that exchange the models, the one with more of the first on the GPU is enough.
+        # Breaks symmetry of equal models: keeps the variant with more of the first model on the GPU.
         r.model.at_least(add(dict(r.latency.get((one, GPU), {})), r.latency.get((other, GPU), {}), -1.0))
-    # What is no better than the best known need not be looked at.
+    # Excludes assignments that are no better than the best known.
     top = r.model.column(cost=1.0, upper=known)
     for device in r.devices:
         factor = problem.factor(together, device)
@@ -156,7 +156,7 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
 
 
 def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
-    """The goal's bounds. The slowdown by other engines is left out: an assignment that breaks one by it is cut off."""
+    """The goal's bounds without the slowdown by other engines; cuts remove assignments that break them because of it."""
     for m, expression in latency.items():
         bound = goal.bound_of(m)
         if bound is not None:
@@ -175,7 +175,7 @@ def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
 
 
 def _cut_value(r: Relaxation, evaluation: Evaluation, proven: float) -> None:
-    """objective >= proven - proven * (items that stand elsewhere): what is proven of this one assignment."""
+    """objective >= proven - proven * (items on other devices): the proven value of this one assignment."""
     objective: Linear = {c: v for c, v in enumerate(r.model.cost) if v}
     elsewhere: Linear = {}
     for i, device in enumerate(evaluation.assignment):

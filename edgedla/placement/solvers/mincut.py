@@ -8,7 +8,7 @@ from typing import List, Mapping, Tuple
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
-#: More than any sum of costs: never cut.
+#: Larger than any sum of costs, so a minimum cut never includes it.
 FORBIDDEN = 1e15
 
 
@@ -25,7 +25,7 @@ class Network:
         return len(self.edges) - 1
 
     def edge(self, a: int, b: int, capacity: float, back: float = 0.0) -> None:
-        """Paid (`capacity`) when a ends on the GPU side and b on the DLA side; `back` the other way round."""
+        """Adds an edge: costs `capacity` if a is on the GPU side and b on the DLA side, `back` if reversed."""
         if capacity <= 0 and back <= 0:
             return
         for start, end, c in ((a, b, capacity), (b, a, back)):
@@ -60,7 +60,7 @@ class Network:
         return level
 
     def _augment(self, level: List[int], position: List[int], tolerance: float) -> float:
-        """Pushes one blocking path; 0 when there is none. Iterative: networks are deeper than Python's stack."""
+        """Pushes flow along one path; 0 if there is none. Iterative: networks are deeper than Python's stack."""
         path: List[int] = []
         a = 0
         while a != 1:
@@ -86,13 +86,13 @@ class Network:
 
 
 def cheapest(problem: Problem, core: str, weight: str, fixed: Mapping[int, str]) -> Tuple[float, Tuple[str, ...]]:
-    """(least sum without loadable costs, an assignment that has it) on the GPU and one core.
+    """(minimum sum without loadable costs, an assignment with this sum) on the GPU and one core.
 
-    Transitions are counted once a tensor and direction, torn operators as the problem says.
+    Transitions count once per tensor and direction; torn operators cost what the problem states.
 
     Args:
         weight: "latency" (us) or "energy" (mJ).
-        fixed: items that must stand on a device.
+        fixed: item -> the device that it must run on.
     """
 
     def price(cost: object) -> float:
@@ -110,7 +110,7 @@ def cheapest(problem: Problem, core: str, weight: str, fixed: Mapping[int, str])
         readers = [nodes[c] for c in flow.consumers]
         into = price(flow.cost(GPU, core))
         if readers and into > 0:
-            # On the DLA side as soon as one reader is; paid when the producer is on the GPU side.
+            # This node is on the DLA side if any reader is; it costs if the producer is on the GPU side.
             any_dla = network.node()
             network.edge(source, any_dla, into)
             for r in readers:

@@ -1,4 +1,4 @@
-"""Good pipelines to start from: contiguous stages in topological order, balanced, then moved cut by cut."""
+"""Start pipelines for the search: contiguous, balanced stages in topological order, improved by moving cuts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.balanced_stages import balanced_cuts, staged
 from edgedla.vocabulary import GPU
 
-#: Work for the search: so many items are looked at in all, about half a second. It is counted and not timed, so that
-#: the same input starts, and ends, with the same placement.
+#: Budget of the search in evaluated items, about half a second. It is counted, not timed, so that the same input always
+#: gives the same placement.
 ITEMS_LOOKED_AT = 60_000
 
 
 class Budget:
-    """How many more assignments may be evaluated, and until when."""
+    """The number of assignments that may still be evaluated, and the deadline."""
 
     def __init__(self, problem: Problem, deadline: float) -> None:
         self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
@@ -32,12 +32,12 @@ class Budget:
         return self.left >= 0
 
 
-#: Most ways of giving whole models to devices that are tried.
+#: Most assignments of whole models to devices to try.
 WHOLE_MODELS = 27
 
 
 def whole_model_starts(problem: Problem, deadline: float = INFINITY) -> List[Tuple[str, ...]]:
-    """Every way of giving each model one device, as far as its items may stand there, until the deadline."""
+    """Assignments with one device per model, as far as its items are allowed there; stops at the deadline."""
     starts: List[Tuple[str, ...]] = []
     for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), WHOLE_MODELS):
         if time.monotonic() > deadline:
@@ -49,12 +49,12 @@ def whole_model_starts(problem: Problem, deadline: float = INFINITY) -> List[Tup
 def stage_starts(
     problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: float = INFINITY
 ) -> List[Tuple[str, ...]]:
-    """For each order of the engines the best stages found by moving one cut at a time; best first.
+    """For each order of the engines, the best stages found by moving one cut at a time; best first.
 
-    Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
+    Items not allowed on their stage's device go to the GPU. Several models form one sequence.
 
     Args:
-        deadline: on time.monotonic's clock; what is found by then is returned, for one order of all engines in any case.
+        deadline: on time.monotonic's clock. Returns the stages found by then, at least for one order of all engines.
     """
     measure = measure_of(goal, value_of)
     budget = Budget(problem, deadline)
@@ -75,7 +75,7 @@ def stage_starts(
                 break
             first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
             begun.append((value(order, first), order, list(first)))
-    # The most promising order first: the budget may not last for all.
+    # The most promising order first, because the budget may not last for all.
     for best, order, cuts in sorted(begun):
         step = max(n // 16, 1)
         while step and budget.left > 0:
@@ -97,7 +97,7 @@ def stage_starts(
 def polished(
     problem: Problem, goal: Goal, assignment: Tuple[str, ...], budget: Budget, measure: Value
 ) -> Tuple[str, ...]:
-    """The assignment after moving items at its borders, one at a time, to their neighbour's device while that helps."""
+    """The assignment after moving border items, one at a time, to a neighbour's device while that helps."""
     neighbours: List[Set[int]] = [set() for _ in problem.items]
     for flow in problem.flows:
         ends = {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}

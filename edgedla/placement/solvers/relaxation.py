@@ -1,4 +1,4 @@
-"""The placement problem as a linear model that never overestimates: what TensorRT's grouping adds comes in as cuts."""
+"""The placement problem as a linear model that never overestimates. Costs of TensorRT's grouping are added as cuts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Relaxation:
     """Columns of a model of one problem on a set of engines.
 
     Attributes:
-        engines: devices whose layers run here; reshapes without layers and reformats are on the GPU all the same.
-        x: by (item, device), the item's 0/1 expression; missing pairs are 0.
-        count: by (model, core), the number of its loadables: at least what any path shows (see `_count_rows`).
-        latency: by (model, device), its time without slowdown.
-        energy: by model.
-        entering, leaving: by device, its transitions in and out.
+        engines: devices that may run layers; reshapes without layers and reformats run on the GPU in any case.
+        x: (item, device) -> the item's 0/1 expression; missing pairs are 0.
+        count: (model, core) -> number of its loadables, at least as many as on any path (see `_count_rows`).
+        latency: (model, device) -> its time without slowdown.
+        energy: model -> its energy.
+        entering, leaving: device -> its transitions in and out.
     """
 
     problem: Problem
@@ -37,7 +37,7 @@ class Relaxation:
         return self.x.get((item, device), {})
 
     def assignment(self, values: Sequence[float]) -> Tuple[str, ...]:
-        """The devices that a solution chooses."""
+        """The device of each item in a solution."""
 
         def value(item: int, device: str) -> float:
             e = self.on(item, device)
@@ -80,9 +80,10 @@ def relax(problem: Problem, engines: Tuple[str, ...]) -> Relaxation:
 
 
 def _engines(r: Relaxation) -> None:
-    """The call of a model's engine: on the GPU with e >= x[item, GPU] for every item of the model, else with its last one.
+    """The call of a model's engine: on the GPU if any item of the model runs there, otherwise on its last item's core.
 
-    e <= sum of them; on core c: e[c] >= x[last, c] - e, and e + sum over c of e[c] >= 1.
+    e >= x[item, GPU] for every item of the model; e <= sum of these x; on core c: e[c] >= x[last, c] - e; and
+    e + sum over c of e[c] >= 1.
     """
     cost = r.problem.engine
     if cost.latency_us <= 0 and cost.energy_mj <= 0:
@@ -122,7 +123,7 @@ def _charge(
 
 
 def _excess(r: Relaxation, of: Linear, over: Linear) -> Linear:
-    """of - over, or {} where it can never be positive."""
+    """of - over, or {} if it can never be positive."""
     difference = add(dict(of), over, -1.0)
     highest = sum(v if c is None else max(v, 0.0) for c, v in difference.items())
     return difference if highest > 1e-9 else {}
@@ -171,10 +172,10 @@ def _separations(r: Relaxation) -> None:
 
 
 def _counts(r: Relaxation) -> None:
-    """Number of loadables of a model on a core >= how often any path enters the core.
+    """Number of loadables of a model on a core >= number of times that any path enters the core.
 
-    Two items of one loadable have no item outside it on a path between them (loadables are convex), so the separate
-    stretches of one path on the core belong to different loadables:
+    Loadables are convex: no path between two of its items leaves the loadable. So separate stretches of one path on the
+    core belong to different loadables:
         level[v] >= level[u] + x[v] - x[u] for every edge u -> v, level >= x, count >= level.
     """
     for core in (d for d in r.engines if d != GPU):
@@ -234,11 +235,11 @@ def _count_rows(r: Relaxation, core: str, possible: Sequence[int], count: int) -
 
 
 def use_every_engine(r: Relaxation) -> None:
-    """Every engine of the set has a layer, every core a loadable that something enters and leaves: sets that leave one out
-    are solved apart, with the slowdown that they have.
+    """Requires a layer on every engine of the set, and on every core a loadable with a transition in and out.
 
-    The last item on a core, in topological order, hands its output to another device or to the network's output. A
-    model whose outputs nobody reads could break that, so it is asked only where every item is read.
+    Smaller sets of engines are solved separately, because their slowdown differs. The last item on a core, in
+    topological order, passes its output to another device or to the network's output. That fails for outputs that
+    nothing reads, so the row is added only if every item is read.
     """
     read = {f.producer for f in r.problem.flows if f.consumers or f.is_output}
     fed = {c for f in r.problem.flows for c in f.consumers}
@@ -254,7 +255,7 @@ def use_every_engine(r: Relaxation) -> None:
 
 
 def _ask_for_pools(r: Relaxation) -> None:
-    """Weights on a core <= number of its loadables * pool; an item that exceeds a pool by itself stays away."""
+    """Weights on a core <= number of its loadables * pool; an item that alone exceeds a pool is kept off the core."""
     problem, limits = r.problem, r.problem.limits
     for (m, core), count in r.count.items():
         possible = [i for i in problem.items_of(m) if (i, core) in r.x]
@@ -269,12 +270,12 @@ def _ask_for_pools(r: Relaxation) -> None:
 
 
 def _ask_for_size(r: Relaxation) -> None:
-    """min_region: an item on a core has enough company there that could share its loadable.
+    """min_region: an item on a core needs enough other items there that could share its loadable.
 
         sum over w in company(v) of units[w] * x[w] >= (min_region_layers - units[v]) * x[v]
 
-    No item from which v is reached, or that is reached from v, past an item that cannot stand on the core is company:
-    loadables are convex. Other batches are none either.
+    company(v) excludes items of another batch size, and items connected to v by a path through an item that cannot run
+    on the core, because loadables are convex.
     """
     problem, smallest = r.problem, r.problem.limits.min_region_layers
     if smallest <= 1:
@@ -293,7 +294,7 @@ def _ask_for_size(r: Relaxation) -> None:
 
 
 def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[int]]:
-    """For each possible item those that are reached from it past an item that is not possible."""
+    """For each possible item, the items reached from it through an item that is not possible."""
     successors: Dict[int, List[int]] = {}
     items = problem.items_of(model)
     for i in items:

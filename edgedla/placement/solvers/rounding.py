@@ -1,7 +1,7 @@
-"""Coefficients that a solver's tolerances would swallow, rounded so that the model only loosens: its bound stays below.
+"""Rounds coefficients too small for the solver's tolerances, so that the model only loosens and its bound stays valid.
 
-HiGHS drops matrix values up to `small_matrix_value` (1e-9) from a row and keeps the row's limits, and answers wrongly
-where a cost is near the smallest number a float holds. Both would turn a bound into a wrong proof.
+HiGHS drops matrix values up to `small_matrix_value` (1e-9) from a row but keeps the row's limits, and gives wrong
+answers if a cost is near the smallest float. Both would turn a bound into a wrong proof.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Sequence, Tuple
 
-#: Matrix values up to here are dropped by HiGHS (its option `small_matrix_value`).
+#: HiGHS drops matrix values up to this size (its option `small_matrix_value`).
 SMALL_VALUE = 1e-9
 
-#: Costs up to this share of the largest one are left out: far below every gap that is proven.
+#: Costs up to this share of the largest one are left out; the share is far below every proven gap.
 SMALL_COST = 1e-12
 
-#: The largest cost is scaled up to here, so that HiGHS's dual tolerance of 1e-7 is small beside it.
+#: The largest cost is scaled up to this size, so that HiGHS's dual tolerance of 1e-7 is small against it.
 LARGE_COST = 1024.0
 
 Row = Tuple[float, float, Dict[int, float]]
 
 
 def scale_of(largest: float, target: float) -> float:
-    """The power of two that brings `largest` to `target` or more; 1 where it is there already. It changes no digit."""
+    """The power of two that scales `largest` to at least `target`; 1 if it is there already. Scaling is exact."""
     if not 0 < largest < target:
         return 1.0
     # Beyond this the factor itself would leave the range of a float.
@@ -46,7 +46,7 @@ def rounded_costs(cost: Sequence[float], lower: Sequence[float], upper: Sequence
 
 
 def rounded_row(row: Row, lower: Sequence[float], upper: Sequence[float]) -> Row:
-    """The row scaled to values of 1 and above, its small ones left out, its limits wide enough for what they could add."""
+    """The row scaled to values of 1 and above, without small values; its limits widen by what those could add."""
     least, most, terms = row
     factor = scale_of(max(map(abs, terms.values()), default=0.0), 1.0)
     if factor == 1.0 and all(abs(v) > SMALL_VALUE for v in terms.values()):

@@ -1,4 +1,4 @@
-"""The solver for an objective: HiGHS where it is installed, plain Python where not; schedules for the makespan."""
+"""Chooses the solver for an objective: HiGHS if installed, otherwise plain Python; schedules for the makespan."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from edgedla.placement.solvers.milp import linear_bound, solve_milp
 
 SOLVERS = ("auto", "highs", "python")
 
-#: Items beyond which no solver starts: what it writes down first takes gigabytes, and HiGHS keeps
-#: no time limit (20,000: half a minute over 6 s). Real networks have some thousands.
+#: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
+#: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
 MOST_ITEMS = 10_000
 
-#: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, and of two streams
-#: with one frame in flight, where HiGHS proves little, more; of more models' makespan, where it has the better bounds at times,
-#: less.
+#: Shares of the time limit for sweeps before HiGHS continues. Larger for the makespan of two models and for two streams
+#: with one frame in flight, where HiGHS proves little. Smaller for the makespan of more models, where HiGHS sometimes
+#: has better bounds.
 SWEEPING, PAIRING, PACING, ROUNDS = 0.65, 0.97, 0.8, 0.5
 
-#: Share that the linear program may take which says whether HiGHS knows more than the sweeps: else these go on.
+#: Share for the linear program that shows whether HiGHS has a better bound than the sweeps; if not, the sweeps go on.
 LINEAR = 0.05
 
-#: Seconds below which HiGHS does not go on: to write its program down takes as long.
+#: Fewest seconds for which HiGHS starts: writing its program takes as long.
 LEAST_S = 0.4
 
 
@@ -44,12 +44,12 @@ def solve(
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
-    """The best legal assignment with its proof, or the best found in time with its bound.
+    """The best legal assignment with its proof, or the best found within the time limit with its bound.
 
     Args:
         start: assignments to begin with; the answer is never worse than the best legal one of them.
-        solver: "highs", "python", or "auto": HiGHS where highspy can be imported.
-        value_of: true objective of an assignment, at least what the goal's sums say; a schedule's length for "makespan".
+        solver: "highs", "python", or "auto": HiGHS if highspy can be imported.
+        value_of: true objective of an assignment, at least the goal's sums; a schedule's length for "makespan".
     """
     deadline = time.monotonic() + time_limit_s
     if goal.objective == "makespan" and value_of is None:
@@ -98,20 +98,20 @@ def solve(
             solve_time_s=solution.solve_time_s + swept.solve_time_s,
         )
     if solution.timed_out and solution.solver == "python":
-        # The others' bounds are no lower.
+        # The bounds of the other sets are not lower.
         solution = replace(solution, bound=max(solution.bound, min(floor(problem, goal), solution.value)))
     return first_core_first(problem, goal, solution, value_of)
 
 
 class _Several(NamedTuple):
-    """A search for the makespan of several models, and the share of the time limit that it may take."""
+    """A search for the makespan of several models, and its share of the time limit."""
 
     solve: Callable[..., Solution]
     share: float
 
 
 def _for_several(problem: Problem, goal: Goal) -> Optional[_Several]:
-    """The one for these models, if there is one."""
+    """The search for these models; None if there is none."""
     if goal.objective != "makespan":
         return None
     from edgedla.placement.solvers.many.solve_many import can_solve as can_solve_many
@@ -126,19 +126,19 @@ def _for_several(problem: Problem, goal: Goal) -> Optional[_Several]:
 def _best_start(
     problem: Problem, goal: Goal, start: Iterable[Sequence[str]], deadline: float, value_of: Optional[Value]
 ) -> Solution:
-    """The best of the assignments that a search would begin with, and a bound that takes one pass over the items."""
+    """The best start assignment, with a bound that takes one pass over the items."""
     began, best = time.monotonic(), Best(problem, goal, value_of)
     timed_out = best.offer_all(start, deadline)
-    # Without the slowdown that the engines cause each other, all of them together are no slower than some of them.
+    # Without mutual slowdown, all engines together are at least as fast as any subset, so this bounds every subset.
     bound, _ = floor_on(replace(problem, slowdown={}), goal, problem.devices)
     seconds = time.monotonic() - began
     return Solution(best.evaluation, best.value, min(bound, best.value), "none", 0, seconds, timed_out, too_large=True)
 
 
 def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: Optional[Value] = None) -> Solution:
-    """Of two mirror images on cores that are alike, the one whose first item on the DLA is on the first core.
+    """Of two mirror images on equal cores, the one whose first DLA item is on the first core.
 
-    Which of the two a solver meets first depends on its release; the answer should not.
+    Which one a solver finds first depends on the solver's release; the answer should not.
     """
     cores = problem.cores
     if answer.best is None or not alike(problem):
@@ -153,7 +153,7 @@ def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: O
 
 
 def schedule_length(deadline: float = INFINITY) -> Value:
-    """(length of the shortest schedule found until the deadline, its bound): one frame of every model."""
+    """(length of the shortest schedule found until the deadline, its bound), for one frame of every model."""
 
     def length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
         schedule = shortest_schedule(problem, evaluation, deadline)
