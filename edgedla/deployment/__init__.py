@@ -1,3 +1,3 @@
-"""One call from a model to an accepted artifact: what each level may change, tried step by step, kept where it helps."""
+"""One call from a model to an accepted artifact: tries each level's changes step by step, and keeps those that help."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The time that a deployment may take: steps are ended when it is over, and what was reached by then stands."""
+"""The time budget of a deployment: when it is spent, the running step ends and the best result so far counts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Iterator, Optional
 
 
 class BudgetSpent(BaseException):
-    """The budget is over. It ends a step, never a deployment.
+    """The budget is spent. This ends a step, never a deployment.
 
-    No Exception, as KeyboardInterrupt is none: what catches errors on the way must not take it for one of its own.
+    A BaseException, like KeyboardInterrupt: handlers of `Exception` inside a step must not catch it.
     """
 
 
 class Budget:
-    """Seconds from the making of it; None: as long as it takes."""
+    """Seconds from construction; None: no limit."""
 
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
@@ -33,15 +33,15 @@ class Budget:
         return self.left_s <= 0
 
     def check(self) -> None:
-        """Raises BudgetSpent where nothing is left."""
+        """Raises BudgetSpent if no time is left."""
         if self.spent:
             raise BudgetSpent(f"the budget of {self.seconds:g} s is spent")
 
     @contextlib.contextmanager
     def bound(self) -> Iterator[None]:
-        """Ends what runs inside with BudgetSpent when the time is over.
+        """Ends the body of the `with` block with BudgetSpent when the budget is spent.
 
-        On the main thread at once, by an alarm; on another only where the work asks `check`, and before it begins.
+        On the main thread an alarm ends it at once. On other threads it ends only at its beginning and at `check`.
         """
         self.check()
         if self._deadline is None or not _alarms():
@@ -61,7 +61,7 @@ class Budget:
 
 
 def _alarms() -> bool:
-    """Whether an alarm can be set: on the main thread of a Unix process that has none set already."""
+    """True if an alarm can be set: on the main thread of a Unix process without another alarm."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         return False
     return signal.getitimer(signal.ITIMER_REAL)[0] == 0.0

@@ -1,4 +1,4 @@
-"""One way to build the network: its model, precision and scales, what is predicted of it, and what it scores."""
+"""One way to build the network: its model, precision and scales, predicted figures, and score."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-#: A step that changes the objective by less than this share has changed nothing.
+#: A smaller relative change of the objective counts as no change.
 SAME = 1e-6
-#: The level whose steps approximate.
+#: The level of approximate rewrites.
 APPROXIMATE = 3
 
 
@@ -17,15 +17,15 @@ class Candidate:
     """One way to build the network.
 
     Attributes:
-        level: the lowest that may build it so.
-        rewrites: rewrite -> sites. proof: of the whole network, as `fix` states it; {} where nothing was rewritten.
+        level: the lowest level that allows this build.
+        rewrites: rewrite -> number of sites. proof: `fix`'s proof of the whole network; {} without rewrites.
         quantization: folder of `quantize`; None for FP16.
-        placed: folder of the step that placed it: placement.json, layers.json.
-        placement: file of the placement; None where TensorRT places.
+        placed: folder of the placement step: placement.json, layers.json.
+        placement: file of the placement; None if TensorRT places the layers.
         predicted: figures of the build, of TensorRT's own placement and of the check; see steps.predict.
         extra_us: predicted time per frame that layers in FP16 add to INT8.
         artifact: folder of the simulated artifact; None before it is built.
-        score: on the samples for the search; see steps.score. None before it is known.
+        score: metric on the search samples; see steps.score. None before it is known.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Candidate:
     score: Optional[Mapping[str, Any]] = None
 
     def value(self, objective: str) -> float:
-        """What the objective counts in this build; lower is better."""
+        """The objective's value for this build; lower is better."""
         if objective == "loadables":
             return float(self.predicted["check"]["loadables"])
         return self._of(self.predicted["build"], objective)
 
     def rank(self, objective: str) -> Tuple[float, float, float]:
-        """Candidates by worth, the best first: the bound kept, the objective, and the same as TensorRT places it.
+        """Sort key, best first: the latency bound is kept, the objective, the objective in TensorRT's own placement.
 
-        The last decides between equals where the best placement leaves the DLA empty whatever was changed: what makes the
-        DLA faster may stay where it costs no accuracy either.
+        The third entry breaks ties if the best placement always leaves the DLA empty: a change that makes the DLA
+        faster is kept if it costs no accuracy.
         """
         missed = 0.0 if self.bound_kept else 1.0
         second = "latency" if objective == "loadables" else objective
@@ -67,9 +67,9 @@ class Candidate:
         return float("inf") if value is None else float(value) + extra
 
     def better_than(self, other: Candidate, objective: str) -> bool:
-        """Whether this one ranks before the other by more than rounding.
+        """True if this candidate ranks before the other by more than rounding.
 
-        What may cost accuracy has to lower the objective itself.
+        A candidate that may cost accuracy must lower the objective itself.
         """
         ranks = list(zip(self.rank(objective), other.rank(objective)))
         for mine, its in ranks[:2] if self.may_cost_accuracy(other) else ranks:
@@ -78,22 +78,22 @@ class Candidate:
         return False
 
     def may_cost_accuracy(self, other: Candidate) -> bool:
-        """Whether this one computes more coarsely than the other that it would replace: in INT8, or by one more approximation."""
+        """True if this candidate computes more coarsely than the one it replaces: INT8, or one more approximation."""
         return self.level == APPROXIMATE or (self.precision == "int8" and other.precision != "int8")
 
     @property
     def bound_kept(self) -> bool:
-        """Whether the predicted latency, with layers that stay in FP16 for the metric, is within the bound."""
+        """True if the predicted latency, with layers that stay in FP16 for the metric, is within the bound."""
         bound = self.predicted["bound_us"]
         return bool(self.predicted["bound_kept"]) and (bound is None or self.value("latency") <= bound)
 
     @property
     def share_macs_dla(self) -> float:
-        """MACs that the DLA can run, as TensorRT places the network."""
+        """Share of MACs on the DLA in TensorRT's own placement."""
         return float(self.predicted["check"]["share_macs_dla"])
 
     def to_dict(self) -> Dict[str, Any]:
-        """As the document states it; no paths."""
+        """The candidate's part of the document; holds no paths."""
         return {
             "name": self.name,
             "level": self.level,

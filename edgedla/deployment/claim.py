@@ -1,4 +1,4 @@
-"""Whose an output folder is: a deployment goes into a new or empty folder, or over an earlier one of the same model."""
+"""Checks the output folder: it must be new, empty, or hold an earlier deployment of the same model."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import sha256_of, writing
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 
-#: Form of the report -> its file.
+#: Report format -> its file name.
 REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
 
-#: What else is published, in this order; placement and scales where they are.
+#: Other published files and folders, in this order; placement and scales only if they exist.
 FILES = ("artifact", "model.onnx", "placement.json", "quantization")
 WORK = ".work"
-#: In the folder of steps: which model they are of.
+#: File in the folder of steps that records their model.
 MODEL_RECORD = "model.json"
 _ALLOWED = "a new folder, an empty one, or an earlier deployment of the same model"
 
 
 def model_name(model: Any) -> str:
-    """What a deployment calls the model: a file's name without its ending, an object's type."""
+    """The model's name in a deployment: a file's name without its suffix, or an object's type."""
     from edgedla.conversion.objects import object_kind
 
     if isinstance(model, (str, os.PathLike)):
@@ -35,7 +35,7 @@ def model_name(model: Any) -> str:
 
 @contextmanager
 def own_file_named(model: Any, work: Path) -> Iterator[None]:
-    """Errors inside name the user's file where they would name the copy of it that the steps read."""
+    """Makes errors in the `with` block name the user's file and not the copy that the steps read."""
     try:
         yield
     except EdgedlaError as e:
@@ -47,7 +47,7 @@ def own_file_named(model: Any, work: Path) -> Iterator[None]:
 
 
 def identity_of(model: Any) -> Dict[str, Any]:
-    """Name, place and content of the model, as far as it has them. The place stays in the folder of steps."""
+    """The model's name, path and content hash, if it has them. The path is only written to the folder of steps."""
     identity: Dict[str, Any] = {"name": model_name(model)}
     if isinstance(model, (str, os.PathLike)):
         identity["path"] = os.path.realpath(model)
@@ -57,15 +57,15 @@ def identity_of(model: Any) -> Dict[str, Any]:
 
 
 def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
-    """Lets a folder pass that this model may be deployed into; nothing is written.
+    """Checks that this model may be deployed into the folder. Writes nothing.
 
-    The same model is the same content, or the same file whatever it holds now: it was trained on.
+    A model is the same if its content is, or if its file is: the file may hold newly trained weights.
 
     Args:
-        sizes: of a model that is deployed once per size: names of the folders below `folder`, which are claimed too.
+        sizes: for a model deployed once per size: names of the subfolders, which are checked too.
 
     Raises:
-        UsageError: other files stand there, or the deployment of another model.
+        UsageError: the folder holds other files, or the deployment of another model.
     """
     for name in sizes:
         claim(folder / name, model)
@@ -85,10 +85,10 @@ def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
 
 
 def require_own_folder(folder: Path) -> None:
-    """Lets a folder pass that is empty or holds a deployment, of whatever model.
+    """Checks that the folder is empty or holds a deployment of any model.
 
     Raises:
-        UsageError: other files stand there; some of them would be replaced or removed.
+        UsageError: the folder holds other files, some of which would be replaced or removed.
     """
     found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     if found and _deployed_name(folder) is None:
@@ -101,7 +101,7 @@ def _holds_others(folder: Path, found: Sequence[str]) -> UsageError:
 
 
 def record(work: Path, model: Any) -> None:
-    """Writes down in the folder of steps which model they are of."""
+    """Records the model of the steps in their folder."""
     write_sealed(work / MODEL_RECORD, identity_of(model))
 
 
@@ -119,12 +119,12 @@ def _require_same(folder: Path, ours: Dict[str, Any], theirs: Dict[str, Any]) ->
 
 
 def _begun(folder: Path) -> bool:
-    """Whether a deployment stands there, or was begun."""
+    """True if the folder holds a finished or unfinished deployment."""
     return is_plain_file(folder / WORK / LOCK) or _deployed_name(folder) is not None
 
 
 def _deployed_name(folder: Path) -> Optional[str]:
-    """What the deployment in the folder calls its model; None where there is none."""
+    """The model's name in the folder's deployment; None if there is no deployment."""
     file = folder / REPORTS["json"]
     document = document_in(str(file), "edgedla.deployment") if is_plain_file(file) else None
     return None if document is None else str(document.get("model"))

@@ -11,13 +11,13 @@ from edgedla.graph.open_sizes import GivenSizes
 
 
 def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -> Tuple[str, ...]:
-    """What to type, in order: the whole call, which gives this very result, then the kept steps one by one.
+    """The commands in order: the whole call, which gives the same result, then the kept steps one by one.
 
-    MODEL and DATA stand for the user's own files. `quantize` alone calibrates on more of DATA than a deployment does, for it
-    keeps no samples for the end.
+    MODEL and DATA are placeholders for the user's files. `quantize` by itself calibrates on more of DATA than a
+    deployment, because it holds back no samples for the final check.
 
     Args:
-        turned: the model's types became FLOAT first.
+        turned: True if the model's types were converted to FLOAT first.
     """
     platform = _platform(request)
     only = [*(["float32-types"] if turned else []), *best.rewrites]
@@ -42,7 +42,7 @@ def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -
         placement = " --placement placement.json"
     calib = " --calib quantization" if best.quantization is not None else ""
     commands.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
-    # The metric l2 compares with seeded random input where there are no samples; `evaluate` always reads some.
+    # Without samples, `deploy` uses seeded random input for the metric l2; `evaluate` always needs samples.
     commands.append(f"edgedla evaluate artifact --data DATA{_metric(request)} --against MODEL")
     return tuple(commands)
 

@@ -1,4 +1,4 @@
-"""The samples of a deployment in three parts: to calibrate on, to judge steps by, and to look at once, at the end."""
+"""Splits a deployment's samples in three parts: to calibrate, to judge steps, and to judge the final result once."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from edgedla.errors import DataError
 from edgedla.preprocess.pictures import open_samples
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 
-#: Random samples of each part.
+#: Number of random samples per part.
 _RANDOM = 4
-#: Samples of each part that are read at most: more tell little, and every step reads them.
+#: Most samples per part: more add little, and every step reads them.
 MOST = 512
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Samples by what they are for; no sample is in two parts.
+    """Samples by purpose; no sample is in two parts.
 
     Attributes:
-        calibration: None where there is no data, so that INT8 is not tried.
-        search: judges steps. final: looked at once.
-        identity: hash of names, sizes and times of the files, and of the split.
+        calibration: samples for INT8 scales; None without data, and then INT8 is not tried.
+        search: samples to judge steps. final: samples to judge the result, used once.
+        identity: hash of the files' names, sizes and times, and of the split.
     """
 
     calibration: Optional[Samples]
@@ -43,7 +43,7 @@ class Parts:
 
 
 def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
-    """The request's samples in their parts; seeded random ones where it names none.
+    """The request's samples in their parts; seeded random samples if the request names none.
 
     Raises:
         DataError: fewer than five samples, or they do not fit the inputs. UsageError: no such file.
@@ -84,7 +84,7 @@ def _part(every: Samples, first: int, end: int) -> Samples:
 
 
 def _identity(path: Union[None, str, Path]) -> List[str]:
-    """The content of one file; names, sizes and times of a folder's."""
+    """Identity of the data: a file's content, or names, sizes and times of a folder's files."""
     if path is None:
         return []
     root = Path(path)

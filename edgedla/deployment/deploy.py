@@ -135,9 +135,9 @@ def _metric(request: DeployRequest, network: Any) -> Metric:
 def _final(
     search: Search, steps: Steps, first: Candidate, best: Candidate
 ) -> Tuple[List[Candidate], Tuple[Mapping[str, Any], Mapping[str, Any]], Tuple[Trial, ...]]:
-    """(what was kept, the accepted candidate last; scores of the first and of that one on the last samples; every trial).
+    """(kept candidates, the accepted one last; scores of the first and the accepted one on final samples; all trials).
 
-    One that fails there steps back for the one that was kept before it.
+    If a candidate fails on the final samples, the one kept before it takes its place.
     """
     trials = list(search.trials)
     scores: Dict[str, Mapping[str, Any]] = {}
@@ -184,7 +184,7 @@ def _deployment(
 
 
 def _publish(deployment: Deployment, artifact: Path) -> None:
-    """The accepted candidate's files beside the steps, all at once: artifact, model, placement, scales, and the reports."""
+    """Publishes the accepted candidate's files in one step: artifact, model, placement, scales, and the reports."""
     folder, best = deployment.folder, deployment.best
     with publication() as out:
         out.copy(folder / "artifact", artifact, leave_out=(WORK,))

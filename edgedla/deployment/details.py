@@ -1,4 +1,4 @@
-"""What a test report shows beyond its figures: layers by device, the timeline, errors by tensor, proofs, versions."""
+"""Details of a test report: layers by device, the timeline, errors by tensor, proofs, versions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from edgedla.printable import short
 from edgedla.version import __version__
 from edgedla.vocabulary import GPU
 
-#: Tensors whose error the document names.
+#: Most tensors whose error the document names.
 MOST_ERRORS = 20
 
 
 def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
-    """Layers before and after, proofs by site, and errors by tensor where INT8 has some."""
+    """Layers before and after, proofs by site, and, for INT8, errors by tensor."""
     return {
         "layers_before": _layers(first),
         "layers_after": _layers(best),
@@ -67,7 +67,7 @@ def _precisions(candidate: Candidate) -> Dict[str, str]:
 
 
 def bound_kept(best: Candidate, measured: Mapping[str, Any]) -> bool:
-    """Whether a frame keeps the bound on the latency: as measured on this device, else as predicted."""
+    """True if the latency per frame is within the bound: measured on this device if possible, otherwise predicted."""
     bound = best.predicted["bound_us"]
     if measured and bound is not None:
         return bool(measured["after"]["latency_us"] <= bound)
@@ -75,7 +75,7 @@ def bound_kept(best: Candidate, measured: Mapping[str, Any]) -> bool:
 
 
 def bound_notes(best: Candidate, measured: Mapping[str, Any]) -> List[str]:
-    """What may break a bound that is kept as predicted."""
+    """Notes on effects that may break a bound which the prediction keeps."""
     bound, spread = best.predicted["bound_us"], best.predicted["build"]["spread"]
     latency = best.value("latency")
     if bound is None or measured or not best.bound_kept:
@@ -96,10 +96,10 @@ def notes_of(
     layers: Sequence[Mapping[str, Any]],
     measured: Mapping[str, Any],
 ) -> Tuple[str, ...]:
-    """What a reader has to know before trusting a figure.
+    """Notes that a reader needs before trusting a figure.
 
     Args:
-        layers: of the build, as they are placed. measured: times on this device, before and after; {} without one.
+        layers: the build's layers as placed. measured: times on this device, before and after; {} without a device.
     """
     notes: List[str] = []
     if conversion is not None:
@@ -124,7 +124,7 @@ def notes_of(
 
 
 def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:
-    """Versions of what took part; None for what is not installed."""
+    """Versions of the software that took part; None for software that is not installed."""
     versions: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
     for name in ("numpy", "onnx", "onnxruntime", "onnx_ir"):
         versions[name] = _version(name)

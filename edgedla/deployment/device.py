@@ -1,4 +1,4 @@
-"""The accepted candidate as the backend builds it; on a device each kept step has to hold what was predicted of it."""
+"""Builds the accepted candidate with the backend. On a device, undoes kept steps that measure slower."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Trial
 from edgedla.deployment.steps import Steps
 
-#: A step that measures slower by less than this share is as fast: medians differ as much from run to run.
+#: A smaller relative slowdown counts as equal: medians differ by this much from run to run.
 NOISE = 0.02
 
 
 @dataclass(frozen=True)
 class Built:
     """Attributes:
-    candidate: what stands at the end. artifact: its folder. score: on the last samples, by that artifact.
-    measured: "before", "after": times of the first candidate and of this one; {} where nothing was measured.
-    trials: steps that were taken back here.
+    candidate: the final candidate. artifact: its folder. score: the artifact's metric on the final samples.
+    measured: "before", "after": times of the first candidate and of this one; {} if nothing was measured.
+    trials: steps that were undone here.
     """
 
     candidate: Candidate
@@ -33,10 +33,10 @@ class Built:
 def on_device(
     asked: DeployRequest, steps: Steps, first: Candidate, standing: List[Candidate], score: Mapping[str, Any]
 ) -> Built:
-    """Builds and measures what was kept, the last first; one that measures slower than the one before it is undone.
+    """Builds and measures the kept candidates, the last first. Undoes one that is slower than the one before it.
 
     Args:
-        standing: what was kept, in order, the accepted one last. score: of the accepted one, simulated.
+        standing: the kept candidates in order, the accepted one last. score: the accepted one's score, simulated.
     """
     from edgedla.builder.building import backend_of
 
@@ -75,7 +75,7 @@ def _taken_back(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
 ) -> Optional[Trial]:
-    """Why the step does not stand on this device; None where it does."""
+    """The trial that says why the step is undone on this device; None if it is kept."""
     if score["drop"] > asked.max_drop:
         why = f"{score['metric']} falls by {score['drop']:.4g} on this device"
         return Trial(candidate.name, candidate.level, "rejected", why, drop=float(score["drop"]))
@@ -88,7 +88,7 @@ def _taken_back(
 
 
 def _value(objective: str, times: Mapping[str, Any]) -> Optional[float]:
-    """What the objective counts of measured times, lower is better; None where times do not show it."""
+    """The objective's value from measured times, lower is better; None if times do not show the objective."""
     if objective == "latency":
         return float(times["latency_us"])
     if objective == "throughput" and times["throughput_fps"] > 0:

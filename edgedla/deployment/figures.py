@@ -1,4 +1,4 @@
-"""What is predicted of a network on its platform, in plain numbers: counts of the check, figures of placements."""
+"""Predicted figures of a network on its platform, as plain numbers: counts of the check, figures of placements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.vocabulary import GPU
 
 
 def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-    """What TensorRT's own placement makes of the network: (counts, layers)."""
+    """TensorRT's own placement of the network: (counts, layers)."""
     report = check(model, **request.platform, precision=precision, **request.sizes)
     totals = report.totals
     devices = {"dla": "DLA0", "gpu": GPU}
@@ -42,7 +42,7 @@ def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[
 
 
 def placed_layers(placement: Placement) -> List[Dict[str, Any]]:
-    """The layers of a placement; a folded one is on no device."""
+    """The layers of a placement; a folded layer has no device."""
     return [
         {"name": x.name, "type": x.type, "device": "" if x.why == "folded" else x.device, "loadable": x.region,
          "reason": x.reason or x.why}
@@ -80,7 +80,7 @@ def _plain(figures: Figures) -> Dict[str, Any]:
 
 
 def _memory(devices: Any, model: Path, request: DeployRequest, precision: str) -> Optional[int]:
-    """Weights and activations of the engine; None where the assignment cannot be predicted, as over both cores."""
+    """Bytes of the engine's weights and activations; None if they cannot be predicted, for example over both cores."""
     try:
         prediction = predict(
             model, **request.platform, precision=precision, devices=devices, power_mode=request.power_mode,

@@ -1,4 +1,4 @@
-"""What can be scored: an artifact of any backend, as a function of arrays."""
+"""An artifact of any backend as a function of arrays, so that it can be scored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ArtifactRunner:
     """Runs an artifact on arrays in real values: simulated for one of the host backend, on the device for any other."""
 
     def __init__(self, artifact: Artifact) -> None:
-        """Raises EnvironmentMissing where the device that the artifact needs is not here."""
+        """Raises EnvironmentMissing if this machine lacks the device that the artifact needs."""
         self.artifact = artifact
         self._runners: List[Any] = []
         if artifact.backend == "host":
@@ -62,7 +62,7 @@ class ArtifactRunner:
 
 
 def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRunner]:
-    """The artifact as something to score, and its runner, which the caller closes."""
+    """(the artifact as a Network to score, its runner, which the caller must close)."""
     runner = ArtifactRunner(artifact)
     specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), _FEED_TYPES[b.dtype]) for b in artifact.inputs)
 

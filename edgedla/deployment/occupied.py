@@ -1,4 +1,4 @@
-"""One request at a time in an output folder: two of the same share their steps, another one is refused."""
+"""One request at a time per output folder: equal requests share their steps, a different one is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY_BYTES = 64
 
 
 def key_of(model: Any, example_inputs: Any, request: DeployRequest) -> str:
-    """The same for two calls that work out the same: one request of one file. An object is like no other."""
+    """A key that is equal for calls with the same request and model file. A model object always gets a new key."""
     if isinstance(model, (str, os.PathLike)) and example_inputs is None:
         with contextlib.suppress(OSError):
             status = os.stat(model)
@@ -38,15 +38,15 @@ def key_of(model: Any, example_inputs: Any, request: DeployRequest) -> str:
 
 @contextlib.contextmanager
 def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
-    """Holds the folder of steps for calls with this key. The system gives it back when the process ends, however it ends.
+    """Locks the folder of steps for calls with this key. The system releases the lock when the process ends in any way.
 
-    A folder that this call has made goes again where it ends in an error before a step is finished.
+    Removes a folder that this call made if it fails before a step is finished.
 
     Args:
-        fresh: no other call may be there, whatever its key.
+        fresh: True allows no other call in the folder, whatever its key.
 
     Raises:
-        BuildError: another deployment uses the folder, or what stands there is not ours. The rest as `writing`.
+        BuildError: another deployment uses the folder, or it holds files of others. Other errors as `writing`.
     """
     made = [path for path in (work, *work.parents) if not path.exists()]
     try:
@@ -70,7 +70,7 @@ def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
 
 
 def _alone(held: int) -> bool:
-    """Whether no other call uses the folder."""
+    """True if no other call uses the folder."""
     if fcntl is None:
         return True
     try:
@@ -87,7 +87,7 @@ def _remove_empty(made: List[Path]) -> None:
 
 
 def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:
-    """Alone, the key is written down; then all with this key hold the file together."""
+    """Writes the key if no other call uses the folder; then takes a lock shared by all calls with this key."""
     if fcntl is None:
         return
     try:
@@ -101,7 +101,7 @@ def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:
     else:
         os.ftruncate(held, 0)
         os.pwrite(held, key.encode(), 0)
-    # Waits for one that writes its key, which is a moment.
+    # Waits briefly for a call that is writing its key.
     fcntl.flock(held, fcntl.LOCK_SH)
     if os.pread(held, KEY_BYTES, 0) != key.encode():
         raise _refusal(folder, "its request is another one, and both results would be mixed")

@@ -11,7 +11,7 @@ from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, one_of
 
-#: Level -> what it may change. Each level may do what those before it may.
+#: Level -> the changes it may make. Each level includes those below it.
 LEVELS: Mapping[int, str] = {
     0: "the model as it is, in FP16; only the placement is chosen",
     1: "exact rewrites, each proven; FP16",
@@ -19,10 +19,10 @@ LEVELS: Mapping[int, str] = {
     3: "approximate rewrites, one at a time, as far as the metric holds",
 }
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "loadables")
-#: "best": the placement of least cost, which may leave the DLA empty; "dla": what the DLA takes runs on one core, as
-#: TensorRT places it.
+#: "best": the placement of minimum cost, which may leave the DLA empty; "dla": TensorRT's own placement, with all
+#: layers that the DLA supports on one core.
 PLACES: Tuple[str, ...] = ("best", "dla")
-#: `data`: seeded random input. Everything works, and no accuracy means anything.
+#: Value of `data` for seeded random input. Every step works, but accuracy figures mean nothing.
 RANDOM = "random"
 
 

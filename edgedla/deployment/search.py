@@ -1,4 +1,4 @@
-"""The levels in turn: each step is tried, priced, scored, and kept only where it helps; the best so far stands."""
+"""Searches the levels in order: tries, predicts and scores each step, and keeps it only if it helps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.files import sha256_of
 
-#: Parsers of TensorRT before 10 read reductions of operator set 18 wrongly; this is the newest set that all releases read.
+#: Newest opset that all releases read correctly: parsers before TensorRT 10 read reductions of opset 18 wrongly.
 SAFE_OPSET = 17
-#: A calibration method is tried too where its outputs are this much closer to FP32.
+#: A further calibration method is tried only if its outputs are this much closer to FP32.
 LEAST_GAIN_DB = 0.3
-#: What may end a step without ending the deployment.
+#: Errors that end a step but not the deployment.
 _MAY_FAIL = (BudgetSpent, EnvironmentMissing, BuildError, DataError, RunError, UsageError)
 
 
@@ -28,9 +28,9 @@ class Trial:
     Attributes:
         outcome: "kept", "undone" (it does not help), "rejected" (the metric fell too far), "skipped" (not tried) or
             "failed".
-        before, after: the objective's value without and with it; None where it is not known.
-        drop: of the metric on the search samples, against FP32.
-        commands: what repeats the step by hand.
+        before, after: the objective's value without and with the step; None if unknown.
+        drop: drop of the metric on the search samples, against FP32.
+        commands: commands that repeat the step by hand.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Trial:
 
 
 class Search:
-    """One search over the levels of a request. `run` gives what was reached; `trials` says how."""
+    """One search over the levels of a request. `run` returns the best candidate; `trials` lists the steps."""
 
     def __init__(self, steps: Steps, budget: Budget, progress: Callable[[str, int, int], None]) -> None:
         self.steps, self.request, self.budget = steps, steps.request, budget
@@ -67,7 +67,7 @@ class Search:
             RunError: its outputs are not finite in FP16, and nothing that the level allows changes that.
         """
         self._as_it_is()
-        # Level 0 always ends: without it there is nothing that could stand.
+        # Level 0 always runs to its end: without it there would be no result.
         for level, work in ((1, self._exact), (2, self._int8), (APPROXIMATE, self._approximate)):
             if int(self.request.level or 0) >= level:
                 self._guarded(level, work)
@@ -101,7 +101,7 @@ class Search:
         try:
             candidate = self.steps.built(candidate)
         except RunError as e:
-            # Values beyond FP16, for example. INT8, or other layers on the DLA, may do.
+            # For example values beyond FP16's range. INT8, or other layers on the DLA, may still work.
             if not self.request.level:
                 raise
             self._failure = e
@@ -129,10 +129,10 @@ class Search:
             if fixed.file(MODEL).is_file():
                 offered.insert(0, self._candidate("INT8 and exact rewrites", 2, fixed.file(MODEL), "int8", fixed))
         except EnvironmentMissing as e:
-            # Rewriting needs a newer Python than calibrating does.
+            # Rewriting needs a newer Python than calibration.
             self._note("exact rewrites for INT8", 2, "skipped", e.what)
-        # The one that is predicted best first. The other is calibrated too where layers that the first needs in FP16
-        # make it slower than the other is predicted.
+        # The best predicted candidate first. The other is also calibrated if layers that the first one needs in FP16
+        # make it slower than the prediction of the other.
         for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
             self._offer_int8(candidate)
 
@@ -165,7 +165,7 @@ class Search:
         return self.steps.source
 
     def _fixed(self, precision: str, title: str) -> Step:
-        """The source rewritten; in an older operator set where the target's parser refuses it even then."""
+        """The rewritten source; converted to an older opset if the target's parser still refuses it."""
         fixed = self.steps.fix(self._source, precision, title)
         if not fixed.value["refused"]:
             return fixed
@@ -180,14 +180,14 @@ class Search:
         )  # fmt: skip
 
     def _offer(self, candidate: Candidate, commands: Tuple[str, ...]) -> None:
-        """Keeps the candidate where it is better and the metric holds."""
+        """Keeps the candidate if it is better and the metric holds."""
         why = self._no_gain(candidate)
         if why:
             self._note(candidate.name, candidate.level, "undone", why, candidate, commands=commands)
             return
         candidate = self.steps.built(candidate)
         drop = _drop(candidate)
-        # Rewrites that are proven exact change nothing but the last bits; the metric is asked all the same.
+        # Rewrites proven exact change only the last bits; the metric is checked anyway.
         if drop > self.request.max_drop:
             why = f"{_metric(candidate)} falls by {drop:.4g}, more than {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate, drop, commands)
@@ -201,7 +201,7 @@ class Search:
     def _offer_int8(self, candidate: Candidate) -> None:
         why = self._no_gain(candidate)
         if why:
-            # Before any calibration: layers that stay in FP16 could only make it slower.
+            # Skips calibration: layers that stay in FP16 could only make it slower.
             self._note(candidate.name, candidate.level, "undone", why, candidate)
             return
         scales = self._scales(candidate.model)
@@ -209,14 +209,14 @@ class Search:
             why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
-        # Steps of an earlier version do not count them.
+        # Steps of an earlier version lack "int8_nodes".
         if scales.value["precisions"] and not scales.value.get("int8_nodes", 1):
             why = (
                 f"every layer on the DLA would have to stay in FP16 to keep the metric within {self.request.max_drop:g}"
             )
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
-        # Less than nothing where layers go to the GPU instead: that is a gain of the GPU's, which the placement predicts.
+        # Negative if layers go to the GPU: that is the GPU's gain, which the placement already predicts.
         extra_us = max(0.0, scales.value["extra_us"])
         candidate = replace(candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=extra_us)
         if scales.value["changed"]:
@@ -227,7 +227,7 @@ class Search:
         self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
 
     def _scales(self, model: Path) -> Step:
-        """Scales by the default method; where the metric does not hold with them, by the method of the best outputs."""
+        """Scales by the default method; if the metric fails with them, by the method with the best outputs."""
         scales = self.steps.quantize(model, "auto", self._watched)
         methods: Mapping[str, float] = scales.value["methods"]
         other = max(methods, key=lambda name: methods[name], default="auto")
@@ -241,7 +241,7 @@ class Search:
         self._progress(phase, done, of)
 
     def _no_gain(self, candidate: Candidate) -> str:
-        """Why the candidate is no better than the best so far, as predicted; "" where it is."""
+        """Why the candidate's prediction is no better than the best so far; "" if it is better."""
         best = self.best
         if best is None:
             return ""

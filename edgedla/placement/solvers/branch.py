@@ -45,7 +45,7 @@ def solve_branching(
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
-    """As `milp.solve_milp`, without a library: branch and bound over minimum cuts if possible, else depth-first search."""
+    """As `milp.solve_milp`, without a library: branch and bound over minimum cuts if possible, else depth first."""
     search = Search(problem, goal, time_limit_s, value_of)
     search.offer_all(start, search.deadline)
     if goal.objective in ("latency", "energy") and not goal.is_bounded and len(problem.cores) == 1:

@@ -156,7 +156,7 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
 
 
 def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
-    """The goal's bounds without the slowdown by other engines; cuts remove assignments that break them because of it."""
+    """The goal's bounds without the slowdown by other engines; cuts remove assignments that break them with it."""
     for m, expression in latency.items():
         bound = goal.bound_of(m)
         if bound is not None:
