@@ -32,7 +32,7 @@ def render_explained(
     Args:
         remedies: entries of `edgedla.rules.docs.remedy_entry`, where remedies were asked for.
         entries: of rules and rewrites that were asked for by their id.
-        near: (id, what it is) of what comes nearest to a text that nobody knows.
+        near: (id, description) of the closest entries to an unknown text.
     """
     if output_format == "json":
         return dump(

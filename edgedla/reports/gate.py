@@ -1,4 +1,4 @@
-"""What `--fail-on` counts: which layers make the answer "no"."""
+"""The layers that count as failures under `--fail-on`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
 
-#: From the mildest to the strictest that fails; each counts all that stands before it.
+#: From the mildest to the strictest setting; each includes those before it.
 #: never: nothing. unsupported: a layer that the DLA refuses, or a build that would fail. fallback: any layer that ends
-#: on the GPU, knock-ons too. unknown: any layer of which nobody knows.
+#: on the GPU, also because of others. unknown: any layer that no rule decides.
 FAIL_ON: Tuple[str, ...] = ("never", "unsupported", "fallback", "unknown")
 
 

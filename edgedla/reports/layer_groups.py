@@ -44,18 +44,18 @@ CAUSES = {
 
 
 def is_unknown(layer: LayerReport) -> bool:
-    """Whether nobody knows of the layer: by its own rules, or by TensorRT's second look."""
+    """True if no rule decides the layer, alone or in TensorRT's second look."""
     nobody_knows = layer.support is Support.UNKNOWN or layer.cause is Cause.UNKNOWN
     return nobody_knows and layer.placed is not Placed.FOLDED
 
 
 def unknown_nodes(report: CheckReport) -> Tuple[NodeReport, ...]:
-    """ONNX nodes of which nobody knows what TensorRT makes: there is no layer to speak of."""
+    """ONNX nodes whose TensorRT layers are unknown."""
     return tuple(node for node in report.nodes if node.support is Support.UNKNOWN and not node.layers)
 
 
 def unknowns(report: CheckReport) -> int:
-    """How many layers, and nodes without a layer, nobody knows of."""
+    """Number of undecided layers, and of nodes whose layers are unknown."""
     return sum(map(is_unknown, report.layers)) + len(unknown_nodes(report))
 
 
@@ -65,7 +65,7 @@ def refused(report: CheckReport) -> Tuple[Group, ...]:
 
 
 def unknown(report: CheckReport) -> Tuple[Group, ...]:
-    """Layers, and nodes without a layer, of which nobody knows, by rule."""
+    """Undecided layers, and nodes whose layers are unknown, by rule."""
     nodes_by_reason: Dict[str, List[str]] = {}
     for node in unknown_nodes(report):
         nodes_by_reason.setdefault(node.reason, []).append(f"{node.op} {node.name}")
