@@ -70,7 +70,7 @@ class OneByOne:
         return ways_on(self.model, i, states)
 
     def taken(self, states: Sequence[Any], which: np.ndarray) -> List[Any]:
-        return [states[k] for k in np.flatnonzero(which)]
+        return [states[k] for k in np.flatnonzero(which).tolist()]
 
     def is_whole(self, states: Sequence[Any]) -> np.ndarray:
         return np.array([self.model.is_whole(s) for s in states], bool)

@@ -61,7 +61,7 @@ def paths(devices: Tuple[Sequence[str], Sequence[str]], order: Sequence[Node]) -
             stack.append((follows[m, k], way))
     ways = np.unique(np.array(met), axis=0)
     within = (ways[:, None] <= ways).all(axis=2) & (ways[:, None] < ways).any(axis=2)
-    ways = ways[~within.any(axis=1)]
+    ways = ways[~np.any(within, axis=1)]
     return ways[:, : at[1]], ways[:, at[1] :]
 
 

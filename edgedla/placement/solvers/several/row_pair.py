@@ -125,7 +125,7 @@ class RowPair:
 
     def _by_one_path(self, both: Sequence[Tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """By order, the bound of its longest path."""
-        of_path = 0.0
+        of_path: np.ndarray = np.zeros(sum(len(of[0]) for of in both))
         for m in (0, 1):
             distinct, which = np.unique(np.concatenate([of[m] for of in both]), axis=0, return_inverse=True)
             of_path = of_path + self._least(m, distinct * self._factors[m])[which.ravel()]
