@@ -52,8 +52,9 @@ def require_field_types(request: object, **names: Any) -> None:
     fields = {f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}
     require_types(fields, hints)
     for name, value in fields.items():
-        if _plain(value) is not value:
-            object.__setattr__(request, name, _plain(value))
+        plain = _plain(value)
+        if plain is not value:
+            object.__setattr__(request, name, plain)
 
 
 def _plain(value: Any) -> Any:

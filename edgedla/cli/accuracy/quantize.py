@@ -82,7 +82,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     from edgedla.reports.quantization import render_quantized
 
     if given["report"] and out is None:
-        raise UsageError("the report needs a folder to stand in", where="--report", hint="-o FOLDER")
+        raise UsageError("the report needs a folder to be written to", where="--report", hint="-o FOLDER")
     if out is not None and data is not None:
         # Checked before minutes of measuring, although a result that leaves the model as it is writes no model.
         require_no_foreign_model(usable_folder(out))
@@ -143,7 +143,7 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
     if out is None:
         raise UsageError(
             "no samples to measure scales on", where="--data",
-            hint="Add --data SAMPLES. A model with Q/DQ nodes has its scales: there -o FOLDER alone will do.",
+            hint="Add --data SAMPLES. A model with Q/DQ nodes holds its scales: for it -o FOLDER is enough.",
         )  # fmt: skip
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     given_model = read_model(model)

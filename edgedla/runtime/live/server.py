@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
 from edgedla.runtime.health.endpoint import BoundedServer
+from edgedla.runtime.hosts import is_this_machine
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -198,7 +199,7 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
     except (OSError, OverflowError) as e:
         where = f"{config.address}:{config.port}"
         raise RunError(f"cannot serve the live page: {getattr(e, 'strerror', None) or e}", where=where) from e
-    if not token and not _is_here(config.address):
+    if not token and not is_this_machine(config.address):
         log.warning("the live page on %s:%d shows the cameras to everybody who reaches it", config.address, config.port)
     pipeline.add_sink(scenes)
     logging.getLogger("edgedla").addHandler(warnings)
@@ -213,14 +214,6 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
         server.shutdown()
         server.server_close()
         thread.join(5)
-
-
-def _is_here(address: str) -> bool:
-    if address == "localhost":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(address).is_loopback
-    return False
 
 
 def _token(config: ViewConfig) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import logging
 import os
 import sys
@@ -14,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.hosts import is_this_machine
 from edgedla.runtime.outputs.sinks import as_json
 
 log = logging.getLogger("edgedla.runtime.outputs.mqtt")
@@ -100,14 +100,6 @@ def _parts(url: str) -> SplitResult:
     return parts
 
 
-def _is_here(host: str) -> bool:
-    import ipaddress
-
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
 def _password(config: MqttConfig) -> Optional[str]:
     if not config.password_file:
         return os.environ.get(PASSWORD_VARIABLE)
@@ -144,7 +136,7 @@ class Mqtt:
             client.username_pw_set(parts.username, password)
         if parts.scheme == "mqtts":
             _use_tls(client, config.ca_file)
-        elif parts.username and password and not _is_here(str(parts.hostname)):
+        elif parts.username and password and not is_this_machine(str(parts.hostname)):
             log.warning(
                 "outputs.mqtt.url: mqtt:// sends the password of %s as plain text; mqtts:// encrypts it, where the broker has TLS",
                 parts.username,

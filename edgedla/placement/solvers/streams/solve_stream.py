@@ -112,7 +112,7 @@ def solve_stream(
         searches.append(search)
     for sweep, (width, most_states, moves) in enumerate(itertools.chain(SIZES, itertools.repeat(SIZES[-1]))):
         known = min(bounds.values(), default=INFINITY)
-        before = best.value, dict(bounds)
+        before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
         open_ones = [search for search in searches if search.bound < best.limit]
         know_more = bool(open_ones) and all(search.guided for search in open_ones)
         if width == WIDE and rival and open_ones and not timed_out and not know_more:
@@ -123,12 +123,7 @@ def solve_stream(
                 search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
             # Guided looks end with each placement that they meet, and go on from there; others would say the same again.
-            if (
-                timed_out
-                or search.complete
-                or search.bound >= best.limit
-                or (sweep >= len(SIZES) and not search.guided)
-            ):
+            if timed_out or search.complete or search.bound >= best.limit or (again and not search.guided):
                 continue
             if best.in_order:
                 rounds_of_moves = (min(moves, GUIDED_MOVES) if search.guided else moves) // len(problem.items)
@@ -141,7 +136,7 @@ def solve_stream(
                 rounds += 1
                 bounds[search.engines] = search.bound
                 timed_out = search.stopped
-        if sweep >= len(SIZES) - 1 and (timed_out or (sweep >= len(SIZES) and before == (best.value, bounds))):
+        if timed_out or (again and before == (best.value, bounds)):
             break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "sweep", rounds, time.monotonic() - began, timed_out)
