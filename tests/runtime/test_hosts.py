@@ -1,3 +1,5 @@
+"""Which hosts are this machine: loopback addresses, and no others."""
+
 from __future__ import annotations
 
 import pytest
