@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequ
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
+from edgedla.graph.batch import batch_of
 from edgedla.placement.prediction.breakdown import Breakdown, breakdown
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.streams import GPU_SWITCH_US, side_by_side, together
@@ -91,7 +92,7 @@ class Streams(NamedTuple):
 class Worth:
     """Costs that decide whether the DLA is worth it. `streams`: the GPU alone, then one stream per device; () without a DLA.
 
-    `parts`: the breakdown of the way "tensorrt" at the chosen precision; None without a DLA.
+    `parts`: the breakdown of the way "tensorrt" at the chosen precision; None without a DLA. `batch`: of one frame.
     """
 
     ways: Tuple[Way, ...]
@@ -99,6 +100,7 @@ class Worth:
     power_mode: Optional[str]
     notes: Tuple[str, ...]
     parts: Optional[Breakdown]
+    batch: int = 1
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -107,6 +109,7 @@ class Worth:
             "power_mode": self.power_mode,
             "notes": list(self.notes),
             "parts": None if self.parts is None else self.parts.to_dict(),
+            "batch": self.batch,
         }
 
 
@@ -226,7 +229,7 @@ def worth_of(
         beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None), 1)
         ways += [beside.way(name) for name in names]
     parts = ways[0].parts if platform.has_dla else None
-    return Worth(tuple(ways), asked.streams(), costs.power_mode, tuple(costs.notes), parts)
+    return Worth(tuple(ways), asked.streams(), costs.power_mode, tuple(costs.notes), parts, batch_of(graph))
 
 
 def _gpu_alone_is_best(problem: Problem) -> bool:

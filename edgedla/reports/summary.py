@@ -88,13 +88,13 @@ def headline(report: CheckReport) -> Headline:
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
     """(label, text) of the predicted cost of one frame, as placed and on the GPU alone."""
-    from edgedla.reports.worth import way
+    from edgedla.reports.worth import frame_word, way
 
     parts: List[str] = []
     for name, where in (("tensorrt", "as placed above"), ("gpu", "on the GPU alone")):
         priced = way(report, name)
         if priced is not None:
-            cost, unit = priced.cost, "" if parts else " per frame"
+            cost, unit = priced.cost, "" if parts else f" per {frame_word(report)}"
             parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} (±{cost.spread * 100:.0f} %, {cost.basis}) {where}")
     if parts:
         yield "cost", f"predicted {'; '.join(parts)}"

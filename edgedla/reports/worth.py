@@ -29,6 +29,12 @@ def worth_of(report: CheckReport) -> Optional[Worth]:
     return cast("Optional[Worth]", report.worth)
 
 
+def frame_word(report: CheckReport) -> str:
+    """`frame`, or with its batch where that is more than one: `frame (batch 4)`."""
+    priced = worth_of(report)
+    return f"frame (batch {priced.batch})" if priced is not None and priced.batch > 1 else "frame"
+
+
 def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
     """One way to run the model, at the precision asked for or another."""
     worth = worth_of(report)

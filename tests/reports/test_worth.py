@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from edgedla import place, predict
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
 from edgedla.regions.values import SlowerChanges
 from edgedla.reports import worth
 from edgedla.reports.check.slower import slower_changes
+from edgedla.reports.check.text import to_text
+from edgedla.reports.check.view import CheckView
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 
@@ -46,3 +49,16 @@ def test_a_shorter_frame_is_named_where_changes_bring_one(share: float, named: b
 def test_a_change_that_is_left_out_says_no_number_in_place_of_itself(with_us: float, told: str) -> None:
     report = check_graph(load_onnx(MODEL), platform_for("orin"), "fp16")
     assert told in slower_changes(replace(report, slower=SlowerChanges(("no-identity",), with_us, 222.0)))
+
+
+@pytest.mark.parametrize(("batch", "told"), [(1, False), (4, True)])
+def test_a_frame_that_holds_a_batch_is_said_to(batch: int, told: bool) -> None:
+    platform = platform_for("orin", trt="8.5")
+    graph = load_onnx(MODEL, trt=platform.release.trt, batch=batch)
+    report = with_cost(check_graph(graph, platform, "fp16"), graph)
+    said = f"a frame is one run of the network: a batch of {batch}"
+    assert (said in to_text((report,), CheckView())) == told
+    assert (f"per frame (batch {batch})" in to_text((report,), CheckView(quiet=True))) == told
+    assert report.to_dict()["worth"]["batch"] == batch
+    assert (said in predict(MODEL, target="orin", trt="8.5", devices="GPU", batch=batch).notes) == told
+    assert (said in place(MODEL, target="orin", trt="8.5", batch=batch).notes) == told

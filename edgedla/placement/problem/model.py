@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
+from edgedla.graph.batch import batch_of, frame_text
 from edgedla.regions.candidates import failing_units, unit_devices
 from edgedla.regions.fusions import Unit, UnitGraph
 from edgedla.rules.verdict import Effect, Support, Verdict
@@ -30,9 +31,10 @@ class Model:
 
 
 def import_notes(models: Sequence[Model]) -> List[str]:
-    """Notes of the import of each model; with the model's name if there are several."""
+    """Notes of the import of each model, and what a frame of it is; with the model's name if there are several."""
     several = len(models) > 1
-    return [f"{m.graph.name}: {note}" if several else note for m in models for note in m.graph.notes]
+    told = [(m, note) for m in models for note in (frame_text(batch_of(m.graph)), *m.graph.notes) if note]
+    return [f"{m.graph.name}: {note}" if several else note for m, note in told]
 
 
 def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:

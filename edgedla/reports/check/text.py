@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
 
+from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
@@ -72,7 +73,8 @@ def one_line(report: CheckReport) -> str:
     dla, gpu = worth.way(report, "tensorrt"), worth.way(report, "gpu")
     times = ""
     if dla is not None and gpu is not None:
-        times = f"; {milliseconds(dla.cost.latency_us)} per frame, {milliseconds(gpu.cost.latency_us)} on the GPU alone"
+        times = f"; {milliseconds(dla.cost.latency_us)} per {worth.frame_word(report)}"
+        times += f", {milliseconds(gpu.cost.latency_us)} on the GPU alone"
     return clean(
         f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{times}"
     )
@@ -169,6 +171,8 @@ def _worth(report: CheckReport) -> Iterator[Line]:
     bases = {way.cost.basis for way in priced.ways}
     mode = f", {priced.power_mode}" if priced.power_mode else ""
     yield "dim", 2, f"per frame; {', '.join(sorted(bases))} costs, ± one standard deviation{mode}"
+    if priced.batch > 1:
+        yield "", 2, frame_text(priced.batch)
     for name in ("tensorrt", "gpu", "best"):
         way = worth.way(report, name)
         if way is not None:
