@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from edgedla.graph.open_sizes import OF_THE_DATA
+from edgedla.pasted import argument, file_of
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
 from edgedla.reports.page.numbers import significant
@@ -159,7 +160,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     before = _before_fix(report, file)
     if before is not None:
         return before
-    rest = f"{shlex.quote(file)} {_options(report)}"
+    rest = f"{argument(file)} {_options(report)}"
     if worth_of(report) is None and _of_the_data(report) and report.mode == "fallback":
         detector = any(layer.type == "NMS" for layer in report.layers)
         return f"edgedla fix {rest} --only decoder-cut --change-outputs -o {_fixed(file)}" if detector else None
@@ -168,9 +169,10 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
     asked = ratio(report)
-    if asked is not None and not asked.wins:
+    whole = report.strict is not None and report.strict.passes
+    if asked is not None and not asked.wins and not whole:
         return f"edgedla place {rest} --objective throughput"
-    return f"edgedla build {rest} -o {shlex.quote(_stem(file))}"
+    return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
 
 
 def asks_for_fix(report: CheckReport) -> bool:
@@ -182,19 +184,20 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     """The command that comes before any rewrite: another module, sizes, the cost, scales in place of Q/DQ, INT8."""
     if not report.platform.has_dla:
         return "edgedla targets"
-    given, file, platform = file, shlex.quote(file), target_options(report.platform)
-    int8 = " --precision int8" if report.precision == "int8" else ""
+    given, file, platform = file, argument(file), target_options(report.platform)
+    int8 = _int8(report)
     # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
     if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
-        return f"edgedla check {file} {platform}{int8} {report.sizes.options(closing)}".rstrip()
+        options = f"{platform}{int8}{_mode(report)}{_power(report)}"
+        return f"edgedla check {file} {options} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
-        return f"edgedla check {file} {_options(report)} --cost"
+        return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
     if turns_qdq(report):
         return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
     asked = ratio(report)
     if other_precision(report) == "int8" and asked is not None and not asked.wins:
-        return f"edgedla check {file} {platform} --precision int8{_sizes(report)}"
+        return f"edgedla check {file} {platform} --precision int8{_mode(report)}{_power(report)}{_sizes(report)}"
     return None
 
 
@@ -212,9 +215,29 @@ def _of_the_data(report: CheckReport) -> bool:
 
 
 def _options(report: CheckReport) -> str:
-    """The options that ask for the platform, precision and sizes of the report again."""
-    int8 = " --precision int8" if report.precision == "int8" else ""
-    return f"{target_options(report.platform)}{int8}{_sizes(report)}"
+    """The options that ask for the platform, precision, power mode and sizes of the report again."""
+    return f"{target_options(report.platform)}{_int8(report)}{_power(report)}{_sizes(report)}"
+
+
+def _build_options(report: CheckReport) -> str:
+    """As `_options`, in the words of `build`, which predicts nothing and has other modes."""
+    mode = {"fallback": "", "strict": " --reformat-free", "standalone": " --mode standalone"}[report.mode]
+    return f"{target_options(report.platform)}{_int8(report)}{mode}{_sizes(report)}"
+
+
+def _int8(report: CheckReport) -> str:
+    return " --precision int8" if report.precision == "int8" else ""
+
+
+def _mode(report: CheckReport) -> str:
+    return "" if report.mode == "fallback" else f" --mode {report.mode}"
+
+
+def _power(report: CheckReport) -> str:
+    """The power mode that was asked for; "" for the module's default."""
+    worth = worth_of(report)
+    mode = worth.power_mode if worth is not None else None
+    return f" --power-mode {mode}" if mode and mode != report.platform.module.default_power_mode else ""
 
 
 def _sizes(report: CheckReport) -> str:
@@ -254,7 +277,7 @@ def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
 
 
 def _stem(file: str) -> str:
-    name = file.replace("\\", "/").rsplit("/", 1)[-1]
+    name = file_of(file).replace("\\", "/").rsplit("/", 1)[-1]
     return name[:-5] if name.lower().endswith(".onnx") else name
 
 

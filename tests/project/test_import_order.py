@@ -31,6 +31,7 @@ FOUNDATION = {
     "vocabulary",
     "arguments",
     "printable",
+    "pasted",
     "publishing",
     "python_files",
     "sealed",

@@ -17,6 +17,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
+from edgedla.placement.worth import CostOptions
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.text import screen
 from edgedla.reports.worth import next_command, why_not_costed
@@ -69,6 +70,36 @@ def test_it_is_no_fix_where_the_gpu_alone_stays_better(fps_of_all: float, after_
     ranking = (*report.ranking[:-1], replace(report.ranking[-1], latency_us=after_us * gpu_us))
     changed = replace(report, worth=replace(report.worth, streams=streams), ranking=ranking)
     assert shlex.split(str(next_command(changed, "m.onnx")))[1] == verb
+
+
+@pytest.mark.parametrize(
+    ("shown", "named", "folder"), [("standard input", "MODEL.onnx", "MODEL"), ("-odd.onnx", "./-odd.onnx", "-odd")]
+)
+def test_it_names_a_file_that_a_command_takes(shown: str, named: str, folder: str) -> None:
+    report = edgedla.check(onnx_model([node("Relu", "x", "y")]), target="orin")
+    command = shlex.split(str(next_command(report, shown)))
+    assert (command[2], command[-1]) == (named, folder)
+
+
+#: What a build of one loadable takes, and what it does not.
+LEGAL = onnx_model([node("Relu", "x", "y")], {"x": [1, 8, 64, 64]}, {"y": [1, 8, 64, 64]})
+REFUSED = onnx_model([node("Erf", "x", "y")], {"x": [1, 8, 64, 64]}, {"y": [1, 8, 64, 64]})
+
+
+@pytest.mark.parametrize(("mode", "build"), [("strict", "--reformat-free"), ("standalone", "--mode standalone")])
+def test_it_keeps_the_mode(mode: str, build: str) -> None:
+    """Slower than the GPU alone or not: who asks for a build without the GPU and can have it is told how to build it."""
+    legal = with_cost(edgedla.check(LEGAL, target="orin", precision="int8", mode=mode), load_onnx(LEGAL))
+    assert f"edgedla build m.onnx --target agx-orin-64gb --precision int8 {build} -o m" == next_command(legal, "m.onnx")
+    refused = edgedla.check(onnx_model([node("Relu", "x", "y")], {"x": ("N", 8, "h", "w")}), target="orin", mode=mode)
+    assert f" --mode {mode} " in str(next_command(refused, "m.onnx"))
+
+
+@pytest.mark.parametrize(("power_mode", "named"), [("MAXN", False), ("30W", True)])
+def test_it_keeps_a_power_mode_that_is_not_the_default(power_mode: str, named: bool) -> None:
+    report = edgedla.check(REFUSED, target="orin", precision="int8")
+    costed = with_cost(report, load_onnx(REFUSED), CostOptions(power_mode))
+    assert (f"--power-mode {power_mode}" in str(next_command(costed, "m.onnx"))) == named
 
 
 #: Two inputs with open sizes, added.

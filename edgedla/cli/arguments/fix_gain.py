@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, Optional
 
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
+from edgedla.pasted import argument
 
 if TYPE_CHECKING:
     from edgedla.regions.values import FixGain
@@ -44,7 +44,7 @@ def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpos
     if gain is None or not gain.pays:
         return error
     sizes = GivenSizes(options["shapes"], options["batch"]).options()
-    where = f"{shlex.quote(source.file)} {target_options(platform)}"
+    where = f"{argument(source.file)} {target_options(platform)}"
     hint = f"`edgedla fix {where}{' ' * bool(sizes)}{sizes} -o OUT` writes a model that the parser takes"
     hints = f"{error.hint}\n  {hint}" if error.hint else hint
     return type(error)(error.what, where=error.where, allowed=error.allowed, hint=hints)

@@ -9,6 +9,7 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
+from edgedla.pasted import STANDARD_INPUT
 
 
 class ModelSource(NamedTuple):
@@ -81,4 +82,4 @@ def _from_stdin() -> List[ModelSource]:
     paths = [line for line in lines if line]
     if paths and all("\0" not in p and p.isprintable() for p in paths):
         return [ModelSource(p, p) for p in paths]
-    return [ModelSource("standard input", content)]
+    return [ModelSource(STANDARD_INPUT, content)]
