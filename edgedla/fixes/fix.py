@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -35,6 +36,8 @@ from edgedla.regions.values import FixGain
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
 
+#: Id of the rewrite that leaves a decoder to the host.
+DECODER_CUT = "decoder-cut"
 OBJECTIVES = ("latency", "throughput", "energy", "loadables")
 
 
@@ -173,7 +176,11 @@ def fix_gain(
     fold_constants(work)
     sure = partial(pays, before, purpose=purpose)
     after = Chooser(work, goal, rewrites, judge, "latency", sure).choose().after
-    return FixGain(pays(before, after, purpose), after.latency_us)
+    if purpose != "hybrid" or sure(after):
+        return FixGain(sure(after), after.latency_us)
+    cut = wanted_rewrites((DECODER_CUT,), (), purpose, 0.0, precision)
+    short = Chooser(work, replace(goal, change_outputs=True), cut, judge, "latency", sure).choose().after
+    return FixGain(False, after.latency_us, short.latency_us if sure(short) else None)
 
 
 def _path_of(model: Any) -> str:

@@ -252,10 +252,13 @@ class FixGain(NamedTuple):
         pays: whether it saves LEAST_GAIN of a frame's time, or brings a strict or standalone build nearer to success.
         latency_us: upper bound of one frame's time after it, as TensorRT places the model: the search stops once it pays. None if
             unknown.
+        cut_us: where it does not pay and all outputs stay: one frame's time without the decoder behind the last convolutions, if
+            that pays. Unknown: None.
     """
 
     pays: bool
     latency_us: Optional[float]
+    cut_us: Optional[float] = None
 
 
 class Prediction(NamedTuple):

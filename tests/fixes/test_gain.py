@@ -61,6 +61,34 @@ def division_network() -> onnx.ModelProto:
     return onnx_model([node("Div", "x z", "y")], {"x": (1, 8, 32, 32), "z": (1, 8, 32, 32)}, {"y": (1, 8, 32, 32)})
 
 
+def decoder_network() -> onnx.ModelProto:
+    """Two heads, and behind them what no DLA runs: an Exp, and boxes of both scales in one tensor."""
+    w = 0.1 * np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    nodes = [
+        node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
+        node("Conv", "a w", "b", pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("Exp", "a", "ea"),
+        node("Exp", "b", "eb"),
+        node("Reshape", "ea s", "fa"),
+        node("Reshape", "eb s", "fb"),
+        node("Concat", "fa fb", "y", axis=2),
+    ]
+    shapes = {"x": (1, 8, 32, 32)}
+    return onnx_model(nodes, shapes, {"y": (1, 8, 1280)}, [constant("w", w), ints("s", 0, 8, -1)])
+
+
+def test_a_decoder_is_cut_off_where_outputs_may_change() -> None:
+    options = {"target": ORIN.module.id, "precision": "int8", "prove": False}
+    kept = edgedla.fix(decoder_network(), **options)
+    assert [site.rewrite for site in kept.applied] == []
+    assert ["--change-outputs" in s.reason for s in kept.refused if s.rewrite == "decoder-cut"] == [True]
+    cut = edgedla.fix(decoder_network(), change_outputs=True, **options)
+    assert [site.rewrite for site in cut.applied] == ["decoder-cut"]
+    gain = fix_gain(decoder_network(), ORIN, precision="int8")
+    assert not gain.pays
+    assert gain.cut_us == cut.after.latency_us
+
+
 @pytest.mark.parametrize(
     ("before", "after", "purpose", "expected"),
     [
@@ -126,6 +154,7 @@ def _next(text: str) -> str:
     [
         (average_network(), "fix", "`edgedla fix` brings a frame from"),
         (division_network(), "place", ""),
+        (decoder_network(), "place", "`edgedla fix --change-outputs` leaves the decoder to the host: "),
     ],
 )
 def test_check_names_fix_where_it_pays(

@@ -9,7 +9,8 @@ from edgedla.reports.worth import stays_behind, turns_qdq, way
 
 def nothing_to_change(report: CheckReport) -> str:
     """What stands where no change is ranked, though layers are refused."""
-    if report.fix_gain is not None and report.fix_gain.pays and report.with_fixes is None:
+    gain = report.fix_gain
+    if gain is not None and (gain.pays or gain.cut_us is not None) and report.with_fixes is None:
         return by_fix(report)
     if report.slower is not None:
         return "No change of a refused layer makes a frame faster."
@@ -23,11 +24,14 @@ def by_fix(report: CheckReport) -> str:
     gain = report.fix_gain
     if gain is None or report.with_fixes is not None:
         return ""
+    dla = way(report, "tensorrt")
+    if gain.cut_us is not None and dla is not None:
+        now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.cut_us)
+        return f"`edgedla fix --change-outputs` leaves the decoder to the host: {now} become {after} without it (predicted)."
     if not gain.pays:
         return "`edgedla fix` gains nothing here: such changes are made by hand." if report.ranking else ""
     if report.mode != "fallback":
         return f"`edgedla fix --for {report.mode}` brings this build nearer (predicted)."
-    dla = way(report, "tensorrt")
     if dla is None or gain.latency_us is None:
         return "`edgedla fix` lowers the number of loadables (predicted)."
     now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.latency_us)

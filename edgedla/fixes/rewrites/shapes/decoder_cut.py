@@ -47,7 +47,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
     ):
         raise Refused("a decoder was cut off before, and the model can have only one")
     if not network.goal.change_outputs:
-        raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
+        what = "convolution" if len(heads) == 1 else "convolutions"
+        raise Refused(f"{len(heads)} {what} would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
     interface = (
         f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
