@@ -13,6 +13,10 @@ from edgedla.errors import UsageError
 
 GPU = "GPU"
 DLA_CORES: Tuple[str, ...] = ("DLA0", "DLA1")
+#: What TensorRT's ONNX parser puts before the name of an input that is an output too: the ports of an engine have names
+#: of their own.
+HANDED_ON = "__"
+
 #: Engines of a module, in the order in which every table names them.
 DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
 #: What costs and formats depend on.

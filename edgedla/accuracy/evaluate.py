@@ -96,11 +96,11 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     Raises:
         ModelError: ONNX Runtime refuses the model; the error gives `name`. EnvironmentMissing: no onnxruntime.
     """
-    from edgedla.builder.onnx_input import open_batches, with_static_inputs
+    from edgedla.builder.onnx_input import by_port, open_batches, with_static_inputs
     from edgedla.quantization.float32_types import own_types
     from edgedla.quantization.session import input_specs, open_session
 
-    sizes = {**open_batches(model), **(shapes or {})}
+    sizes = {**open_batches(model), **by_port(model, shapes or {})}
     static = with_static_inputs(model, {k: tuple(v) for k, v in sizes.items()})
     try:
         session = open_session(static.SerializeToString())

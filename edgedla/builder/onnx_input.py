@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple, Union
 from edgedla.errors import ModelError
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.model_file.port_names import name_ports
+from edgedla.vocabulary import HANDED_ON
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -56,7 +58,7 @@ def _what_is_missing(file: OnnxFile) -> str:
 
 
 def read_model(path: Union[str, Path]) -> Any:
-    """An onnx.ModelProto with its external data, at an opset that the simulation can be written in.
+    """An onnx.ModelProto with its external data, its ports as an engine's, at an opset that the simulation can be written in.
 
     Raises:
         ModelError: unreadable, external data missing, or too old to convert.
@@ -81,7 +83,24 @@ def read_model(path: Union[str, Path]) -> Any:
     for k in reversed(range(len(model.graph.input))):
         if model.graph.input[k].name in constants:
             del model.graph.input[k]
+    _part_ports(model)
     return model
+
+
+def _part_ports(model: ModelProto) -> None:
+    """An input that is also an output is renamed as TensorRT's parser does it: an engine's ports have names of their own."""
+    outputs = [o.name for o in model.graph.output]
+    both = {i.name: HANDED_ON + i.name for i in model.graph.input if i.name in outputs}
+    if both:
+        name_ports(model, both, ())
+        # The outputs followed their inputs; they get their names back, behind an Identity.
+        name_ports(model, {}, outputs)
+
+
+def by_port(model: ModelProto, shapes: Mapping[str, Any]) -> Dict[str, Any]:
+    """Shapes that the user gave by the names of the file, by those of `read_model`."""
+    inputs = {i.name for i in model.graph.input}
+    return {n if n in inputs or HANDED_ON + n not in inputs else HANDED_ON + n: dims for n, dims in shapes.items()}
 
 
 def check_constants(model: ModelProto, where: str) -> None:

@@ -95,18 +95,21 @@ def _deployed(
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
     from edgedla.accuracy.evaluate import onnx_network
-    from edgedla.builder.onnx_input import read_model
+    from edgedla.builder.onnx_input import by_port, read_model
     from edgedla.importers import load_onnx
     from edgedla.targets import platform_for
 
     platform = platform_for(**request.platform)
+    model = read_model(source)
+    if request.shapes:
+        request = replace(request, shapes=by_port(model, request.shapes))
     if request.batch is not None and request.shapes is None:
         graph = load_onnx(source, trt=platform.release.trt, batch=request.batch)
         request = replace(request, shapes={n: list(graph.tensors[n].dims) for n in graph.inputs}, batch=None)
     elif request.shapes and "" in request.shapes:
         graph = load_onnx(source, trt=platform.release.trt, shapes=request.shapes)
         request = replace(request, shapes={n: list(graph.tensors[n].dims) for n in graph.inputs})
-    network = onnx_network(read_model(source), source.stem, request.shapes)
+    network = onnx_network(model, source.stem, request.shapes)
     parts = parts_of(request, network.inputs)
     metric = _metric(request, network)
     if metric.needs_labels and parts.search.labels is None:

@@ -11,6 +11,7 @@ from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES
+from edgedla.vocabulary import HANDED_ON
 
 #: ONNX type number of BFLOAT16, which older parsers lack.
 _TURN = "`edgedla fix MODEL --only float32-types -o OUT` turns the types into FP32"
@@ -110,7 +111,7 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor = ctx.tensor(written)
         tensor.name = value.name
         if tensor.is_input:
-            tensor.name = "__" + value.name
+            tensor.name = HANDED_ON + value.name
             tensor = ctx.through_identity(tensor)
             tensor.name = value.name
         declared = value.type.tensor_type.elem_type

@@ -13,6 +13,7 @@ import numpy as np
 
 from edgedla.errors import DataError
 from edgedla.quantization.array_file import load_arrays, require_undamaged
+from edgedla.vocabulary import HANDED_ON
 
 SYNTHETIC_SAMPLES = 4
 #: Random samples below this size are drawn without a check of the memory limit.
@@ -147,12 +148,25 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
     Raises:
         DataError: an input has no array, or one that does not fit; the arrays hold different numbers of samples.
     """
+    arrays = _by_port(arrays, inputs)
     missing = [spec.name for spec in inputs if spec.name not in arrays]
     if missing:
         present = ", ".join(repr(name) for name in sorted(arrays))
         wanted = ", ".join(spec.name for spec in inputs)
         raise DataError(f"no array for input {missing[0]!r}; there is {present or 'none'}", where=where, allowed=wanted)
     return _Arrays({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
+
+
+def _by_port(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> Mapping[str, Any]:
+    """The arrays, where the user gave one by the model's name of an input that TensorRT renames, by the engine's name."""
+    renamed = {n: port for n, port in _renamed(inputs).items() if n in arrays and port not in arrays}
+    return {renamed.get(n, n): array for n, array in arrays.items()} if renamed else arrays
+
+
+def _renamed(inputs: Sequence[InputSpec]) -> Dict[str, str]:
+    names = {spec.name for spec in inputs}
+    renamed = {n[len(HANDED_ON) :]: n for n in names if n.startswith(HANDED_ON)}
+    return {n: port for n, port in renamed.items() if n not in names}
 
 
 class _Arrays(Feeds):
@@ -233,7 +247,7 @@ def load_samples(
     read = 0
     for file in files:
         arrays = load_arrays(file)
-        used = {"labels", *(spec.name for spec in inputs)} & set(arrays)
+        used = {"labels", *(spec.name for spec in inputs), *_renamed(inputs)} & set(arrays)
         if len(inputs) == 1 and list(arrays) in ([""], ["arr_0"]):
             used, arrays = set(arrays), {inputs[0].name: next(iter(arrays.values()))}
         parts.append(feeds_of(arrays, inputs, str(file)))

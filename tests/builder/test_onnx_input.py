@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 import edgedla
 from edgedla import BuildRequest, build
-from edgedla.builder.onnx_input import load_model, open_batches, read_model
+from edgedla.builder.onnx_input import by_port, load_model, open_batches, read_model
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import write_cache
 from tests.hostile.commands import small_model
@@ -136,3 +136,31 @@ def test_only_an_open_batch_is_closed() -> None:
         [node("Identity", name, f"{name}1") for name, _ in rows], dict(rows), [f"{name}1" for name, _ in rows]
     )
     assert open_batches(model) == {"x": (1, 3, 8, 8)}
+
+
+def test_an_input_that_is_an_output_too_has_the_name_that_an_engine_gives_it(tmp_path: Path) -> None:
+    dims = ("N", 3, 8, 8)
+    handed_on = onnx_model([node("Relu", "x", "y"), node("Neg", "y", "__x")], {"x": dims}, {"x": dims, "y": dims})
+    read = read_model(save(handed_on, tmp_path / "m.onnx"))
+    onnx.checker.check_model(read)
+    assert [v.name for v in (*read.graph.input, *read.graph.output)] == ["__x", "x", "y"]
+    assert [(n.op_type, list(n.input)) for n in read.graph.node][0] == ("Relu", ["__x"])
+    assert by_port(read, {"x": (2, 3, 8, 8), "z": (1,)}) == {"__x": (2, 3, 8, 8), "z": (1,)}
+    assert by_port(onnx_model([node("Relu", "x", "y")]), {"x": (1,)}) == {"x": (1,)}
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_what_hands_its_input_on_is_built_and_scored(precision: str, tmp_path: Path) -> None:
+    from edgedla.cli.main import exit_code_of
+
+    dims = ("N", 3, 8, 8)
+    path, data, built = str(tmp_path / "m.onnx"), str(tmp_path / "s.npz"), str(tmp_path / "a")
+    save(onnx_model([node("Relu", "x", "y")], {"x": dims}, {"x": dims, "y": dims}), Path(path))
+    np.savez(data, x=np.random.default_rng(0).standard_normal((8, 2, 3, 8, 8)).astype(np.float32))
+    sizes = ["--shapes", "x:2x3x8x8"]
+    options = [*sizes, "--precision", precision, *(["--calib-data", data] if precision == "int8" else [])]
+    assert exit_code_of(["build", path, "--backend", "host", "-o", built, *options]) == 0
+    scored = ["--data", data, "--metric", "cosine"]
+    assert exit_code_of(["evaluate", built, *scored, "--against", path, *sizes]) == 0
+    assert exit_code_of(["evaluate", path, *scored, "--against", built, *sizes]) == 0
+    assert exit_code_of(["deploy", path, "--backend", "host", "--data", data, "-o", str(tmp_path / "d"), *sizes]) == 0
