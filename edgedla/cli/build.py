@@ -15,7 +15,7 @@ from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import memory_option, platform_flags, resolve_models, shape_options, split_trtexec
-from edgedla.cli.output import echo
+from edgedla.cli.output import deliver, echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS, PRECISIONS
 
@@ -189,7 +189,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.builder.building import plan_stages, write_scripts
     from edgedla.reports.build import render_build, render_plans
 
-    model = candidates[0]
+    model, where = candidates[0], [(given["output_format"], "-")]
     request = with_own_scales(model, (*models, trtexec["trtexec_onnx"])[0], build_request(given))
 
     def say(line: str) -> None:
@@ -206,7 +206,8 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         with progress_bar() as progress:
             request = click.get_current_context().with_resource(searched(model, request, say, progress, page))
     if given["plan_only"]:
-        echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
+        plans = plan_stages(model, request, say=say)
+        deliver(where, lambda wanted, terminal: render_plans(plans, wanted, terminal))
         return 0
     if given["backend"] == "trtexec":
         scripts = write_scripts(model, out, request, say=say)
@@ -215,7 +216,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         echo(json.dumps(scripts.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
     artifact = build_artifact(model, out, request, say=say, explain=_explain)
-    echo(render_build(artifact, given["output_format"]), nl=False)
+    deliver(where, lambda wanted, terminal: render_build(artifact, wanted, terminal))
     outside = artifact.accuracy is not None and artifact.accuracy["within"] is False
     return 1 if outside and given["fail_on"] == "accuracy" else 0
 

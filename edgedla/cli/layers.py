@@ -38,4 +38,4 @@ def layers(
 
     release = platform_for(target, jetpack=jetpack, trt=trt).release
     graph = load_onnx(model, trt=release.trt, shapes=shapes, batch=batch)
-    deliver(targets, lambda wanted, terminal: render_layers(graph, wanted))
+    deliver(targets, lambda wanted, terminal: render_layers(graph, wanted, terminal))

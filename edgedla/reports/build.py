@@ -9,9 +9,13 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.text import describe, per_device
+from edgedla.reports.text import clean, labelled, print_lines
+
+#: Column at which the text behind a label begins.
+_LABEL = 10
 
 
-def render_build(artifact: Artifact, wanted: str) -> str:
+def render_build(artifact: Artifact, wanted: str, terminal: bool = False) -> str:
     """The artifact as "text" or "json" (its manifest)."""
     if wanted == "json":
         return json.dumps(artifact.to_dict(), indent=1, sort_keys=True) + "\n"
@@ -37,18 +41,19 @@ def render_build(artifact: Artifact, wanted: str) -> str:
         f"folder    {s.artifact.folder.name} (stage {k})" for k, s in enumerate(artifact.stages) if s.artifact.folder
     ]
     lines += [f"note      {note}" for note in artifact.notes]
-    return "\n".join(lines) + "\n"
+    return print_lines(labelled([clean(line) for line in lines], _LABEL, terminal), terminal)
 
 
-def render_plans(plans: Sequence[BuildPlan], wanted: str) -> str:
+def render_plans(plans: Sequence[BuildPlan], wanted: str, terminal: bool = False) -> str:
     """One plan as it is, the plans of a chain one after the other: "text", or "json" with a list under "stages"."""
     if wanted == "json":
         if len(plans) == 1:
             return plans[0].to_json()
         return json.dumps(plans_document(plans), indent=1, sort_keys=True) + "\n"
-    if len(plans) == 1:
-        return describe(plans[0])
-    return "\n".join(f"stage     {k} of {len(plans)}\n{describe(plan)}" for k, plan in enumerate(plans))
+    text = describe(plans[0])
+    if len(plans) > 1:
+        text = "\n".join(f"stage     {k} of {len(plans)}\n{describe(plan)}" for k, plan in enumerate(plans))
+    return print_lines(labelled(text.splitlines(), _LABEL, terminal), terminal)
 
 
 def _stages(artifact: Artifact) -> List[str]:

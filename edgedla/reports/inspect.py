@@ -7,7 +7,7 @@ from typing import Iterator, List, Tuple
 from edgedla.inspection.comparison import Comparison, LayerDifference
 from edgedla.inspection.inspect_file import Diff, Inspection
 from edgedla.reports.json_document import dump
-from edgedla.reports.text import Line, clean, print_lines
+from edgedla.reports.text import Line, clean, fitted, labelled, print_lines
 
 #: Sections whose rows are failures: shown first, with their reasons.
 _BAD = ("Fatal without GPU fallback", "Errors", "No implementation found for")
@@ -17,17 +17,17 @@ def render_inspection(inspection: Inspection, output_format: str, terminal: bool
     """The inspection as "json" or "text"."""
     if output_format == "json":
         return dump(inspection.to_dict())
-    return print_lines(list(_inspection(inspection)), terminal)
+    return print_lines(fitted(_inspection(inspection, terminal), terminal), terminal)
 
 
 def render_diff(diff: Diff, output_format: str, terminal: bool = False) -> str:
     """The difference of two files as "json" or "text"."""
     if output_format == "json":
         return dump(diff.to_dict())
-    return print_lines(list(_diff(diff)), terminal)
+    return print_lines(fitted(_diff(diff), terminal), terminal)
 
 
-def _inspection(inspection: Inspection) -> Iterator[Line]:
+def _inspection(inspection: Inspection, terminal: bool) -> Iterator[Line]:
     yield "title", 0, f"{clean(inspection.file)}: {inspection.kind}, {inspection.size_bytes} bytes"
     if inspection.sha256:
         yield "dim", 0, f"sha256 {inspection.sha256}"
@@ -39,9 +39,11 @@ def _inspection(inspection: Inspection) -> Iterator[Line]:
     for section in sorted(sections, key=lambda s: s not in _BAD):
         rows = [f for f in inspection.facts if f.section == section]
         yield from (("", 0, ""), ("bad" if section in _BAD else "title", 0, f"{section} ({len(rows)})"))
-        width = max(len(clean(f.key)) for f in rows) if len(rows) < 40 else 0
-        for fact in rows:
-            yield "", 2, f"{clean(fact.key).ljust(min(width, 48))}  {clean(fact.value)}".rstrip()
+        width = min(max(len(clean(f.key)) for f in rows) if len(rows) < 40 else 0, 48)
+        keys = [clean(f.key).ljust(width) for f in rows]
+        lines = [f"  {key}  {clean(f.value)}".rstrip() for key, f in zip(keys, rows)]
+        for key, line in zip(keys, lines):
+            yield from labelled([line], len(key) + 4, terminal)
 
 
 def _comparison(comparison: Comparison) -> Iterator[Line]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import List
+
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import to_document
 from edgedla.graph.tensor import dims_text
 from edgedla.printable import json_text
-from edgedla.reports.text import aligned, clean
+from edgedla.reports.text import Line, clean, print_lines, table_lines
 
 
-def render_layers(graph: LayerGraph, output_format: str) -> str:
+def render_layers(graph: LayerGraph, output_format: str, terminal: bool = False) -> str:
     """The layers as "json" (the form of the recorded parser output) or "text"."""
     if output_format == "json":
         return json_text(to_document(graph))
@@ -28,4 +30,5 @@ def render_layers(graph: LayerGraph, output_format: str) -> str:
         )
     head = f"{graph.name}: {len(graph.layers)} TensorRT layers of {len(graph.nodes)} ONNX nodes"
     head += f", as the ONNX parser of TensorRT {graph.lowering} makes them"
-    return "\n".join([clean(head), *(f"note: {clean(note)}" for note in graph.notes), "", *aligned(rows)]) + "\n"
+    lines: List[Line] = [("", 0, clean(head)), *(("", 0, f"note: {clean(note)}") for note in graph.notes), ("", 0, "")]
+    return print_lines([*lines, *table_lines(rows, terminal)], terminal)

@@ -6,7 +6,7 @@ from typing import Sequence
 
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
-from edgedla.reports.text import aligned, print_lines
+from edgedla.reports.text import print_lines, table_lines
 from edgedla.rules import Rule, load_rules
 from edgedla.rules.remedies import all_entries, fixes_markdown
 
@@ -47,8 +47,7 @@ def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = Fal
         table.append(
             [rule.id, rule.name, str(rule.effect), ", ".join(rule.statuses), kinds or "every layer", rule.summary]
         )
-    lines = [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(table))]
-    return print_lines(lines, terminal)
+    return print_lines(table_lines(table, terminal), terminal)
 
 
 def render_rewrites(output_format: str, terminal: bool = False) -> str:
@@ -57,5 +56,4 @@ def render_rewrites(output_format: str, terminal: bool = False) -> str:
         return fixes_markdown()
     table = [["REWRITE", "EQUALITY", "USE", "WHAT BECOMES WHAT"]]
     table += [[entry.id, entry.equality, entry.use, entry.summary] for entry in all_entries().values()]
-    lines = [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(table))]
-    return print_lines(lines, terminal)
+    return print_lines(table_lines(table, terminal), terminal)

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
-from edgedla.reports.text import Line, aligned, folded, print_lines
+from edgedla.reports.text import Line, folded, print_lines, table_lines
 from edgedla.targets import Platform, module_for, modules, platform_for, releases
 
 
@@ -40,7 +40,7 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
         ("", 0, f"SRAM is that of one core; the cores of DLA {shared} share it."),
         ("", 0, "JetPack and TensorRT are what a command takes where it names none."),
     ]
-    return print_lines([*_table(table), *tail], terminal)
+    return print_lines([*table_lines(table, terminal), *tail], terminal)
 
 
 def render_module(name: str, output_format: str, terminal: bool = False) -> str:
@@ -73,10 +73,12 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
         [m.name, _clocks(m.dla_mhz), "?" if m.gpu_mhz is None else f"{m.gpu_mhz:g}"]
         for m in module.power_modes.values()
     ]
-    tail: List[Line] = [("", 0, ""), *_table(modes)] if len(modes) > 1 else []
+    tail: List[Line] = [("", 0, ""), *table_lines(modes, terminal)] if len(modes) > 1 else []
     which = {text: ", ".join(ones) if len(ones) < len(platforms) else "all" for text, ones in why.items()}
     reasons = [line for text, ones in which.items() for line in folded(("", 0, f"{ones}: {text}"))]
-    return print_lines(head + _table(table) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal)
+    return print_lines(
+        head + table_lines(table, terminal) + ([("", 0, ""), *reasons] if reasons else []) + tail, terminal
+    )
 
 
 def _clocks(dla_mhz: Sequence[Optional[float]]) -> str:
@@ -99,7 +101,3 @@ def _module(platform: Platform) -> Dict[str, Any]:
         "power_modes": sorted(m.power_modes),
         "sources": list(m.sources),
     }
-
-
-def _table(rows: Sequence[Sequence[str]]) -> List[Line]:
-    return [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(rows))]

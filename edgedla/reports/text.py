@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
-from typing import Iterator, List, Literal, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Literal, Optional, Sequence, Tuple
 
 from edgedla.printable import printable
 
@@ -25,29 +25,36 @@ STYLES = {
 
 #: One Concat of 20,000 branches lists their dims in one cell: padding each row to it takes gigabytes.
 MOST_PADDING = 80
+#: A text folded to fewer columns than this is hard to read: it goes into lines of its own.
+LEAST_WIDTH = 24
 
 
 def print_lines(lines: Sequence[Line], terminal: bool) -> str:
     """Lines as text: plain and never cut, or through rich for a terminal."""
     if not terminal:
         return "".join((" " * indent + text).rstrip() + "\n" for _, indent, text in lines)
-    import io
-
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(
-        file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False, color_system=color_system()
-    )
+    console = _console()
     for style, indent, text in lines:
         if not text:
             console.line()
             continue
         # fold, not crop: a long layer name goes on in the next line.
         console.print(Padding(Text(text, style=STYLES[style], overflow="fold"), (0, 0, 0, indent), expand=False))
-    written: str = console.file.getvalue()  # type: ignore[attr-defined]
+    written: str = console.file.getvalue()
     return written
+
+
+def _console() -> Any:
+    import io
+
+    from rich.console import Console
+
+    return Console(
+        file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False, color_system=color_system()
+    )
 
 
 def color_system() -> Optional[Literal["auto"]]:
@@ -62,9 +69,65 @@ def clean(name: str) -> str:
 
 def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
     """The rows of a table with columns of one width; a cell wider than MOST_PADDING moves only its own row."""
-    widths = [min(MOST_PADDING, max(len(row[i]) for row in table)) for i in range(len(table[0]))]
+    widths = _widths(table)
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+
+
+def _widths(table: Sequence[Sequence[str]]) -> List[int]:
+    return [min(MOST_PADDING, max(len(row[i]) for row in table)) for i in range(len(table[0]))]
+
+
+def table_lines(table: Sequence[Sequence[str]], terminal: bool) -> List[Line]:
+    """The rows of a table, its heads first as a title. What a terminal is too narrow for goes on below, further in."""
+    rows = _narrowed(table, _console().width) if terminal else [[(0, row)] for row in aligned(table)]
+    return [("title" if i == 0 else "", indent, text) for i, row in enumerate(rows) for indent, text in row]
+
+
+def _narrowed(table: Sequence[Sequence[str]], width: int) -> List[List[Tuple[int, str]]]:
+    """Per row its lines, with their indents: the last column folded, or the columns that do not fit below the others."""
+    whole = list(aligned(table))
+    if max(map(len, whole)) <= width:
+        return [[(0, row)] for row in whole]
+    widths = _widths(table)
+    ends = [sum(widths[: k + 1]) + 2 * k for k in range(len(widths))]
+    start = ends[-2] + 2 if len(ends) > 1 else 0
+    if len(ends) == 1 or width - start >= LEAST_WIDTH:
+        heads = aligned([row[:-1] for row in table]) if len(ends) > 1 else [""] * len(table)
+        return [_hung(head.ljust(start), row[-1], start, max(width - start, 1)) for head, row in zip(heads, table)]
+    first = max(1, sum(end <= width for end in ends))
+    heads, below = aligned([row[:first] for row in table]), _narrowed([row[first:] for row in table], width - 2)
+    return [[(0, head), *((i + 2, text) for i, text in rest if text)] for head, rest in zip(heads, below)]
+
+
+def _hung(head: str, text: str, start: int, width: int) -> List[Tuple[int, str]]:
+    """A text behind its head, folded between words and going on at `start`; below it where a word is too long for that."""
+    if max(map(len, text.split()), default=0) > width and head.strip():
+        below = len(head) - len(head.lstrip()) + 4
+        return [(0, head.rstrip()), *_hung(" " * below, text, below, max(width + start - below, 1))]
+    parts = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    if not head.strip():
+        return [(start, part) for part in parts]
+    return [(0, (head + parts[0]).rstrip()), *((start, part) for part in parts[1:])]
+
+
+def labelled(lines: Sequence[str], start: int, terminal: bool) -> List[Line]:
+    """Lines whose text begins at column `start` or further in: on a terminal a long one goes on beneath its beginning."""
+    if not terminal:
+        return [("", 0, line) for line in lines]
+    width = _console().width
+    shown: List[Line] = []
+    for line in lines:
+        at = max(start, len(line) - len(line.lstrip()))
+        parts = [(0, line)] if len(line) <= width else _hung(line[:at], line[at:], at, max(width - at, 1))
+        shown += [("", indent, part) for indent, part in parts]
+    return shown
+
+
+def fitted(lines: Iterable[Line], terminal: bool) -> List[Line]:
+    """On a terminal, what goes on in the next line stands further in than what begins there."""
+    width = _console().width if terminal else 0
+    return [part for line in lines for part in (folded(line, width) if width else [line])]
 
 
 def folded(line: Line, width: int = 80) -> List[Line]:

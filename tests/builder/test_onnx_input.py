@@ -144,7 +144,7 @@ def test_an_input_that_is_an_output_too_has_the_name_that_an_engine_gives_it(tmp
     read = read_model(save(handed_on, tmp_path / "m.onnx"))
     onnx.checker.check_model(read)
     assert [v.name for v in (*read.graph.input, *read.graph.output)] == ["__x", "x", "y"]
-    assert [(n.op_type, list(n.input)) for n in read.graph.node][0] == ("Relu", ["__x"])
+    assert (read.graph.node[0].op_type, list(read.graph.node[0].input)) == ("Relu", ["__x"])
     assert by_port(read, {"x": (2, 3, 8, 8), "z": (1,)}) == {"__x": (2, 3, 8, 8), "z": (1,)}
     assert by_port(onnx_model([node("Relu", "x", "y")]), {"x": (1,)}) == {"x": (1,)}
 

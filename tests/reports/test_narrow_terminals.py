@@ -1,0 +1,85 @@
+"""What a terminal of 80 columns shows: columns stay columns, nothing is lost, and a wide or no terminal keeps whole rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+from edgedla.importers import load_onnx
+from edgedla.inspection.inspect_file import inspect
+from edgedla.reports.inspect import render_inspection
+from edgedla.reports.layers import render_layers
+from edgedla.reports.rules import render_rewrites, render_rules
+from edgedla.reports.targets import render_modules
+from edgedla.reports.text import labelled, table_lines
+from edgedla.rules import all_rules
+from tests.models import node, onnx_model, save
+
+NARROW = 80
+
+
+@pytest.fixture(autouse=True)
+def _no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def words(text: str) -> List[str]:
+    return sorted(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+
+
+def layers_of(folder: Path) -> Callable[[bool], str]:
+    names = [f"/backbone/stage{i}/block/activation" for i in range(4)]
+    pairs = zip(["x", *names], [*names, "y"])
+    file = save(onnx_model([node("Relu", a, b, name=f"{b}/Relu_{len(b)}") for a, b in pairs]), folder / "m.onnx")
+    graph = load_onnx(file)
+    return lambda terminal: render_layers(graph, "text", terminal)
+
+
+@pytest.mark.parametrize("what", ["rules", "rewrites", "layers", "targets", "inspect"])
+def test_nothing_is_wider_than_the_terminal_and_no_word_is_lost(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = {
+        "rules": lambda terminal: render_rules(all_rules(), "text", terminal),
+        "rewrites": lambda terminal: render_rewrites("text", terminal),
+        "layers": layers_of(tmp_path),
+        "targets": lambda terminal: render_modules("text", terminal),
+        "inspect": lambda terminal: render_inspection(inspect("m.onnx"), "text", terminal),
+    }[what]
+    piped = shown(False)
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    narrow = shown(True)
+    assert max(map(len, narrow.splitlines())) <= NARROW
+    assert words(narrow) == words(piped)
+    monkeypatch.setenv("COLUMNS", "400")
+    wide = shown(True)
+    assert [line.rstrip() for line in wide.splitlines()] == [line.rstrip() for line in piped.splitlines()]
+
+
+def test_the_last_column_is_folded_where_it_stands_or_goes_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    table = [["A", "TEXT"], ["one", "words that go on and on beyond the end"]]
+    assert table_lines(table, True) == [
+        ("title", 0, "A    TEXT"), ("", 0, "one  words that go on and on beyond the"), ("", 5, "end"),
+    ]  # fmt: skip
+    wide = [["A", "B", "C"], ["a" * 20, "b" * 12, "c" * 12]]
+    assert table_lines(wide, True) == [
+        ("title", 0, "A                     B"), ("title", 2, "C"),
+        ("", 0, f"{'a' * 20}  {'b' * 12}"), ("", 2, "c" * 12),
+    ]  # fmt: skip
+    assert [text for _, _, text in table_lines(wide, False)][1] == f"{'a' * 20}  {'b' * 12}  {'c' * 12}"
+
+
+def test_a_word_that_is_too_long_goes_below_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    digest = "d" * 34
+    assert labelled([f"sha256    {digest}", "note      " + "word " * 8], 10, True) == [
+        ("", 0, "sha256"), ("", 4, digest),
+        ("", 0, "note      word word word word word word"), ("", 10, "word word"),
+    ]  # fmt: skip
+    assert labelled([f"sha256    {digest}"], 10, False) == [("", 0, f"sha256    {digest}")]
