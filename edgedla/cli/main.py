@@ -264,9 +264,14 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
 
 def _was_interrupted(error: Optional[BaseException]) -> bool:
     """Whether Ctrl-C is behind an error: a native library that is being imported makes an ImportError of it."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    seen = set()
+    # A library may raise an error from itself, and the chain would never end.
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return error is not None
+    return False
 
 
 def _complain(text: str) -> None:

@@ -53,7 +53,10 @@ def import_model(
         except ModelError as e:
             if isinstance(e, ModelTooLarge) or (batch is None and not shapes):
                 raise
-            raise _blamed(e, source, trt, GivenSizes(shapes, batch)) from e
+            blamed = _blamed(e, source, trt, GivenSizes(shapes, batch))
+            if blamed is None:
+                raise
+            raise blamed from e
         if not shared:
             return exported
         if not as_trained:
@@ -69,12 +72,12 @@ def _shapes_of(graph: LayerGraph) -> List[Tuple[str, int]]:
     return [(layer.type, len(layer.inputs)) for layer in graph.layers]
 
 
-def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: GivenSizes) -> ModelError:
-    """The error; where the import succeeds without the given sizes, the error names those sizes as its cause."""
+def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: GivenSizes) -> Optional[ModelError]:
+    """The error with the given sizes as its cause; None where the import fails without them too."""
     try:
         alone = _import(source, trt, None, Batch(None, None))
     except EdgedlaError:
-        return error
+        return None
     own = ", ".join(f"{name} {dims_text(alone.tensors[name].dims)}" for name in alone.inputs)
     hint = (
         f"{given.options()} breaks it: with its own sizes ({own}) the model is read. Something in it is fixed to the sizes that "

@@ -90,6 +90,12 @@ def _import_that_was_interrupted() -> BaseException:
         return e
 
 
+def _caused_by_itself() -> BaseException:
+    error = ModelError("broken")
+    error.__cause__ = error
+    return error
+
+
 @pytest.mark.parametrize("group", ["acceptance", "board", "costs", "rules"])
 def test_a_group_without_a_command_shows_its_help(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of([group]) in (0, 2)
@@ -111,6 +117,7 @@ def test_tables_of_targets_fit_a_terminal(module: str, capsys: pytest.CaptureFix
     [
         (UsageError("bad flag", where="--x", allowed="y"), 2, "error: --x: bad flag (allowed: y)"),
         (ModelError("broken"), 3, "error: broken"),
+        (_caused_by_itself(), 3, "error: broken"),
         (BuildError("no"), 5, "error: no"),
         (RunError("no"), 6, "error: no"),
         (PermissionError(13, "Permission denied", "/x"), 4, "error: /x: Permission denied"),

@@ -50,6 +50,7 @@ def test_a_model_that_is_refused_anyway_blames_no_size() -> None:
     with pytest.raises(ModelError) as caught:
         load_onnx(flattened(100), batch=2)
     assert "breaks it" not in str(alone.value) + str(caught.value)
+    assert caught.value.__cause__ is not caught.value, "who walks along the causes never arrives"
 
 
 def test_a_limit_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
