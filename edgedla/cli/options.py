@@ -23,6 +23,11 @@ TRTEXEC_NOTE = """\
 trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --buildDLAStandalone, --fp16,
 --int8, --best, --shapes=. As with trtexec, --useDLACore without --allowGPUFallback is the strict mode.
 """
+#: The same for `place`, which always has the GPU.
+TRTEXEC_NOTE_OF_PLACE = """\
+trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --fp16, --int8, --best, --shapes=.
+--useDLACore=N places on the GPU and that core.
+"""
 
 
 def parse_shapes(text: str) -> Dict[str, List[int]]:

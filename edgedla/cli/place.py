@@ -12,7 +12,7 @@ from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.place_modes import names_placement, require_made_for, require_meaning
 from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, limits_for, numbers
 from edgedla.cli.options import (
-    TRTEXEC_NOTE,
+    TRTEXEC_NOTE_OF_PLACE,
     network_options,
     output_options,
     platform_flags,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "html", "trtexec")
 
 
-@click.command(epilog=TRTEXEC_NOTE)
+@click.command(epilog=TRTEXEC_NOTE_OF_PLACE)
 @click.argument("models", nargs=-1, metavar="MODEL...")
 @platform_flags()
 @network_options("Always fallback: a placement runs on the GPU what the DLA refuses.")

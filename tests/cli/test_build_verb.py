@@ -223,3 +223,20 @@ def test_a_module_without_a_dla_is_said_first(tmp_path: Path, capsys: pytest.Cap
     assert exit_code_of(build) == 0
     first = capsys.readouterr().err.splitlines()[0]
     assert first == "edgedla: Jetson Orin Nano 8GB has no DLA core; everything is built for the GPU"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--useDLACore=0"], True),
+        (["--useDLACore=0", "--allowGPUFallback"], False),
+        (["--useDLACore=0", "--buildDLAStandalone"], False),
+        (["--useDLACore=0", "--mode", "hybrid"], False),
+        ([], False),
+    ],
+)
+def test_a_pasted_line_without_fallback_is_told_that_this_build_has_it(
+    options: List[str], told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["build", f"--onnx={SHAPES}", "--plan", *options]) == 0
+    assert ("without --allowGPUFallback trtexec fails" in capsys.readouterr().err) == told

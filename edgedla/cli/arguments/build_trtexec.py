@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
+
+#: A hybrid engine is the only one that edgedla builds beside a standalone loadable.
+_FALLS_BACK = (
+    "without --allowGPUFallback trtexec fails where the DLA refuses a layer; this build runs such layers on the GPU: "
+    "`edgedla check --mode strict` names them"
+)
 
 
 def take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
@@ -19,6 +26,8 @@ def take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
         raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
     if trtexec["trtexec_core"] is not None and trtexec["trtexec_core"] not in (0, 1):
         raise UsageError(f"{trtexec['trtexec_core']} is no DLA core", where="--useDLACore", allowed="0 or 1")
+    if trtexec["trtexec_core"] is not None and spelled["mode"] is None and given["mode"] is None:
+        echo(f"edgedla: {_FALLS_BACK}", err=True)
     for name, value in spelled.items():
         if value is not None and given[name] not in (None, value):
             raise UsageError(

@@ -124,14 +124,14 @@ def _table(placement: Placement) -> Iterator[Line]:
         head.insert(3, "makespan")
     table = [head, _row("this placement", placement.figures, several, "")]
     for b in placement.baselines:
-        table.append(_row(SHORT.get(b.name, b.title), b.figures, several, "" if not b.broken else " *"))
+        table.append(_row(_short_title(b, placement), b.figures, several, "" if not b.broken else " *"))
     lines, apart = list(aligned(table)), False
     if several and max(map(len, lines)) > WIDTH - 2:
         lines, apart = list(aligned([row[:-1] for row in table])), True
     yield from (("title" if i == 0 else "", 2, line) for i, line in enumerate(lines))
     for b in placement.baselines:
         if b.broken:
-            yield "dim", 2, f"* not legal: {_broken(b)}"
+            yield "dim", 2, f"* {_short_title(b, placement)} breaks a limit: {_broken(b)}"
     if several:
         yield "", 2, "makespan: us for one frame of every model, side by side"
         cores = " + ".join(placement.figures.regions)
@@ -146,6 +146,11 @@ def _table(placement: Placement) -> Iterator[Line]:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
         where = "with its waits" if placement.in_flight == "one" else "through the pipeline"
         yield "", 2, f"latency per frame {where}: {times}"
+
+
+def _short_title(baseline: Baseline, placement: Placement) -> str:
+    """Its title where there is no room for the long one, with the first core that may be used."""
+    return SHORT.get(baseline.name, baseline.title).replace("DLA0", next(iter(placement.figures.regions), "DLA0"))
 
 
 def _broken(baseline: Baseline) -> str:
