@@ -208,12 +208,40 @@ def usable_folder(path: PathLike) -> Path:
 
     Raises:
         UsageError: a file stands there or on the way there.
+        EnvironmentMissing: the system lets nobody write there, or not this user.
     """
     folder = Path(path)
     there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
     if there.exists() and not there.is_dir():
         raise UsageError("this is a file, not a folder", where=str(there), hint="give -o a folder")
+    with writing(folder):
+        _try(there)
     return folder
+
+
+def require_room(path: PathLike) -> None:
+    """Asked before work that takes long, of a file that is written at its end: neither it nor its folder is made.
+
+    Raises:
+        As `writing`.
+    """
+    with writing(path):
+        file = Path(os.path.realpath(path))
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not special_file(os.fspath(file), True):
+            _try(next(p for p in file.parents if p.exists()))
+
+
+def _try(folder: Path) -> None:
+    """Makes a file in the folder and removes it.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    fd, trial = open_partial(os.fspath(folder), "trial")
+    os.close(fd)
+    os.unlink(trial)
 
 
 def usable_file(path: PathLike) -> Path:
@@ -229,9 +257,7 @@ def usable_file(path: PathLike) -> Path:
         if not special_file(target, True):
             folder = os.path.dirname(target)
             os.makedirs(folder, exist_ok=True)
-            fd, trial = open_partial(folder, os.path.basename(target))
-            os.close(fd)
-            os.unlink(trial)
+            _try(Path(folder))
     return Path(path)
 
 

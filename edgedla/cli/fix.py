@@ -19,6 +19,7 @@ from edgedla.cli.options import (
 )
 from edgedla.cli.output import deliver, destinations, require_apart, say_where
 from edgedla.errors import ModelError, RunError, UsageError
+from edgedla.files import require_room
 
 FORMATS = ("text", "json", "markdown", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
@@ -159,6 +160,7 @@ def fix(
     targets = destinations(output_format, reports, FORMATS, "--report")
     if output is not None:
         require_apart("-o", output)
+    _require_room(output, *(path for _, path in targets))
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model
     from edgedla.fixes.preprocess import parse_preprocess
@@ -192,6 +194,13 @@ def fix(
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
     _require_holds(result, models[0], shapes, batch)
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
+
+
+def _require_room(*outputs: Optional[str]) -> None:
+    """Refuses outputs that cannot be written before minutes of proofs."""
+    for output in outputs:
+        if output is not None and output != "-":
+            require_room(output)
 
 
 def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -> None:

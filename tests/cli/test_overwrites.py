@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import List
 
 import pytest
 
+from edgedla import files
 from edgedla.cli.main import exit_code_of
 from tests.models import node, onnx_model, save
 
@@ -44,3 +47,23 @@ def test_an_earlier_result_is_replaced(folder: Path) -> None:
     assert exit_code_of(["place", "m.onnx", "-o", "p.json"]) == 0
     for _ in (1, 2):
         assert exit_code_of(["fix", "--list", "--report", "list.md"]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["fix", "-o", "out.onnx"], ["fix", "--dry-run", "--report", "out.html"],
+                                       ["quantize", "--data", "d.npy", "-o", "out"]])  # fmt: skip
+def test_a_folder_that_takes_no_file_is_told_before_the_work(
+    arguments: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(folder: str, name: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the work was begun")
+
+    save(onnx_model([node("Relu", "x", "y")]), tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "open_partial", refuse)
+    monkeypatch.setattr("edgedla.fixes.fix.fix", work)
+    monkeypatch.setattr("edgedla.accuracy.quantize.quantize", work)
+    assert exit_code_of([arguments[0], "m.onnx", *arguments[1:]]) == 4
+    assert "cannot write: Permission denied" in capsys.readouterr().err
