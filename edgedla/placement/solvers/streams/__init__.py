@@ -1,1 +1,1 @@
-"""Throughput: partial placements side by side, states, and the bounds that make most of them needless."""
+"""Throughput: a search over many partial placements at once, their states, and the bounds that prune most of them."""

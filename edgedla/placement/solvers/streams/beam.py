@@ -1,4 +1,4 @@
-"""Good placements soon: the most promising partial placements, item by item, the others left out."""
+"""Good placements early: a beam search, item by item, that keeps only the most promising partial placements."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def beam(
     deadline: float,
     all_loads: Optional[AllLoads] = None,
 ) -> Tuple[float, Tuple[Tuple[str, ...], ...]]:
-    """(a bound of all placements below `limit`, the best placements that came through).
+    """(a lower bound of all placements below `limit`, the best complete placements).
 
     Args:
-        prices: of weights that are multiplied by the factors.
+        prices: for weights already multiplied by the factors.
         factors, limit, deadline, all_loads: as for `sweep.sweep`.
-        merge: rows that find no room are merged first, as `sweep.sweep` does; else left out.
+        merge: merge rows beyond the width before dropping any, as `sweep.sweep` does; otherwise drop them.
     """
     frontier = arrays.frontier
     rows, states = first_row(len(frontier.devices)), arrays.start

@@ -21,44 +21,44 @@ from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 
-#: Widths of the beams that look for good placements to begin with.
+#: Widths of the first beams, which look for good placements.
 BEAMS: Tuple[int, ...] = (250, 700)
 
-#: Guided looks go to the limit where that is longer than the bound by less than this factor; and beyond the bound by no more
-#: than this share, twice as much after each that went through all.
+#: A guided look aims at the limit if that is within the factor NEAR of the bound. It never aims beyond the bound by more
+#: than the share FAR, which doubles after each look that found nothing below its aim.
 NEAR, FAR = 1.0035, 0.01
 
-#: Widths of the first guided look, which shows which weights matter, and of the second; then they double.
+#: Widths of the first guided look, which shows which weights matter, and of the second; later ones double.
 GUIDED = 250, 1_000
 
-#: (width, states) of the sweep that is tried once between guided looks where the limit is so near.
+#: (width, states) of the one sweep tried between guided looks when the limit is that near.
 SWEPT = 16_000, 1_000
 
-#: Items up to which moves are tried: of more, rounds take more time than they save.
+#: Most items for which moves are tried: with more, a round takes longer than it saves.
 MOVABLE = 150
 
-#: Weights that the wider searches keep: the first ones have shown which matter.
+#: Weights kept for the wider searches: the first searches have shown which weights matter.
 WEIGHTS = 16
 
-#: Share of the last limit below which the states are looked through again.
+#: The graph of states is rebuilt once the limit falls below this share of the limit it was built for.
 LOWER = 0.995
 
 
 class EngineSearch:
-    """What is known of the placements on one set of engines.
+    """What the search knows of the placements on one set of engines.
 
     Attributes:
-        bound: no placement on these engines has a shorter period; one that reaches the limit last given may be taken for it.
-        complete: a wider search finds nothing more.
+        bound: no placement on these engines has a shorter period, unless that period is at least the last limit given.
+        complete: a wider search would find nothing more.
         stopped: the deadline came first.
         deadline: on time.monotonic's clock.
-        guided: looks are, by the cores pooled: what they leave unproven, other solvers do not prove either.
+        guided: looks are guided by the pooled cores. What they leave unproven, other solvers do not prove either.
     """
 
     def __init__(
         self, problem: Problem, goal: Goal, engines: Tuple[str, ...], floor: float, weights: np.ndarray, deadline: float
     ) -> None:
-        """`floor` is a bound, and `weights` are those that give it: where to look first."""
+        """`floor` is a lower bound of the period; `weights` gave it, and the search for better weights starts there."""
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
         self._frontier = Frontier(problem, engines)
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
@@ -82,7 +82,7 @@ class EngineSearch:
         self._kept: Optional[np.ndarray] = None
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """Good placements: of both cores pooled, then beam by beam; raises `bound`."""
+        """Yields good placements: from both cores pooled, then from each beam. Raises `bound`."""
         if self._pool:
             for pooled in self._pool.looks(self.bound, limit, self.deadline):
                 self.bound = max(self.bound, pooled.bound)
@@ -95,14 +95,14 @@ class EngineSearch:
             yield self._beam(limit, width, False)
 
     def shorter(self, devices: Sequence[str], rounds: int) -> Iterator[Tuple[str, ...]]:
-        """Placements that moves make of one, shorter and shorter; none of one that uses other engines."""
+        """Ever shorter placements, made from one by moves; none if it uses other engines or has too many items."""
         if len(devices) <= MOVABLE and set(devices) <= set(self._frontier.devices):
             yield from self._mover.improved(devices, rounds, self.deadline)
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
-        """The best placements of a sweep of this width, none for want of any below `limit`; raises `bound`.
+        """The best placements of a sweep of this width, empty if it finds none below `limit`. Raises `bound`.
 
-        Where the states do not fit and the sweep over those that do meets nothing, a beam does it.
+        If the states do not fit and a sweep over those that fit finds nothing, a beam runs instead.
         """
         if self.guided:
             assignments = self._guided_look(limit, width)
@@ -117,7 +117,7 @@ class EngineSearch:
         return self._beam(limit, width, True)
 
     def _sweep(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
-        """The best placements of a sweep over the states; none where these do not fit."""
+        """The best placements of a sweep over the states; empty if the states do not fit."""
         self._look_through_states(limit, most_states)
         graph = self._graph
         if graph is None or self.bound >= limit or self.complete or self.stopped:
@@ -130,10 +130,10 @@ class EngineSearch:
         return swept.assignments
 
     def _guided_look(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
-        """Beams up to this width with a guide, each for periods up to the middle between the bound and the limit."""
+        """Beams up to this width with a guide; each aims at `_reach(limit)`."""
         while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
             if limit < min(self.bound * NEAR, self._swept):
-                # Where little is left, all states may have room, whose bounds tell the cores apart.
+                # With so small a gap all states may fit, and unlike the pool's their bounds tell the cores apart.
                 self._swept = limit
                 assignments = self._sweep(limit, *SWEPT)
                 if assignments or self.bound >= limit or self.stopped:
@@ -156,7 +156,10 @@ class EngineSearch:
         return ()
 
     def _reach(self, limit: float) -> float:
-        """How long a period may be that is looked for next: the middle, where the last look could not go through all; not far."""
+        """The period below which the next look searches.
+
+        The limit; halfway between the bound and the limit if the last look failed; and never far beyond the bound.
+        """
         middle = limit if self._all or limit < self.bound * NEAR else (self.bound + limit) / 2
         return min(middle, self.bound * (1 + self._far))
 
@@ -172,7 +175,7 @@ class EngineSearch:
         return assignments
 
     def _look_through_states(self, limit: float, most_states: int) -> None:
-        """Makes the graph of states; again, where the limit fell or where it has room for more of them."""
+        """Builds the graph of states. Rebuilds it if the limit fell, or if more states fit than before."""
         graph = self._graph
         if limit > self._limit * LOWER and (graph is None or not self.bound <= graph.dropped < INFINITY):
             return
@@ -188,7 +191,7 @@ class EngineSearch:
                 self.complete = graph.dropped == INFINITY
                 return
             self._graph = graph
-            # From now on with weights around the best.
+            # From now on, use weights around the best ones.
             best = graph.weights[int(graph.root.argmax())] / self._factors
             self._weights = np.unique(np.round(weights_around(best / best.sum()) * self._factors, 9), axis=0)
             if graph.dropped < INFINITY:

@@ -1,4 +1,4 @@
-"""Items placed one after the other: what of the items behind still decides what the items ahead will cost."""
+"""Items placed one after the other: the part of past decisions that still affects the cost of later items."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from edgedla.vocabulary import GPU
 
 
 class State(NamedTuple):
-    """All that the past means for the cost of the rest. Equal states have equal futures.
+    """All that earlier items mean for the cost of the rest: equal states have equal futures.
 
     Attributes:
-        items: of every item that is still to be read, (device, slack by core): how many loadables the core has beyond
-            the stretches of the longest path to the item; the next stretches up to there cost no new loadable.
-        paid: of every tensor that is still to be read, the set of devices that have it, as bits.
-        counts: loadables by core, while items without predecessors are to come; else 0.
-        ends: by core, while items that nothing reads are to come: 2 when one of them is on the core; 1 when none is and
-            a path with as many stretches as the core has loadables ended elsewhere; else 0.
-        engine: 1 when the call of the model's engine is paid.
+        items: for every item that a later item still reads: (device, slack per core). The slack is the number of loadables
+            the core has beyond the stretches on the longest path to the item; so many further stretches add no loadable.
+        paid: for every tensor that a later item still reads, the set of devices that have it, as bits.
+        counts: loadables per core, while items without predecessors are still to come; otherwise 0.
+        ends: per core, while items that nothing reads are still to come: 2 if one of them is on the core; 1 if none is and
+            a path with as many stretches as the core has loadables ended elsewhere; otherwise 0.
+        engine: 1 once the call of the model's engine is paid.
     """
 
     items: Tuple[Tuple[int, ...], ...]
@@ -45,7 +45,7 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Step:
-    """What placing one item needs, with positions in the state's tuples in place of indices."""
+    """What placing one item needs, with positions in the state's tuples instead of indices."""
 
     times: Tuple[float, ...]
     predecessors: Tuple[int, ...]
@@ -67,19 +67,19 @@ class _Step:
 
 
 class Frontier:
-    """A problem on a set of engines, item by item in its order.
+    """A problem on a set of engines, item by item in the problem's order.
 
-    The loads that the steps add up to are those of `evaluate`, but for the number of loadables: that is the largest
-    number of separate stretches on the core that any path has; one more for a path that ends elsewhere, if something
-    that nothing reads is on the core. TensorRT, which walks back from the ends of the network and takes GPU layers and
-    DLA layers in turn, forms exactly so many where all layers have one batch, and no fewer otherwise.
+    The loads of the steps add up to those of `evaluate`, except for the number of loadables. Here that is the largest
+    number of separate stretches on the core along any path; plus one for such a path that ends elsewhere, if an item
+    that nothing reads is on the core. TensorRT walks back from the ends of the network, taking GPU layers and DLA
+    layers in turn: it forms exactly this number if all layers have one batch size, and never fewer.
 
     Attributes:
-        devices: the GPU first, for reformats run there in any case; then the cores of the set. Devices, masks and
-            loads are by position in it.
-        allowed: by item.
-        live_items, live_flows: at each position before an item (and behind the last), what `State.items` and
-            `State.paid` are about.
+        devices: the GPU first, because reformats can always run there; then the cores of the set. Devices, masks and
+            loads are indexed by position in this tuple.
+        allowed: allowed devices per item.
+        live_items, live_flows: for each position (before an item, and after the last), the items and flows that
+            `State.items` and `State.paid` describe.
         start: the state before the first item.
     """
 
@@ -121,7 +121,7 @@ class Frontier:
                 self.out_of[flow.producer].append(k)
             begins.append(first_of.get(flow.model, n) if flow.producer is None else flow.producer)
             ends.append(max(flow.consumers, default=-1))
-        # A network input is there from its model's first item on.
+        # A network input exists from its model's first item on.
         self.live_items: List[Tuple[int, ...]] = [()]
         self.live_flows: List[Tuple[int, ...]] = [()]
         starting: List[List[int]] = [[] for _ in range(n)]
@@ -140,7 +140,7 @@ class Frontier:
         item = problem.items[i]
         item_at = {j: a for a, j in enumerate(self.live_items[i])}
         flow_at = {k: a for a, k in enumerate(self.live_flows[i])}
-        # The masks of the flows that this item touches stand behind the others; of an input that just appears, last.
+        # `masks` in `counted_step`: first the live flows, then the flows this item touches, and last that of a new network input.
         touched = [*self.into[i], *self.out_of[i]]
         mask_at = {k: len(flow_at) + len(touched) for k in self.live_flows[i + 1]}
         mask_at.update(flow_at)
@@ -179,12 +179,12 @@ class Frontier:
         )
 
     def step(self, i: int, state: State, device: int) -> Tuple[State, List[float]]:
-        """Item i goes to a device: the state behind it, and what that adds to the load of each device (us a period)."""
+        """Places item i on a device: (the state after it, what it adds to the load of each device in us per period)."""
         behind, load, _ = self.counted_step(i, state, device)
         return behind, load
 
     def counted_step(self, i: int, state: State, device: int) -> Tuple[State, List[float], int]:
-        """`step`, and how many loadables it adds."""
+        """`step`, and the number of loadables it adds."""
         s = self.steps[i]
         items, paid, counts, ends, engine = state
         load = [0.0] * len(self.devices)
@@ -247,7 +247,7 @@ class Frontier:
 
     @staticmethod
     def _ended(new: List[int], a: int, end: int, on_core: bool, slack: int) -> int:
-        """`State.ends` of a core behind an item that nothing reads; counts the loadable that this may add."""
+        """`State.ends` of a core after an item that nothing reads; adds to `new` the loadable that this may cost."""
         if new[a] and end == 1:
             end = 0
         if on_core:
@@ -260,7 +260,7 @@ class Frontier:
 
 
 def _picker(positions: Tuple[int, ...]) -> Callable[[Any], Tuple[Any, ...]]:
-    """The elements at some positions, as a tuple."""
+    """A function that takes the elements at these positions, as a tuple."""
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda values: tuple([values[p] for p in positions])

@@ -1,4 +1,4 @@
-"""Bounds of placements on two cores from the same ones on both taken together: exact fronts of what the rest costs there."""
+"""Bounds of placements on two cores, from exact Pareto fronts of the remaining loads with both cores pooled into one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from edgedla.placement.solvers.streams.rows import Rows, ranges
 from edgedla.placement.solvers.streams.state_arrays import StateArrays, distinct, packed
 from edgedla.placement.solvers.streams.state_graph import StateGraph
 
-#: Points of all fronts at one position beyond which those that are close are merged, and how close, as a share of the limit.
+#: Most points of all fronts at one position; beyond it, points within this share of the limit are merged, and its growth.
 POINTS, CLOSE, CLOSER = 20_000, 2.0**-16, 2.0
 
 
 class Fronts:
-    """By position and state of a pooled graph the least pairs of loads, of the GPU and the pool, that lead to the end.
+    """Per position and state of a pooled graph: the Pareto-minimal pairs of loads (GPU, pool) from there to the end.
 
-    A front's points are sorted by the GPU's load, rising, so that the pool's falls; what is no part of a placement below the
-    limit is left out. Of points that are merged, the one that stands for them has the least load of each.
+    A front's points are sorted by rising GPU load, hence falling pool load. Points that belong to no placement below the
+    limit are left out. A merged point has the lowest load of each device among the points it replaces.
     """
 
     def __init__(self, graph: StateGraph, factors: np.ndarray, limit: float) -> None:
@@ -50,13 +50,13 @@ class Fronts:
         self.points.append(loads)
 
     def bounds(self, i: int, state: np.ndarray, loads: np.ndarray) -> np.ndarray:
-        """The least period of what goes on from a state before item i with loads of the GPU and the pool; row by row."""
+        """The shortest period reachable from each row: its state before item i plus its loads of the GPU and the pool."""
         first, points = self.first[i], self.points[i]
         if not len(points):
             return np.full(len(state), np.inf)
         low, high = first[state], first[state + 1]
         end = high
-        # The first point at which the GPU's load is the higher one.
+        # Binary search for the first point at which the GPU's load is the higher one.
         for _ in range(int(np.diff(first).max()).bit_length()):
             middle = (low + high) // 2
             slowed = (loads + points[np.minimum(middle, len(points) - 1)]) * self.factors
@@ -71,7 +71,7 @@ class Fronts:
 
 
 def _least(state: np.ndarray, loads: np.ndarray, side: float = 0.0) -> Tuple[np.ndarray, np.ndarray]:
-    """By state the points that no other undercuts, sorted; after all those in one strip of the GPU's load are merged."""
+    """The Pareto-minimal points per state, sorted. With `side`, first merges the points in each strip of GPU load."""
     order = np.lexsort((loads[:, 1], loads[:, 0], state))
     state, loads = state[order], loads[order]
     if not len(state):
@@ -80,7 +80,7 @@ def _least(state: np.ndarray, loads: np.ndarray, side: float = 0.0) -> Tuple[np.
         strip = np.floor(loads[:, 0] / side)
         starts = np.flatnonzero(np.r_[True, (state[1:] != state[:-1]) | (strip[1:] != strip[:-1])])
         state, loads = state[starts], np.minimum.reduceat(loads, starts, axis=0)
-    # Each state's points are lower than those of all states before it, so that one running minimum serves all.
+    # Shift each state's points below those of all earlier states, so that one running minimum serves all.
     height = loads[:, 1] - state * (loads[:, 1].max() + 1.0)
     lowest = np.minimum.accumulate(height)
     keep = np.r_[True, height[1:] < lowest[:-1]]
@@ -88,16 +88,16 @@ def _least(state: np.ndarray, loads: np.ndarray, side: float = 0.0) -> Tuple[np.
 
 
 class Guided(StateArrays):
-    """States of both cores, each with the state that the same placement has where they are pooled.
+    """States of both cores, each with the state of the same placement with the cores pooled.
 
-    Behind the columns of `Columns` come the number of that state in the pooled graph, or -1 where no placement below the
-    limit goes on from there, and how many loadables more there are than in the pool, plus those the pool has paid.
+    Two columns follow those of `Columns`: the index of that state in the pooled graph, or -1 if no placement below the
+    limit continues from there; and the number of loadables beyond the pool's, plus those that the pool has prepaid.
     """
 
     def __init__(
         self, arrays: StateArrays, pooled: StateArrays, graph: StateGraph, factors: np.ndarray, limit: float
     ) -> None:
-        """Guided by a pooled graph in which no state is left out for want of room."""
+        """The guide is a pooled graph from which no state was dropped for lack of room."""
         super().__init__(arrays.frontier, arrays.alike)
         self.start = np.concatenate([self.start, np.zeros((1, 2), np.int16)], axis=1)
         self.fronts = Fronts(graph, factors, limit)

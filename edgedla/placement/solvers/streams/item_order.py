@@ -1,4 +1,4 @@
-"""The order in which the searches take the items: one with few tensors alive at a time, for states multiply with each."""
+"""The order in which the searches place the items: few tensors alive at a time, because each multiplies the states."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, T
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 
-#: Partial orders that go on from each item to the next.
+#: Partial orders kept from each item to the next.
 ORDERS = 30
 
-#: Share of the states of the problem's own order from which on another is not worth the change.
+#: A new order is used only if it has fewer states than this share of those of the problem's own order.
 FEWER = 0.9
 
 
 class _Partial(NamedTuple):
-    """Items taken so far.
+    """The items taken so far.
 
     Attributes:
-        states: of all positions; width: logarithm of those at the last.
-        items: (those before, the last one), () for none.
-        rank: among the partial orders of this length, by their items.
+        states: estimated states, summed over all positions; width: logarithm of those at the last position.
+        items: (the items before, the last item), nested; () for none.
+        rank: position among the partial orders of this length, compared by their items.
         ready: items that may follow.
     """
 
@@ -35,9 +35,9 @@ class _Partial(NamedTuple):
 
 
 class _Orders:
-    """The topological orders of one model's items. A set of items is a number with their bits.
+    """The topological orders of one model's items. A set of items is an integer with one bit per item.
 
-    The last item with layers stays the last of them: its core pays for the call of the engine.
+    The last item with layers stays last among those with layers: its core pays for the call of the engine.
     """
 
     def __init__(self, problem: Problem, items: Sequence[int]) -> None:
@@ -62,12 +62,12 @@ class _Orders:
         return _Partial(0.0, 0.0, (), 0, frozenset(i for i in self.items if not self.needed[i]))
 
     def width(self, partial: _Partial, done: int, i: int) -> float:
-        """Logarithm of the states when item i comes next; `done` has its bit."""
+        """Logarithm of the number of states if item i comes next; `done` includes its bit."""
         width = partial.width + (self.choices[i] if self.after[i] else 0.0)
         return width - sum(self.choices[b] for b in self.before[i] if self.readers[b] & done == self.readers[b])
 
     def taken(self, partial: _Partial, done: int, i: int, rank: int = 0) -> _Partial:
-        """Item i comes next; `done` has its bit."""
+        """The partial order with item i next; `done` includes its bit."""
         width = self.width(partial, done, i)
         now = {
             k
@@ -77,7 +77,7 @@ class _Orders:
         return _Partial(partial.states + math.exp(width), width, (partial.items, i), rank, partial.ready - {i} | now)
 
     def following(self, partial: _Partial, done: int) -> Iterator[Tuple[int, float]]:
-        """(next item, states with it): one that leaves no more states is taken at once, for that is as good later on; else all."""
+        """(next item, states with it). An item that adds no states is the only choice: no other order is better; else all."""
         ways = []
         for k in sorted(partial.ready):
             width = self.width(partial, done | self.bit[k], k)
@@ -88,10 +88,10 @@ class _Orders:
 
 
 def narrow_order(problem: Problem, deadline: float = INFINITY) -> Tuple[int, ...]:
-    """Indices of the items in an order with few states; topological, and model by model, as the problem's own.
+    """Indices of the items in an order with few states: topological and model by model, like the problem's own order.
 
     Args:
-        deadline: on time.monotonic's clock; models whose order is not found by then keep their own.
+        deadline: on time.monotonic's clock; models without an order by then keep their own.
     """
     order: List[int] = []
     for model in range(len(problem.models)):
@@ -101,7 +101,7 @@ def narrow_order(problem: Problem, deadline: float = INFINITY) -> Tuple[int, ...
 
 
 def reordered(problem: Problem, order: Sequence[int]) -> Problem:
-    """The problem with its items in this order. Its `grouping` still knows the old one: not to be evaluated."""
+    """The problem with its items in this order. Do not evaluate it: its `grouping` still refers to the old order."""
     at = {item: position for position, item in enumerate(order)}
     flows = tuple(
         replace(
@@ -129,7 +129,7 @@ def _narrow(orders: _Orders, deadline: float) -> Sequence[int]:
                 known = met.get(mask | orders.bit[k])
                 if known is None or states < known[0]:
                     met[mask | orders.bit[k]] = states, partial.rank, k, mask
-        # Of as many states, the order whose items come first: the rank before, then the item.
+        # Ties in states go to the order whose items come first: by the rank before, then by the item.
         kept = sorted(met.items(), key=lambda entry: entry[1][:3])[:ORDERS]
         rank = {mask: r for r, (mask, _) in enumerate(sorted(kept, key=lambda entry: entry[1][1:3]))}
         partials = {mask: orders.taken(partials[b], mask, k, rank[mask]) for mask, (_, _, k, b) in kept}

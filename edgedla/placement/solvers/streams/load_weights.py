@@ -1,4 +1,4 @@
-"""Bounds by prices: a period is at least the mean load of the engines, whatever the weights of the mean."""
+"""Bounds by prices: any weighted mean of the engines' loads is a lower bound of the period."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from edgedla.placement.solvers.streams.trunk import trunk
 
 
 class Prices:
-    """The least that the rest can add to the weighted load, given the state before it, for many weights at once.
+    """The minimum that the remaining items add to the weighted load, given the state before them, for many weights at once.
 
-    A relaxation that falls apart into trees. An item's cost and all that hangs on it is shared out among the tensors
-    that it reads, and each tensor sends the item to the device that is best for its own share:
+    A relaxation that splits into trees. The cost of an item, with everything that depends on it, is divided among the
+    tensors that it reads, and for each tensor the item may choose the device that is best for that tensor's share:
 
         own[v][d]   = weight[d] * time[v, d] + sum over tensors t that v writes of message[t][d]
         message[t][s, S] = min over sets T >= S of the weighted transitions from s to T - S
                            + sum over readers c of t of min over d in T of share[c, t] * own[c][d] + torn[c, d]
 
-    `torn` counts what a link or, along one path of each model, a new loadable adds. Loadables are counted in one of two
-    ways, and each weight stands for both: those of the path; or one on every core, because sets of engines that leave
-    a core out are solved apart. While a core has no loadable yet, `unused` comes on top of `rest` in the second way.
+    `torn` is what a link adds or, along one path per model, a new loadable. Loadables are counted in one of two ways, and
+    each weight is used with both: those along the path; or one on every core, which is valid because engine sets without
+    that core are solved separately. In the second way, `unused` is added to `rest` while a core has no loadable yet.
 
     Attributes:
         weights: (ways * weights, devices).
         unused: (ways * weights, cores).
-        trunk: the items of the path whose loadables are counted, and the one before each on it.
+        trunk: the items of the path along which loadables are counted -> the item before each on it.
     """
 
     def __init__(self, frontier: Frontier, weights: np.ndarray, along: np.ndarray) -> None:
-        """Prices of these weights; `along` says by weight whether the loadables of the path are counted."""
+        """Prices of these weights; `along` says per weight whether the loadables along the path are counted."""
         self.frontier, self.weights, self.along = frontier, weights, along
         self.used = np.zeros(len(weights), int)
         problem = frontier.problem
@@ -52,7 +52,7 @@ class Prices:
             if flow.producer is None:
                 self._message[k] = self._messages(k, (0,))
         self._constant, self._called = self._fixed()
-        # By position, the next item of its model on the trunk.
+        # By position, the next item of the same model on the trunk.
         self._ahead: List[Optional[int]] = [None] * (len(problem.items) + 1)
         for i in reversed(range(len(problem.items))):
             same = i + 1 < len(problem.items) and problem.items[i + 1].model == problem.items[i].model
@@ -60,20 +60,20 @@ class Prices:
 
     @classmethod
     def both_ways(cls, frontier: Frontier, weights: np.ndarray) -> Prices:
-        """Every weight with the loadables of the path, and with one on every core."""
+        """Every weight in both ways: with the loadables along the path, and with one on every core."""
         along = np.arange(2 * len(weights)) < len(weights)
         return cls(frontier, np.concatenate([weights, weights]), along)
 
     @property
     def root(self) -> np.ndarray:
-        """By weight, the bound of the whole problem."""
+        """Per weight, the bound of the whole problem."""
         bounds: np.ndarray = self.rest(0, [self.frontier.start])[0] + self.unused.sum(axis=1)
         return bounds
 
     def bounds(self, rows: Rows, rest: np.ndarray) -> np.ndarray:
-        """By partial placement the best bound over the weights, which `used` counts; `rest` is by state.
+        """Per partial placement the best bound over the weights, counted in `used`; `rest` is per state.
 
-        A core without load has had no loadable: where loadables cost nothing, neither does `unused`.
+        A core without load has no loadable yet. If loadables cost nothing, `unused` is zero too.
         """
         loads, best = rows.loads, np.empty(len(rows.loads))
         for start in range(0, len(loads), 16384):
@@ -88,7 +88,7 @@ class Prices:
         return best
 
     def most_used(self, count: int) -> Prices:
-        """Only the weights that gave the best bound most often so far, for sweeps of more placements."""
+        """The prices of the weights that have given the best bound most often so far, for wider searches."""
         if len(self.weights) <= count:
             return self
         most = np.sort(np.argsort(-self.used, kind="stable")[:count])
@@ -99,7 +99,7 @@ class Prices:
         share = {k: 1 / len(flows) for k in flows}
         before = self.trunk.get(i)
         if before is not None and len(flows) > 1:
-            # The trunk of the network bears more: where it stands decides what its branches do.
+            # The trunk gets a larger share: its device decides where its branches go.
             share = {k: 0.5 / len(flows) for k in flows}
             share[self._first_flow(before, i)] += 0.5
         return share
@@ -109,7 +109,7 @@ class Prices:
         return min(k for k in self.frontier.into[consumer] if flows[k].producer == producer)
 
     def _links(self) -> Dict[Tuple[int, int], np.ndarray]:
-        """By (flow, reader), the weighted cost of being torn from the flow's producer, by device of the reader."""
+        """By (flow, reader), the weighted cost of running apart from the flow's producer, by device of the reader."""
         f = self.frontier
         torn: Dict[Tuple[int, int], np.ndarray] = {}
         for consumer, links in f.links.items():
@@ -147,7 +147,7 @@ class Prices:
         return subtree
 
     def _messages(self, k: int, sources: Sequence[int]) -> np.ndarray:
-        """By (first reader that is still to come, source, devices that have the tensor), for every weight."""
+        """By (first reader still to come, source, set of devices that have the tensor), for every weight."""
         readers, size = self._readers[k], len(self.frontier.devices)
         messages = np.full((len(readers) + 1, size, 1 << size, len(self.weights)), np.inf)
         for source in sources:
@@ -162,7 +162,7 @@ class Prices:
         return messages
 
     def _paid(self, k: int, source: int) -> Dict[int, np.ndarray]:
-        """By set of devices with the source, what it takes to bring a tensor there."""
+        """By set of devices that includes the source, the weighted cost of transferring a tensor to all of them."""
         f, size = self.frontier, len(self.frontier.devices)
         flow = f.problem.flows[k]
         paid: Dict[int, np.ndarray] = {s: np.zeros(len(self.weights)) for s in range(1 << size) if s >> source & 1}
@@ -174,7 +174,7 @@ class Prices:
         return paid
 
     def _fixed(self) -> Tuple[np.ndarray, List[bool]]:
-        """Before each position: what no state changes, and whether the running model must call the GPU later on."""
+        """Before each position: the cost that no state changes, and whether the current model must still call the GPU."""
         f = self.frontier
         problem, n = f.problem, len(f.problem.items)
         constant = np.zeros((n + 1, len(self.weights)))
@@ -204,7 +204,7 @@ class Prices:
         return constant, called
 
     def own(self, i: int) -> np.ndarray:
-        """(devices, weights): the least of an item and all that hangs on it, by where it runs."""
+        """(devices, weights): the minimum for an item and everything that depends on it, by the item's device."""
         own = self._own[i]
         assert own is not None
         return own
@@ -212,10 +212,10 @@ class Prices:
     def message(
         self, k: int, readers: Sequence[int], source: int, has: int, on_core: FrozenSet[int] = frozenset()
     ) -> np.ndarray:
-        """By weight, the least that these readers of a tensor add, from its source and the set of devices that have it.
+        """Per weight, the minimum that these readers of a tensor add, given its source and the set of devices that have it.
 
         Args:
-            on_core: readers that are on no other device than the first core.
+            on_core: readers that may not run on the GPU.
         """
         paid = self._paid(k, source)
         rest = dict(paid)
@@ -228,7 +228,7 @@ class Prices:
         return least
 
     def _term(self, k: int, reader: int, source: int) -> np.ndarray:
-        """(devices, weights): what one reader of a tensor adds to a message, by where it runs."""
+        """(devices, weights): what one reader of a tensor adds to a message, by the reader's device."""
         term: np.ndarray = self.own(reader) * self._share[reader][k]
         torn = self._torn.get((k, reader))
         if torn is not None:
@@ -238,11 +238,11 @@ class Prices:
         return term
 
     def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
-        """By state before item i and by weight, the least that the items from i on add to the weighted loads."""
+        """Per state before item i and per weight, the minimum that the items from i on add to the weighted loads."""
         return self.rest_of_rows(i, Columns(self.frontier, i).rows(states))
 
     def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
-        """The same for states as `Columns` has them."""
+        """`rest` for states in the layout of `Columns`."""
         f, columns = self.frontier, Columns(self.frontier, i)
         least: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
         item_at = {j: a for a, j in enumerate(f.live_items[i])}
@@ -261,7 +261,7 @@ class Prices:
         if ahead is not None and f.problem.items[i - 1].model == model:
             before = self.trunk[ahead]
             for a, core in enumerate(f.cores):
-                # Stretches that come as no new loadable, because another path has had more.
+                # Stretches that add no new loadable, because another path already has more.
                 at = columns.counts_at + a if before is None else columns.slack(item_at[before], a)
                 least -= states[:, at, None] * (self.weights[:, core] * self._loadable_us * rate)
         if self._called[i]:
@@ -271,7 +271,7 @@ class Prices:
 
 
 def _add(rest: Dict[int, np.ndarray], term: np.ndarray) -> None:
-    """Adds one reader to each set of devices: it runs where its term is least."""
+    """Adds one reader to each set of devices, on the device of its lowest term."""
     for s in rest:
         rest[s] = rest[s] + term[[d for d in range(len(term)) if s >> d & 1]].min(axis=0)
 
@@ -282,7 +282,7 @@ def _least(rest: Dict[int, np.ndarray], has: int) -> np.ndarray:
 
 
 def _least_rates(frontier: Frontier) -> np.ndarray:
-    """By core, the least rate of a model that may be on it; 0 where nothing may."""
+    """Per core, the lowest rate of a model that may run on it; 0 if none may."""
     items = frontier.problem.items
     rates = [
         {frontier.problem.rates[i.model] for i, a in zip(items, frontier.allowed) if c in a} for c in frontier.cores

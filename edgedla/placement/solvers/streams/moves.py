@@ -1,4 +1,4 @@
-"""A placement improved by moves: stretches of items that go to another device, one, two or three of them at once."""
+"""A placement improved by moves: stretches of items go to another device, one, two or three stretches at once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from edgedla.placement.solvers.streams.frontier import Frontier, State
 #: Lengths of the stretches that move.
 LENGTHS: Tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17)
 
-#: Moves that are combined in pairs, and pairs that a third move is added to.
+#: Moves combined in pairs, and pairs combined with a third move.
 MOVES, PAIRS = 1_000, 500
 
-#: Where no move helps, so many are taken at random, in turn, of the share 1 / CHEAP that adds least to the sum of the
-#: loads; what comes of them is gone on from if it is longer than the best by less than this factor.
+#: If no move helps, so many random moves are made, in turn, from the 1 / CHEAP of the moves that add least to the sum of
+#: the loads. The search continues from the result unless it is longer than the best by more than the factor LONGER.
 SHAKEN, CHEAP, LONGER = (2, 3, 4), 2, 1.02
 
-#: A placement that is shorter by less than this share is no improvement.
+#: A placement shorter by less than this share is no improvement.
 SHORTER = 1e-6
 
 
 class Move(NamedTuple):
-    """The items from `first` to `last` (excluded) go to a device, as far as they may; from `end` on nothing changes.
+    """Moves the items from `first` to `last` (excluded) to a device, where allowed; from `end` on, states are as before.
 
     Attributes:
-        delta: what that adds to the load of each device. Deltas of moves that are over before the next begins add up.
+        delta: the change of each device's load. Deltas of moves add up if one ends before the next begins.
     """
 
     first: int
@@ -40,7 +40,7 @@ class Move(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """The moves that begin at an item, and what they depend on: states and devices from there on."""
+    """The moves that begin at an item, and what they depend on: the states and devices from there on."""
 
     states: Sequence[int]
     devices: Sequence[int]
@@ -48,25 +48,25 @@ class _Seen(NamedTuple):
 
 
 class Mover:
-    """Improves placements on a frontier's devices: the work of the busiest one is to be less."""
+    """Improves placements on a frontier's devices by reducing the load of the busiest one."""
 
     def __init__(self, frontier: Frontier, factors: np.ndarray) -> None:
         self.frontier, self.factors = frontier, factors
-        #: By position the states that were met, and the numbers that stand for them.
+        #: By position, the states found so far, and the number of each.
         self._states: List[List[State]] = [[] for _ in range(len(frontier.allowed) + 1)]
         self._numbers: List[Dict[State, int]] = [{} for _ in self._states]
         self._known: List[Dict[Tuple[int, int], Tuple[int, Tuple[float, ...]]]] = [{} for _ in frontier.allowed]
         self._seen: List[Optional[_Seen]] = [None] * len(frontier.allowed)
         self._random, self._counts = np.random.default_rng(0), itertools.cycle(SHAKEN)
-        #: The least period so far; the placement that is looked at, and the one that was shaken last.
+        #: The shortest period so far; the placement to move next; the placement that was last shaken.
         self._least = INFINITY
         self._at: List[int] = []
         self._still: List[int] = []
 
     def improved(self, devices: Sequence[str], rounds: int, until: float = INFINITY) -> Iterator[Tuple[str, ...]]:
-        """Shorter and shorter placements, within so many rounds: what no move makes shorter is shaken and tried again.
+        """Ever shorter placements, within this number of rounds. If no move shortens one, random moves shake it.
 
-        A later call goes on where the last one ended, or from its own placement where that is shorter.
+        A later call continues from where the last one ended, or from its own placement if that is shorter.
         """
         names = self.frontier.devices
         given = [names.index(d) for d in devices]
@@ -101,7 +101,7 @@ class Mover:
         return float((loads * self.factors).max())
 
     def moved(self, at: Sequence[int], moves: Sequence[Move]) -> List[int]:
-        """The placement behind some moves."""
+        """The placement after these moves."""
         after = list(at)
         for move in moves:
             for i in range(move.first, move.last):
@@ -124,7 +124,7 @@ class Mover:
         return way
 
     def _ways(self, at: Sequence[int]) -> Tuple[np.ndarray, Tuple[List[int], List[Tuple[float, ...]]]]:
-        """(loads of a placement, its states and what each item adds)."""
+        """(loads of a placement, its states and the loads that each item adds)."""
         states = [self._number(0, self.frontier.start)]
         loads: List[Tuple[float, ...]] = []
         for i, d in enumerate(at):
@@ -153,7 +153,7 @@ class Mover:
     def _begun(
         self, first: int, d: int, at: Sequence[int], states: Sequence[int], loads: Sequence[Tuple[float, ...]]
     ) -> Iterator[Move]:
-        """The moves from an item on to one device, by length."""
+        """The moves to one device that begin at an item, by rising length."""
         state, total, k = states[first], [0.0] * len(self.frontier.devices), first
         for length in LENGTHS:
             if first + length > len(at):
@@ -171,11 +171,11 @@ class Mover:
             yield Move(first, k, end, d, tuple(delta))
 
     def _best(self, loads: np.ndarray, moves: Sequence[Move]) -> Tuple[int, ...]:
-        """The best one, two or three moves; () where none makes the placement shorter."""
+        """The best combination of one, two or three moves; () if none shortens the placement."""
         slowed = loads * self.factors
         limit = float(slowed.max()) * (1 - SHORTER)
         delta = np.array([m.delta for m in moves]) * self.factors
-        # Those that add little in sum are of use: they shift work.
+        # Moves that add little in sum are useful: they shift work between devices.
         order = np.argsort(delta.sum(axis=1), kind="stable")[:MOVES]
         delta = delta[order]
         first, end = (np.array([getattr(moves[k], name) for k in order]) for name in ("first", "end"))

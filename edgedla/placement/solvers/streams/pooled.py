@@ -1,4 +1,4 @@
-"""Two cores that are alike, taken for one that does the work of both: fewer states, and no period is below its own."""
+"""Two equal cores pooled into one that does the work of both: fewer states, and its period is a lower bound."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 
-#: (rows, states) of the sweeps, until one has the least period.
+#: (rows, states) of the sweeps; the wider one runs only if the first does not prove the minimum.
 SIZES: Tuple[Tuple[int, int], ...] = ((1_000, 400), (4_000, 2_000))
 
-#: Weights of the GPU; the pool has the rest to 1.
+#: Weights of the GPU; the pool gets 1 minus that.
 GPU_WEIGHTS = np.linspace(0.0, 1.0, 33)
 
-#: (rows, states) of the sweep that parts the work of one pooled placement among the cores, how many are parted, and how
-#: much longer than the pooled one what comes of it may be.
+#: (rows, states) of the sweep that splits the work of a pooled placement between the cores; how many pooled placements
+#: are split; and how much longer than the pooled bound the results may be.
 PARTING, PARTED, LONGER = (1_000, 2_000), 2, 1.02
 
-#: The next one is parted while what came of the last is no longer than the bound by more than this factor.
+#: The next pooled placement is split only if the last result is within this factor of the bound.
 NEAR = 1.001
 
-#: Weights of the parting: of the GPU, and shares of the rest of one core.
+#: Weights for the split: the GPU's, then the first core's share of the rest.
 PARTING_WEIGHTS = tuple((g, (1 - g) * c, (1 - g) * (1 - c)) for g in (0.0, 0.33) for c in (0.0, 0.3, 0.5, 0.7, 1.0))
 
-#: States before one item that a guide may have.
+#: Most states before one item in a guide.
 GUIDING = 8_000
 
-#: By what share of the bound the first look goes beyond it; after looks that find nothing there, twice as far.
+#: The first look goes beyond the bound by this share; after each look that finds nothing, twice as far.
 STEP = 0.03
 
-#: A period that is longer than the bound by less than this share is the least.
+#: A period within this share of the bound counts as proven minimal.
 SAME = 1e-9
 
 
 class Pooled(NamedTuple):
-    """What a look at the pool found: no placement on both cores is shorter than `bound`; the best pooled placements."""
+    """The result of a look at the pool: no placement on both cores is shorter than `bound`; the best pooled placements."""
 
     bound: float
     assignments: Tuple[Tuple[str, ...], ...]
 
 
 class PooledCores:
-    """The placements on a set of engines with both cores, these taken for one.
+    """The placements on a set of engines with both cores, pooled into one core.
 
-    Of a placement on both cores everything is at least what it is here. A transition to both is paid once here; of a path,
-    a stretch here has at least one stretch on a core, so that there are no more loadables; and the busier core has at least
-    half of their work. Both cores have work, so of one model, the pool has two loadables at least.
+    A pooled placement costs at most what each placement on both cores costs that it stands for: a transition to both
+    cores is paid once; every stretch of a path on the pool is at least one stretch on a core, so there are no more
+    loadables; and the busier core has at least half of the work. Both cores have work, so the pool of a single model
+    has at least two loadables.
     """
 
     def __init__(self, problem: Problem, engines: Sequence[str], factors: np.ndarray) -> None:
-        """`factors`: slowdown by device, of the GPU and both cores."""
+        """`factors`: slowdowns of the GPU and both cores."""
         frontier = Frontier(problem, tuple(e for e in engines if e != problem.cores[1]))
         self._factors = np.array([factors[0], factors[1:].min() / 2])
         self._arrays = StateArrays(frontier, False, paid=2 if len(problem.models) == 1 else 0)
@@ -63,7 +64,7 @@ class PooledCores:
         self._prices = prices_of(self._arrays, weights)
 
     def looks(self, least: float, limit: float, deadline: float) -> Iterator[Pooled]:
-        """Higher and higher, then wider and wider, up to the least pooled period below `limit`; none is below `least`."""
+        """Looks further and then wider, up to the shortest pooled period below `limit`; `least` is a known lower bound."""
         bound, step = least, STEP
         for rows, states in SIZES:
             while bound < limit:
@@ -89,11 +90,11 @@ class PooledCores:
 
     @property
     def guides(self) -> bool:
-        """Guides are made for one model only: the loadables of several have no common price."""
+        """True if the pool can guide: only for a single model, because loadables of several have no common price."""
         return self._arrays.paid > 0
 
     def guide(self, arrays: StateArrays, limit: float, deadline: float) -> Optional[Guided]:
-        """The states of `arrays` with what the pool says of them; None where it has none, too many or no time."""
+        """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
         graph = StateGraph(self._arrays, self._prices, limit, GUIDING, deadline)
         if graph.stopped or graph.empty or graph.dropped < limit:
             return None
@@ -103,7 +104,7 @@ class PooledCores:
 def parted(
     arrays: StateArrays, factors: np.ndarray, pooled: Pooled, limit: float, deadline: float
 ) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-    """Placements on both cores below `limit`, for one pooled placement after the other, with what that has on the GPU there."""
+    """Splits pooled placements one after the other: yields placements on both cores below `limit` with the same GPU items."""
     if not pooled.assignments:
         return
     frontier = arrays.frontier

@@ -1,4 +1,4 @@
-"""Partial placements side by side, as columns of arrays: continued, bounded, merged, and freed of those that are needless."""
+"""Many partial placements at once, as columns of arrays: continued, bounded, merged and pruned by dominance."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-#: Rows that are compared pair by pair at once.
+#: Rows compared pairwise in one block.
 BLOCK = 128
 
-#: In a block, which of two rows comes before the other.
+#: In a block: whether row a comes before row b.
 ABOVE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
 
-#: Steps of the table that stands for the rows of the blocks before.
+#: Steps of the table that summarises the rows of earlier blocks.
 EDGES = 256
 
-#: How many of the placements that came through a beam or a sweep are handed out.
+#: Complete placements returned by a beam or a sweep.
 HANDED_OUT = 8
 
-#: How much wider the boxes are in the direction in which one of two cores has more and the other less.
+#: Factor by which boxes are wider in the direction that shifts load between the two cores.
 SHARED_OUT = 8.0
 
-#: Side of the boxes in which rows are merged, as a share of the limit, where it starts; how it grows; and where it ends.
+#: Side of the boxes in which rows are merged, as a share of the limit: the first, its growth factor, and the maximum.
 FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.5, 0.004
 
 
 class Edges(NamedTuple):
-    """What placing one item leads to, ordered by the state before it.
+    """The edges from each state that place one item, ordered by the state before it.
 
     Attributes:
-        first: edges of state s are `first[s]` to `first[s + 1]`; (states + 1).
-        target: state behind the item.
+        first: the edges of state s are `first[s]` to `first[s + 1]`; (states + 1).
+        target: index of the state after the item.
         device: position of the item's device.
-        load: what that adds to the load of each device, in us a period; (edges, devices).
-        swapped: the state behind the item is stored with its two cores swapped.
+        load: added to the load of each device, in us per period; (edges, devices).
+        swapped: whether the state after the item is stored with its two cores swapped.
     """
 
     first: np.ndarray
@@ -44,8 +44,16 @@ class Edges(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Partial placements: loads by device that none of those merged in the row is below; loads of the one that is traced;
-    what the cores' loads of none of those merged add up to less than; index of the state; bound; where each comes from."""
+    """Partial placements; a row may stand for several that were merged.
+
+    Attributes:
+        loads: per device, the lowest load among the merged placements; (rows, devices).
+        traced: the loads of the one placement that the row can be traced back to; (rows, devices).
+        pool: the lowest sum of the cores' loads among the merged placements.
+        state: index of the state.
+        bound: lower bound of the period of every completion.
+        parent, device, swapped: the row before, the device of the last item, and whether the cores were swapped.
+    """
 
     loads: np.ndarray
     traced: np.ndarray
@@ -61,20 +69,20 @@ class Rows(NamedTuple):
 
 
 def first_row(devices: int) -> Rows:
-    """Nothing placed, in the only state there is."""
+    """The single row with nothing placed."""
     return Rows(
         *(np.zeros((1, devices)) for _ in range(2)), *(np.zeros(1, t) for t in (float, int, float, int, np.int8, bool))
     )
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """first[0], first[0] + 1 and so on, counts[0] of them, then those of first[1], and so on."""
+    """The ranges first[k], first[k] + 1, ... of counts[k] numbers each, joined."""
     numbers: np.ndarray = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
     return numbers
 
 
 def continued(edges: Edges, rows: Rows, symmetric: np.ndarray) -> Rows:
-    """All continuations by one item, on mirror images that are the smaller of the two where the cores are alike."""
+    """All continuations by one item. If the cores are alike, each row is stored as the smaller of its two mirror images."""
     counts = np.diff(edges.first)[rows.state]
     parent = np.repeat(np.arange(len(rows.state)), counts)
     edge = ranges(edges.first[rows.state], counts)
@@ -97,7 +105,7 @@ def _swap(which: np.ndarray, *arrays: np.ndarray) -> None:
 
 
 def weighted(loads: np.ndarray, pool: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted loads of each row, or more where the cores' loads add up to more in all that are merged; (rows, weights)."""
+    """The weighted loads of each row, raised where the pool shows that the cores' loads add up to more; (rows, weights)."""
     if loads.shape[1] < 3:
         return loads @ weights.T
     both = weights[:, 1:].min(axis=1)
@@ -106,7 +114,7 @@ def weighted(loads: np.ndarray, pool: np.ndarray, weights: np.ndarray) -> np.nda
 
 
 def bounds_of(rows: Rows, weights: np.ndarray, ahead: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """By row the best bound over the weights, and the weight that gives it."""
+    """Per row, the best bound over the weights, and the index of the weight that gives it."""
     best, which = np.empty(len(rows.state)), np.empty(len(rows.state), int)
     for start in range(0, len(best), 16384):
         part = slice(start, start + 16384)
@@ -117,11 +125,11 @@ def bounds_of(rows: Rows, weights: np.ndarray, ahead: np.ndarray) -> Tuple[np.nd
 
 
 def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED_OUT) -> Rows:
-    """The half of `width` with the lowest bounds, and the others merged into as many boxes of loads, by state.
+    """The `width` / 2 rows with the lowest bounds, and the others merged, per state, into as many boxes of loads.
 
-    The finest grid that has room is taken; where the widest has none, more rows than `width` are left. Of two cores, what
-    they have together is in the grid and, in steps wider by `shared_out`, what one has: it can still be made up for.
-    Rows with no load on a device are not merged with others: its first loadable is still to come.
+    Takes the finest grid that fits; if even the coarsest does not, more than `width` rows remain. With two cores, the grid
+    covers the sum of both and, in steps wider by the factor `shared_out`, the load of one: later items can still balance
+    the cores. A row without load on a device is never merged with others: that device's first loadable is still to come.
     """
     by_bound = np.argsort(rows.bound, kind="stable")
     exact, others = rows.take(by_bound[: width // 2]), rows.take(by_bound[width // 2 :])
@@ -137,7 +145,7 @@ def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED
             key = key * 2**15 + np.minimum(np.ceil(column / side), 2**15 - 1).astype(np.int64)
         order = np.lexsort((others.bound, key))
         starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]])
-        # Without a limit, as long as no placement is known, one box holds all of a state.
+        # With an infinite limit (no placement known yet), one box holds all rows of a state.
         if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX or np.isinf(side):
             break
         side *= WIDER
@@ -147,10 +155,10 @@ def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED
 
 
 def undominated(state: np.ndarray, loads: np.ndarray, pool: np.ndarray) -> np.ndarray:
-    """Which rows no other row of the same state undercuts, as far as that is cheap to see. Rows are sorted by state, loads.
+    """Which rows no other row of the same state dominates, as far as a cheap test shows. Rows are sorted by state, loads.
 
-    Rows before in the same block are compared one by one; those of blocks before by a table of the last load. What the
-    cores' loads add up to in a row that is not merged is no more than in any row with as much on each.
+    Earlier rows of the same block are compared one by one; those of earlier blocks by a table of the last load. The table
+    holds only unmerged rows: their pool is the sum of their loads, so it never exceeds that of a row they dominate.
     """
     n, size = loads.shape
     keep = np.ones(n, bool)
@@ -170,7 +178,7 @@ def undominated(state: np.ndarray, loads: np.ndarray, pool: np.ndarray) -> np.nd
         keep[part] = ~under.any(axis=0)
         if start and s[0] == state[start - 1]:
             if table is None or state[start - 1] != state[start - BLOCK]:
-                # A state that goes on: what its rows so far reach, by steps of the middle load.
+                # A state that spans blocks: tabulate its rows so far by steps of the middle load.
                 begin, end = np.searchsorted(state, (s[0], s[0] + 1))
                 edges = np.sort(middle[begin : end : max((end - begin) // EDGES, 1)])
                 table = np.full(len(edges) + 1, np.inf)
@@ -188,7 +196,7 @@ def undominated(state: np.ndarray, loads: np.ndarray, pool: np.ndarray) -> np.nd
 
 
 def _enter(table: np.ndarray, edges: np.ndarray, middle: np.ndarray, last: np.ndarray) -> None:
-    """table[k] = the least last load of the rows whose middle load is at most edges[k]."""
+    """table[k] = the lowest last load among the rows whose middle load is at most edges[k]."""
     np.minimum.at(table, np.searchsorted(edges, middle, side="left"), last)
     np.minimum.accumulate(table, out=table)
 
@@ -196,7 +204,7 @@ def _enter(table: np.ndarray, edges: np.ndarray, middle: np.ndarray, last: np.nd
 def traced_back(
     devices: Tuple[str, ...], history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]], row: int
 ) -> Tuple[str, ...]:
-    """The devices by item that a row of the last layer stands for; `history` has (parent, device, swapped) by item."""
+    """The devices, by item, of the placement that a final row traces; `history` has (parent, device, swapped) per item."""
     reversed_devices: List[str] = []
     mirror = False
     for parent, device, swapped in reversed(history):

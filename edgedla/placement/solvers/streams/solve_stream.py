@@ -1,4 +1,4 @@
-"""The throughput of a stream: each set of engines searched wider and wider, until the bound meets the best placement."""
+"""The throughput of a stream: wider and wider searches on each set of engines, until the bound meets the best placement."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 
-#: (partial placements that go on from each item to the next, states before one item, rounds of moves that improve the best
-#: placement before, times the items), sweep by sweep. The first ones shall meet good placements soon: those make most states needless.
+#: Per sweep: (partial placements kept per item, states before one item, moves of the best placement before it, in rounds
+#: times items). The first sweeps are narrow, to find good placements soon: those prune most states.
 SIZES: Tuple[Tuple[int, int, int], ...] = (
     (500, 40, 0),
     (1_000, 200, 0),
@@ -24,13 +24,13 @@ SIZES: Tuple[Tuple[int, int, int], ...] = (
     (64_000, 4_000, 2_500),
 )
 
-#: Rounds of moves where looks are guided, times the items: those meet good placements themselves.
+#: Rounds of moves times items when looks are guided: guided looks find good placements themselves.
 GUIDED_MOVES = 1_000
 
-#: Share of the time limit that looking for an order of the items may take: most take some hundredths of a second.
+#: Share of the time limit for finding an order of the items; most take a few hundredths of a second.
 ORDERING = 0.1
 
-#: Width before whose sweep a bound by other means is asked for.
+#: Before the sweep of this width, `rival` is asked for a bound.
 WIDE = 16_000
 
 
@@ -45,16 +45,16 @@ class _Best:
 
     @property
     def limit(self) -> float:
-        """Values from here on are of no interest."""
+        """Values from here on are not worth searching."""
         return self.value * (1 - self.gap)
 
     @property
     def in_order(self) -> Tuple[str, ...]:
-        """The devices of the best one in the searches' order; () where none is known."""
+        """The devices of the best assignment, in the searches' order; () if there is none."""
         return () if self.evaluation is None else tuple(self.evaluation.assignment[i] for i in self.order)
 
     def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
-        """The same, of assignments in the searches' order."""
+        """`offer`, for assignments in the searches' order."""
         for assignment in assignments:
             by_item = dict(zip(self.order, assignment))
             self.offer([[by_item[i] for i in range(len(by_item))]])
@@ -79,14 +79,14 @@ def solve_stream(
     rival: Optional[Callable[[float], float]] = None,
     more_s: float = 0.0,
 ) -> Solution:
-    """The least period, with proof where the searches come to an end; without, the best placement met and a bound.
+    """The shortest period, proven if the searches complete; otherwise the best placement found and a lower bound.
 
-    They do not end where a limit of the problem binds that they know nothing of: caps, sizes, pools, and loadables that
-    TensorRT parts because of different batches.
+    The searches ignore caps, sizes, pools, and loadables that TensorRT splits by batch size. If such a limit binds, they do
+    not complete.
 
     Args:
-        rival: a bound by other means, given the best period known; 0 where it has none.
-        more_s: time on top of the limit that the searches may take where they are guided or know more than `rival`.
+        rival: gives a lower bound by other means, for the shortest period known; 0 if it has none.
+        more_s: extra time if the searches are guided, or if their bound is at least as good as that of `rival`.
     """
     began = time.monotonic()
     deadline = began + time_limit_s
@@ -122,7 +122,7 @@ def solve_stream(
             for search in searches:
                 search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
-            # Guided looks end with each placement that they meet, and go on from there; others would say the same again.
+            # A guided look ends with each placement it finds and continues from there; other looks would only repeat themselves.
             if timed_out or search.complete or search.bound >= best.limit or (again and not search.guided):
                 continue
             if best.in_order:

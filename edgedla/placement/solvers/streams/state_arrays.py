@@ -1,4 +1,4 @@
-"""Many states at once: rows of integers in place of tuples, stepped over one item together."""
+"""Many states at once: rows of integers instead of tuples, all advanced by one item together."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from edgedla.placement.solvers.streams.frontier import Frontier, State
 from edgedla.placement.solvers.streams.rows import Edges, Rows
 
-#: Bits of the numbers that rows are packed into to be compared.
+#: Bits used per word when rows are packed for comparison.
 BITS = 62
 
-#: What is what where the two cores change places: devices, and sets of devices as bits.
+#: Devices, and sets of devices as bits, after the two cores change places.
 SWAPPED_DEVICES, SWAPPED_SETS = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
 
 
 class Columns:
-    """Where the fields of `State` are in a row, before one item or behind the last.
+    """The columns of `State`'s fields in a row, before one item or after the last.
 
-    For each live item its device, then the slack by core; then what is paid by live flow, the counts, ends and engine.
+    Per live item its device, then its slack per core; then `paid` per live flow, `counts`, `ends` and `engine`.
     """
 
     def __init__(self, frontier: Frontier, i: int) -> None:
@@ -35,7 +35,7 @@ class Columns:
         return item * (1 + self.cores)
 
     def slack(self, item: int, core: int) -> int:
-        """Of the core's position among the cores."""
+        """The column of an item's slack; `core` is a position among the cores."""
         return item * (1 + self.cores) + 1 + core
 
     def rows(self, states: Sequence[State]) -> np.ndarray:
@@ -65,9 +65,9 @@ class StateArrays:
         """Steps over a frontier's items.
 
         Args:
-            alike: the two cores are, so that of two mirror images one is enough.
-            allowed: devices by item; the frontier's by default.
-            paid: loadables of each core that the first item pays, whether or not so many come.
+            alike: the two cores are equal, so that one of two mirror images is enough.
+            allowed: allowed devices per item; by default the frontier's.
+            paid: loadables per core that the first item pays in advance, whether or not so many are formed.
         """
         self.frontier, self.alike, self.paid = frontier, alike, paid
         self.allowed = frontier.allowed if allowed is None else allowed
@@ -75,7 +75,7 @@ class StateArrays:
         self.start = self.columns[0].rows([frontier.start._replace(counts=(paid,) * len(frontier.cores))])
 
     def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
-        """(states behind item i, edges to them, which of them are their own mirror images)."""
+        """(states after item i, edges to them, which of the states are their own mirror images)."""
         allowed, n = self.allowed[i], len(states)
         parts = [self.step(i, states, d) for d in allowed]
         # Ordered by state, then by device.
@@ -98,23 +98,23 @@ class StateArrays:
         return behind[first], edges, symmetric[first]
 
     def there(self, states: np.ndarray) -> np.ndarray:
-        """Which states a placement that is looked for can be in."""
+        """Which states lie on a placement that may still be of interest."""
         return np.ones(len(states), bool)
 
     def kinds(self, states: np.ndarray) -> np.ndarray:
-        """By state a number; rows of one number have the same future, so that one with lower loads makes another needless."""
+        """A number per state. Rows with equal numbers have equal futures, so one with lower loads dominates the other."""
         return np.arange(len(states))
 
     def bounds(self, i: int, states: np.ndarray, rows: Rows) -> np.ndarray:
-        """By partial placement before item i, a bound of the period of all that it becomes."""
+        """Per partial placement before item i, a lower bound of the period of all its completions."""
         return np.zeros(len(rows.state))
 
     def step(self, i: int, states: np.ndarray, device: int) -> Tuple[np.ndarray, np.ndarray]:
-        """(states behind item i on a device, what it adds to the loads), state by state."""
+        """(states after item i on a device, what it adds to the loads), per state."""
         return self.counted_step(i, states, device)[:2]
 
     def counted_step(self, i: int, states: np.ndarray, device: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`step`, and how many loadables it adds."""
+        """`step`, and the number of loadables it adds."""
         f, s, c, after = self.frontier, self.frontier.steps[i], self.columns[i], self.columns[i + 1]
         n = len(states)
         load, added = np.zeros((n, len(f.devices))), np.zeros(n, np.int16)
@@ -164,7 +164,7 @@ class StateArrays:
         return behind, load * s.rate, added
 
     def _transitions(self, i: int, states: np.ndarray, device: int, load: np.ndarray) -> List[np.ndarray]:
-        """What is paid of every tensor behind item i, as `Frontier` lines them up; adds what that costs to `load`."""
+        """`paid` masks of every tensor after item i, in the order of `Frontier`; adds the cost of the transitions to `load`."""
         f, s, c, n = self.frontier, self.frontier.steps[i], self.columns[i], len(states)
         masks = [states[:, c.paid_at + a] for a in range(c.flows)]
         for x in s.inputs:
@@ -190,7 +190,7 @@ class StateArrays:
 
 
 def packed(rows: np.ndarray) -> np.ndarray:
-    """Rows of few numbers that are equal where the rows are."""
+    """Each row packed into few integers; equal rows, and only those, give equal results."""
     words: List[np.ndarray] = [np.zeros(len(rows), np.int64)]
     used = 0
     for column in rows.T:
@@ -205,7 +205,7 @@ def packed(rows: np.ndarray) -> np.ndarray:
 
 
 def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which rows of a come before those of b."""
+    """Which rows of a sort before those of b."""
     less = a[:, -1] < b[:, -1]
     for x, y in zip(a.T[-2::-1], b.T[-2::-1]):
         less = (x < y) | (x == y) & less
@@ -213,7 +213,7 @@ def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def distinct(keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """(for each different row the first place of it, for each row the number of what it equals)."""
+    """(index of the first occurrence of each distinct row, number of the distinct row that each row equals)."""
     order = np.lexsort(keys.T[::-1])
     ordered = keys[order]
     new = np.ones(len(keys), bool)

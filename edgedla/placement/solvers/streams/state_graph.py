@@ -1,4 +1,4 @@
-"""Every state that a placement below a given period can pass, and the least weighted load behind each: exact, not relaxed."""
+"""Every state on a placement below a given period, with the exact minimum of the weighted load from each to the end."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
-#: Rows that `reduceat` is soonest for.
+#: Most rows for which a single `reduceat` is fastest.
 FEW_ROWS = 256
 
-#: Rows of a group that `least_by` takes one after the other.
+#: Rows of a group that `least_in_order` takes one by one.
 SMALL_GROUP = 16
 
 
 def prices_of(arrays: StateArrays, weights: np.ndarray) -> Prices:
-    """Prices of these weights of the engines and, where the cores are alike, of those with the cores swapped."""
+    """Prices of these weights of the engines; if the cores are alike, also of the weights with the cores swapped."""
     if arrays.alike:
         weights = np.unique(np.concatenate([weights, weights[:, (0, 2, 1)]]), axis=0)
     return Prices(arrays.frontier, weights, np.ones(len(weights), bool))
 
 
 class StateGraph:
-    """The states of a frontier, layer by layer, without those that no placement below `limit` passes.
+    """The states of a frontier, layer by layer, without those on no placement below `limit`.
 
-    For weights w of the engines, ahead[s] is the least w . load of all ways from state s to the end. So for a partial
-    placement in s with loads l, max over w of (w . l + ahead[s]) is a bound of every placement that it becomes.
+    For weights w of the engines, ahead[s] is the minimum of w . load over all paths from state s to the end. So for a
+    partial placement in s with loads l, max over w of (w . l + ahead[s]) is a lower bound of all its completions.
 
     Attributes:
-        weights: (weights, devices), closed under swapping the cores where these are alike.
+        weights: (weights, devices); closed under swapping the cores if these are alike.
         edges: by item.
-        ahead: by position before an item, and behind the last: (states, weights); infinite where no way leads to the end.
-        states, behind: by position, the states and by weight the least load up to each.
-        symmetric: by position, which states are their own mirror images.
-        dropped: a bound of what passes states that were left out for want of room; infinite where none was.
-        empty: no way leads to the end: no placement has a shorter period than the limit, or `dropped` where that is lower.
-        stopped: the deadline came first; then `edges` and `ahead` are empty.
+        ahead: by position before an item, and after the last: (states, weights); infinite if no path leads to the end.
+        states, behind: by position, the states, and per weight the minimum load up to each.
+        symmetric: by position, whether each state is its own mirror image.
+        dropped: a lower bound of all placements through states dropped for lack of room; infinite if none was.
+        empty: no path leads to the end: no placement is shorter than the limit, or than `dropped` if that is lower.
+        stopped: the deadline came first; then `edges` and `ahead` are incomplete.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class StateGraph:
         deadline: float,
         all_loads: Optional[AllLoads] = None,
     ) -> None:
-        """Looks for the states; of more than `most_states` before one item those with the lowest bounds are kept.
+        """Finds the states; if more than `most_states` precede one item, keeps those with the lowest bounds.
 
-        `prices` are of `prices_of`; `all_loads` is what placements have to keep, where frames have latency bounds.
+        `prices` come from `prices_of`; `all_loads` is the limit of the sum of loads, if there are latency bounds.
         """
         self.frontier, self._arrays, self._prices = arrays.frontier, arrays, prices
         self.weights = weights = prices.weights
@@ -72,7 +72,7 @@ class StateGraph:
 
     @property
     def root(self) -> np.ndarray:
-        """By weight, the bound of the whole problem; the least of it, the limit and `dropped` holds."""
+        """Per weight, the bound of the whole problem; valid up to the limit and `dropped`."""
         return np.full(len(self.weights), np.inf) if self.empty else self.ahead[0][0]
 
     def _build(self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads]) -> None:
@@ -123,13 +123,13 @@ class StateGraph:
 
 
 def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
-    """By group, the least of its rows in each column; infinite for a group without rows."""
+    """Per group, the minimum of its rows in each column; infinite for a group without rows."""
     counts = np.bincount(group, minlength=count)
     return least_in_order(np.r_[0, np.cumsum(counts)], value[np.argsort(group, kind="stable")])
 
 
 def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The same for rows that are ordered by group: those of group g are `first[g]` to `first[g + 1]`."""
+    """`least_by` for rows that are ordered by group: those of group g are `first[g]` to `first[g + 1]`."""
     counts, k = np.diff(first), 1
     if len(value) <= FEW_ROWS and counts.all():
         few: np.ndarray = np.minimum.reduceat(value, first[:-1], axis=0)
@@ -138,7 +138,7 @@ def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
     of = np.flatnonzero(counts)
     least[of] = value[first[of]]
     of = of[counts[of] > k]
-    # A pass for each place in small groups is several times sooner than `reduceat`.
+    # For small groups, one pass per place is several times faster than `reduceat`.
     while len(of) and k < SMALL_GROUP:
         least[of] = np.minimum(least[of], value[first[of] + k])
         k += 1
@@ -151,14 +151,14 @@ def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _onto(edges: Edges, onto: np.ndarray) -> Edges:
-    """The edges to the states that are kept, with the indices of those that stand for them."""
+    """The edges to the kept states, with targets renumbered."""
     stays = onto[edges.target] >= 0
     counts = np.r_[0, np.cumsum(stays)][edges.first]
     return Edges(counts, onto[edges.target[stays]], edges.device[stays], edges.load[stays], edges.swapped[stays])
 
 
 def _swapped_rows(weights: np.ndarray) -> np.ndarray:
-    """By row, which row has its last two columns swapped. Rows are sorted and closed under that."""
+    """Per row, the index of the row with the last two columns swapped. Rows are sorted and closed under the swap."""
     order = np.lexsort(weights[:, (0, 2, 1)].T[::-1])
     turned = np.empty(len(weights), int)
     turned[order] = np.arange(len(weights))

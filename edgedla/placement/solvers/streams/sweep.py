@@ -1,4 +1,4 @@
-"""The least period by one sweep over the items: all partial placements that may still become the best, side by side."""
+"""The shortest period by one sweep over the items, with all partial placements that may still become the best."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from edgedla.placement.solvers.streams.state_graph import StateGraph
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep found.
+    """The result of a sweep.
 
     Attributes:
-        bound: no placement on these engines has a shorter period, if that is below the limit that was given.
-        assignments: devices by item of the best ones that came through, best first; none below the limit: ().
+        bound: no placement on these engines has a shorter period, if this is below the given limit.
+        assignments: devices by item of the best complete placements, best first; () if none is below the limit.
         least: the period of the best of them.
-        complete: no partial placement was merged or left out for want of room: a wider sweep finds the same.
+        complete: no partial placement was merged or dropped for lack of room, so a wider sweep finds the same.
         stopped: the deadline came first.
-        used: by weight, how often it gave a partial placement's bound.
+        used: per weight, the number of partial placements whose bound it gave.
     """
 
     bound: float
@@ -53,20 +53,20 @@ def sweep(
     chosen: Optional[np.ndarray] = None,
     shared_out: float = SHARED_OUT,
 ) -> Swept:
-    """Item by item, every partial placement is continued on every device that the item may stand on.
+    """Item by item, continues every partial placement on every allowed device of the item.
 
-    Of two in one state the one whose loads are all as low makes the other needless. One whose bound reaches `limit` is
-    dropped. Where more than `width` are left, half of them, those with the lowest bounds, stay as they are; the others
-    are merged with their neighbours in a grid over the loads: the merged row has the lowest load of each device, which no
-    placement that it stands for is below, and traces the one with the lowest bound. So the bound only loosens by what
-    merging loses, and the best row of all still ends in a placement.
+    Of two in one state, one whose loads are all at most the other's dominates it. One whose bound reaches `limit` is
+    dropped. If more than `width` remain, the half with the lowest bounds stays as it is, and the others are merged with
+    their neighbours in a grid over the loads. A merged row has the lowest load of each device, a lower bound for every
+    placement that it stands for, and traces the placement with the lowest bound. So the bound loosens only by what merging
+    loses, and the best final row always leads to a complete placement.
 
     Args:
         factors: slowdown by device.
-        limit: periods from here on are of no interest.
+        limit: periods from here on are not worth searching.
         deadline: on time.monotonic's clock.
-        all_loads: what they have to keep, where frames have latency bounds.
-        chosen: indices of the graph's weights that bound the rows; all of them by default.
+        all_loads: the limit of the sum of loads, if there are latency bounds.
+        chosen: indices of the graph's weights used for the bounds; by default all.
         shared_out: as for `rows.merged_rows`.
     """
     columns = np.arange(len(graph.weights)) if chosen is None else chosen

@@ -8,7 +8,7 @@ from edgedla.placement.solvers.streams.frontier import Frontier
 
 
 def trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
-    """For each model the path with the most items that have a choice: item -> the one before it on the path."""
+    """Per model, the path with the most items that have a choice of device: item -> the item before it on the path."""
     problem = frontier.problem
     depth: List[float] = []
     before: List[Optional[int]] = []

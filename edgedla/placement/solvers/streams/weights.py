@@ -1,4 +1,4 @@
-"""Which weights of the engines give the highest bound by prices: a concave function of the weights, climbed in steps."""
+"""The weights of the engines that give the highest bound by prices: a step-wise climb of a concave function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 
-#: Factors by which the weight of one engine differs from the best so far: for the sweeps' weights, and for each step.
+#: Factors on the weight of one engine, relative to the best so far: for the sweeps' weights, and per step of the climb.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
 STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
 
@@ -20,10 +20,10 @@ STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
 def best_prices(
     frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: float = INFINITY
 ) -> Tuple[float, Prices]:
-    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first.
+    """(the best bound of the whole problem, prices around the weights that give it); the climb starts at `weights`.
 
     Args:
-        deadline: on time.monotonic's clock; then the climb ends where it is.
+        deadline: on time.monotonic's clock; the climb stops there.
     """
     around = weights_around(weights)
     prices = Prices.both_ways(frontier, around * factors)
@@ -54,7 +54,7 @@ def _highest(prices: Prices, rows: np.ndarray) -> Tuple[float, np.ndarray]:
 
 
 def stretched(best: np.ndarray, stretch: Sequence[float]) -> np.ndarray:
-    """The weights with every engine's but the first's stretched by each of these factors, summing to 1."""
+    """Weights with every engine but the first scaled by each combination of these factors; each row sums to 1."""
     rows = [best]
     for factors in itertools.product(stretch, repeat=len(best) - 1):
         row = best * np.array((1.0, *factors))
@@ -64,7 +64,7 @@ def stretched(best: np.ndarray, stretch: Sequence[float]) -> np.ndarray:
 
 
 def weights_around(best: np.ndarray) -> np.ndarray:
-    """Weights for the search: the best ones, stretched by device, and those of fewer devices."""
+    """Weights for the search: the best ones and their stretched variants, each single device, and pairs of devices."""
     size = len(best)
     rows = [*stretched(best, WIDE), *np.eye(size)]
     if size > 2:
