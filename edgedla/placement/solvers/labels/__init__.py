@@ -1,1 +1,1 @@
-"""The makespan of two models by labels: both models in the order in which they run, and how early both can be somewhere."""
+"""The makespan of two models by labels: how early both models can be at given points of their execution."""

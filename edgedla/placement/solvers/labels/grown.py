@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Grown:
-    """Rows that are added at the end; room is doubled, so that each is copied a few times at most."""
+    """Rows added at the end. Capacity at least doubles, so each row is copied only a few times."""
 
     def __init__(self, kind: Any, *width: int) -> None:
         self._room: np.ndarray = np.zeros((64, *width), kind)

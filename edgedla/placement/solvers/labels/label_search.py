@@ -1,9 +1,9 @@
 """The makespan of two models that share the GPU, each with a core of its own: a search over labels.
 
-A label says how early both models can be at a moment each, when the GPU is free, and which model ran last. One model runs on,
-or, where its next step needs the GPU, hands it over to the other one, which waits in front of such a step. So a label's times
-are those of a schedule: who waited for whom is in them, and no order is left to guess. Of labels at the same two moments those
-that another is nowhere behind are dropped, and those from which no weights lead below the limit.
+A label says: one moment per model, how early each can be there, when the GPU is free, and which model ran last. The model that
+ran last runs on or, if its next step needs the GPU, hands over to the other, which waits before such a step. So the times of
+a label are those of a schedule, waits included, and no order is left to choose. A label is dropped if another one at the same
+moments is at least as early in every time, or if the bounds show that it leads to nothing below the limit.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
 from edgedla.placement.solvers.streams.rows import ranges
 
-#: Labels whose bounds are reckoned at once.
+#: Labels whose bounds are computed at once.
 AT_ONCE = 32_768
 
-#: Schedules that are handed out.
+#: Schedules returned.
 SHORTEST = 12
 
-#: New moments that tell how many there will be.
+#: New moments after which the total is extrapolated.
 TELLING = 12_000
 
-#: A label is compared with these before it, in the order of its times.
+#: A label is compared with the ones so many places before it, in the order of their times.
 NEIGHBOURS = (1, 2, 3, 5, 8)
 
 
 class Labels(NamedTuple):
-    """Labels: the moments of the model that runs and of the one that waits, when they are there, when the GPU is free."""
+    """Labels: moments of the running and of the waiting model, the times they are reached, and when the GPU is free."""
 
     runs: np.ndarray
     waits: np.ndarray
@@ -44,22 +44,22 @@ class Labels(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Of labels behind a step: which label before it, and which way, they come from."""
+    """For each label after a step: the index of the label before it, and the way taken."""
 
     parent: np.ndarray
     way: np.ndarray
 
 
 class LabelSearch:
-    """Looks below a limit.
+    """Searches for schedules below a limit.
 
     Args:
-        weights: (weights, 3): of the GPU's load and of the own times of both models; each row sums to 1, and no schedule is
-            shorter than the sum that it gives.
+        weights: (weights, 3): of the GPU's load and of both models' own times. Each row sums to 1, and its weighted sum is
+            a lower bound of every schedule.
         items: of both models.
 
     Attributes:
-        crowded: the last look ended because there are too many moments, or will be.
+        crowded: the last look ended because there are, or will be, too many moments.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class LabelSearch:
         self._timelines, self._most_moments, self._deadline = timelines, most_moments, deadline
         self._on_gpu, self._own = weights[:, 0], weights[:, 1:]
         self.crowded = False
-        # A last step ends each model.
+        # Each model ends with one more step.
         self._steps = items + 2
 
     def look(self, limit: float, most: int) -> Tuple[float, List[List[Tuple[int, int, int]]]]:
-        """(a bound of all schedules, `limit` at most; the shortest ones met below it, as (model, item, device)).
+        """(a lower bound of all schedules, at most `limit`; the shortest ones found below it, as (model, item, device)).
 
         Args:
-            most: labels that are kept behind a step, those with the lowest bounds; what is left out is in the bound.
+            most: labels kept after a step, those with the lowest bounds; the bound accounts for dropped ones.
         """
         first, second = self._timelines.starts
         labels = Labels(np.array([first, second]), np.array([second, first]), *[np.zeros(2) for _ in range(3)])
@@ -88,7 +88,7 @@ class LabelSearch:
                 moments = np.concatenate([labels.runs, labels.waits])
                 known = self._timelines.look(moments, self._most_moments, self._deadline)
             if known is None:
-                # Whatever is shorter goes on from here.
+                # Every shorter schedule continues from one of these labels.
                 return min(bound, least), []
             labels, step, left_out, least = self._stepped(known, labels, limit, most)
             bound = min(bound, left_out)
@@ -100,14 +100,14 @@ class LabelSearch:
         return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:SHORTEST]]
 
     def _is_crowded(self, before: int, steps: int) -> bool:
-        """Whether there are too many moments, or will be: some are enough to tell."""
+        """Whether there are, or will be, too many moments; enough new ones allow an extrapolation."""
         new = self._timelines.size - before
         return before + new * (self._steps / max(steps, 1) if new > TELLING else 1) > self._most_moments
 
     def _stepped(self, known: Known, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
-        """(the labels behind a step, where they come from, a bound of those that were left out, one of the others)."""
+        """(the labels after a step, their origin, a bound of the dropped labels, a bound of the kept ones)."""
         goes_on, way = _ways(known.first, known.ways[labels.runs], labels.runs, np.arange(len(labels.runs)))
-        # Who stands in front of a step that needs the GPU, or has ended, hands over; who starts may need none.
+        # A model hands over if its next step needs the GPU or if it has ended. A model that starts may do so without the GPU.
         hands_over = (known.ended[labels.runs] | (known.acquiring[labels.runs] > 0)) & ~known.ended[labels.waits]
         starts = np.isin(labels.waits, self._timelines.starts)
         count = np.where(starts, known.ways[labels.waits], known.acquiring[labels.waits])
@@ -131,12 +131,12 @@ class LabelSearch:
         return behind.taken(keep), step, left_out, float(bound[keep].min(initial=limit))
 
     def _waits_at_least(self, known: Known, labels: Labels) -> np.ndarray:
-        """When the waiting model can go on: in front of a step that needs the GPU, not before that is free."""
+        """When the waiting model can run: if its next step needs the GPU, not before the GPU is free."""
         needs_it = ~known.ended[labels.waits] & ~np.isin(labels.waits, self._timelines.starts)
         return np.where(needs_it, np.maximum(labels.waits_us, labels.free_us), labels.waits_us)
 
     def _bounds(self, known: Known, labels: Labels) -> np.ndarray:
-        """By label, what no schedule that goes on from it is shorter than."""
+        """Per label, a lower bound of all schedules that continue from it."""
         bounds = np.empty(len(labels.runs))
         first = self._timelines.model[labels.runs] == 0
         a_us = np.where(first, labels.now_us, labels.waits_us)
@@ -169,7 +169,7 @@ def _ways(
 def _run(
     known: Known, way: np.ndarray, waits: np.ndarray, now_us: np.ndarray, waits_us: np.ndarray, free_us: np.ndarray
 ) -> Labels:
-    """One model runs on; a way that acquires the GPU begins when that is free."""
+    """The labels after one model runs on; a way that acquires the GPU begins once the GPU is free."""
     begin_us = np.where(known.acquires[way], np.maximum(now_us, free_us), now_us)
     free_us = np.where(known.acquires[way], begin_us, free_us) + known.gpu_us[way]
     now_us = begin_us + known.gpu_us[way] + known.core_us[way]
@@ -177,7 +177,7 @@ def _run(
 
 
 def _undominated(labels: Labels) -> np.ndarray:
-    """Labels without those that another at the same moments is nowhere behind, as far as neighbours show it."""
+    """Indices of the labels that no other at the same moments dominates, as far as near neighbours show."""
     pair = labels.runs * (labels.waits.max(initial=0) + 1) + labels.waits
     order = np.lexsort((labels.free_us, labels.waits_us, labels.now_us, pair))
     pair, waits_us, free_us = pair[order], labels.waits_us[order], labels.free_us[order]
@@ -185,7 +185,7 @@ def _undominated(labels: Labels) -> np.ndarray:
     for shift in NEIGHBOURS:
         left = np.flatnonzero(keep)
         before, behind = left[:-shift], left[shift:]
-        # In the order of `now_us` of a pair, none before is later in that.
+        # Sorted by `now_us` within a pair, so an earlier label is never later in that.
         ahead = pair[before] == pair[behind]
         ahead &= (waits_us[before] <= waits_us[behind] + 1e-9) & (free_us[before] <= free_us[behind] + 1e-9)
         keep[behind[ahead]] = False

@@ -1,4 +1,4 @@
-"""One model in the order in which it runs: what has run, and what may run next."""
+"""One model in execution order: what has run, and what may run next."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.vocabulary import GPU
 
-#: Where a model stands: in a segment of the GPU; in a loadable; in a segment of the GPU that took no time so far.
+#: What a model is in: a GPU segment; a loadable; a GPU segment that has taken no time so far.
 ON_GPU, ON_CORE, BETWEEN = 0, 1, 2
 
-#: The call of the model's engine, which its first layer on the GPU pays: paid; not, with no loadable so far, with one, or with
-#: more. Where no layer is on the GPU, the only loadable pays; of several, nobody is asked.
+#: The call of the model's engine: paid by the first layer on the GPU; or not yet paid, with no loadable so far, with one, or
+#: with more. A model without a layer on the GPU pays with its only loadable; with several loadables the call is left out.
 UNPAID, PAID, ONE_LOADABLE, LOADABLES = 0, 1, 2, 3
 
-#: The item of the step behind the last one, and where no item was.
+#: The item of the final step, and the producer of a network input.
 NO_ITEM = -1
 
 
 class Moment(NamedTuple):
-    """All that the past means for what may run next and what that costs. Sets of items and of tensors are bits.
+    """All that the past means for what may run next and its cost. Sets of items and of tensors are bits.
 
     Attributes:
         done: items that have run.
-        on_core: of them, those on the core whose outputs are still to be read.
-        copied: tensors, still to be read, that were brought to the device other than their producer's.
-        owed: outputs of the network that are on the core alone.
+        on_core: those of them on the core whose outputs are still to be read.
+        copied: tensors still to be read that were copied to the device that did not produce them.
+        owed: network outputs that so far exist only on the core.
         engine: UNPAID, PAID, ONE_LOADABLE or LOADABLES.
-        declined: items that could have run while the GPU ran and did not: they go to the core.
+        declined: items that could have run in the GPU segment and did not: they go to the core.
         stands: ON_GPU, ON_CORE or BETWEEN.
-        last: in a loadable, the item that joined it last; items join in their order.
+        last: in a loadable, the item that joined it last; items join in ascending order.
     """
 
     done: int
@@ -43,12 +43,12 @@ class Moment(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One item runs next.
+    """A way to continue: one item that runs next.
 
     Attributes:
-        gpu_us, core_us: what that takes, slowdown counted: of the GPU first, then of the core. In a loadable that has begun,
-            the GPU's part lay in front of it.
-        acquires: the GPU has to be free for it; else the model has it, or needs none.
+        gpu_us, core_us: the time it takes, with slowdown: first of the GPU, then of the core. In a loadable that has already
+            begun, the GPU's part lies before the loadable.
+        acquires: it must wait for the GPU; otherwise the model already has it, or does not need it.
     """
 
     moment: Moment
@@ -60,15 +60,15 @@ class Way(NamedTuple):
 
 
 class Moments:
-    """The placements of a model on the GPU and one core, item by item in the order in which `schedule.segments` runs them.
+    """The placements of a model on the GPU and one core, item by item in the execution order of `schedule.segments`.
 
-    On the GPU everything runs that can. In which of several loadables TensorRT puts an item, where there is a choice, is left
-    open; so is whether a reformat lies in front of a loadable that has begun or parts two of them. Loadables that follow
-    each other without work of the GPU are taken for one. So every placement is among these, or runs no earlier than one.
+    A GPU segment runs everything it can. Two choices are left open: which of several possible loadables TensorRT puts an
+    item in, and whether a reformat lies before a loadable that has begun or separates two. Loadables without GPU work
+    between them count as one. So every placement is covered, or runs no earlier than one that is.
 
     Args:
         factors: slowdown of the GPU and of the core.
-        ranks: by item, where it stands in the model's own order.
+        ranks: per item, its position in the model's own order.
     """
 
     def __init__(self, frontier: Frontier, factors: Tuple[float, float], ranks: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ class Moments:
         ]  # fmt: skip
         self._before = [_bits(problem.predecessors(i)) for i in range(self.items)]
         self._followers: List[List[int]] = [[] for _ in range(self.items)]
-        #: By item, whom it reads or is linked to, and who reads it or is linked to it.
+        #: Per item, the items it reads from or is linked to, and the items that read it or are linked to it.
         self._sources: List[Tuple[int, ...]] = []
         self._read_by = [0] * self.items
         for i in range(self.items):
@@ -111,16 +111,16 @@ class Moments:
                 self._read_by[p] |= 1 << i
             for p in problem.predecessors(i):
                 self._followers[p].append(i)
-        #: By items that have run, those whose inputs are there.
+        #: By set of items that have run, the items whose inputs are available.
         self._ready: Dict[int, int] = {0: _bits(i for i in range(self.items) if not self._before[i])}
-        #: By items that have run, (tensor, its readers that are still to run) of those that are there and still to be read.
+        #: By set of items that have run: (tensor, its readers that have not run) of each available tensor still to be read.
         self.live: Dict[int, List[Tuple[int, int]]] = {
             0: [(k, readers) for k, readers in enumerate(self.readers) if readers and self.producer[k] < 0]
         }
         self.end = self.start._replace(done=1 << self.items)
 
     def ways(self, moment: Moment) -> List[Way]:
-        """All that may run next; behind the last item, one way to the end."""
+        """All ways to continue; after the last item, the one way to the end."""
         if moment.done == self.all:
             us = sum(self.to_gpu_us[k] for k in positions(moment.owed))
             return [Way(self.end, NO_ITEM, 0, us, 0.0, us > 0 and moment.stands != ON_GPU)]
@@ -133,7 +133,7 @@ class Moments:
         on_core = moment.stands == ON_CORE
         if not on_core and self.only_gpu & _bits(ready):
             return ways
-        # What could have run on the GPU and did not goes to the core.
+        # Items that could have run on the GPU and did not go to the core.
         declined, late = moment.declined if on_core else _bits(ready), self._late(moment)
         for i in ready:
             if self.only_gpu >> i & 1:
@@ -148,9 +148,9 @@ class Moments:
         return ways
 
     def _late(self, moment: Moment) -> int:
-        """Items that need a reformat and cannot run yet: it lies in front of their loadable, whatever that begins with.
+        """Items that need a reformat and cannot run yet: the reformat lies before their loadable, whatever that begins with.
 
-        Where the model has the GPU, the reformats of its next loadable follow without a break.
+        None if the model has the GPU: then the reformats of its next loadable follow immediately.
         """
         late = 0
         if moment.stands != ON_GPU:
@@ -162,7 +162,7 @@ class Moments:
         return late & ~self.only_gpu & ~self._ready[moment.done]
 
     def _gpu_next(self, moment: Moment, ready: List[int]) -> Iterator[Tuple[int, int]]:
-        """(an item that may run on the GPU next, what is declined then): in their order, the items before it declined."""
+        """(an item that may run on the GPU next, the items declined then): each choice declines the ready items before it."""
         declined = moment.declined
         for i in ready:
             if declined >> i & 1:
@@ -174,13 +174,13 @@ class Moments:
             declined |= 1 << i
 
     def _may_begin(self, i: int, ready: List[int]) -> bool:
-        """Whether a model may begin on the core, with item i the first of its loadable: what comes before is not for the GPU."""
+        """Whether a model may begin on the core with item i first in its loadable: no earlier ready item is for the GPU only."""
         return not self.only_gpu >> i & 1 and not any(
             self.only_gpu >> j & 1 and self._ranks[j] < self._ranks[i] for j in ready
         )
 
     def _begins(self, moment: Moment, i: int, ready: List[int]) -> Way:
-        """The model begins on the core: the device of the first item in the model's order runs first."""
+        """The model begins on the core: the device of the first item in the model's own order runs first."""
         return self._on_core(moment, i, _bits(j for j in ready if self._ranks[j] < self._ranks[i]), True)
 
     def _on_gpu(self, moment: Moment, i: int, declined: int) -> Way:
@@ -214,7 +214,7 @@ class Moments:
         behind = self._behind(moment, i, moment.on_core | 1 << i, copied)
         if engine == ONE_LOADABLE and self.layered and not self.layered & ~behind[0]:
             us, engine = us + self.engine_us[1], PAID
-        # One that a reformat parts from what ran may begin with the item that needs it, the first one with its first in rank.
+        # A loadable separated by a reformat may begin with the item that needs it, whatever the rank of its other items.
         last = NO_ITEM if opens and moment.stands != ON_GPU else i
         return Way(
             Moment(*behind, moment.owed | self._owes[i], engine, declined & ~(1 << i), ON_CORE, last), i, 1, before_us, us,
@@ -222,7 +222,7 @@ class Moments:
         )  # fmt: skip
 
     def _behind(self, moment: Moment, i: int, on_core: int, copied: int) -> Tuple[int, int, int]:
-        """(what has run, what of it is on the core, what is copied) behind item i, without what is read no more."""
+        """(done, on_core, copied) after item i, without what is no longer read."""
         done = moment.done | 1 << i
         if done not in self._ready:
             new = [j for j in self._followers[i] if not self._before[j] & ~done]
@@ -247,7 +247,7 @@ def _bits(members: Iterable[int]) -> int:
 
 
 def positions(bits: int) -> Iterator[int]:
-    """The bits that are set, ascending."""
+    """The positions of the set bits, ascending."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1

@@ -1,4 +1,4 @@
-"""The least that the rest of a model takes, whichever of its items have run: `Prices` of sets of items that are no prefix."""
+"""The minimum that the rest of a model takes, for any set of items that has run: `Prices` beyond prefixes of one order."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.moments import ON_CORE, PAID, Moment, Moments, positions
 from edgedla.placement.solvers.streams.load_weights import Prices
 
-#: Sets of devices that have a tensor, as bits: both.
+#: A tensor's set of devices, as bits: both.
 BOTH = 3
 
-#: What a term is of, beside the tensors that are still to be read.
+#: Kinds of terms besides the tensors still to be read.
 OWED, ITEM, ENGINE, JOINS = -1, -2, -3, -4
 
 Term = Tuple[int, int, int, int, int]
 
 
 class Rests:
-    """By weight, a bound of what is still to come behind a moment: a sum of terms, each reckoned once.
+    """Per weight, a lower bound of the cost after a moment: a sum of terms, each computed once.
 
     Args:
-        prices: of the model's frontier, with the loadables of the path counted.
-        weights: (weights, 2): of a microsecond of the GPU and of the core, slowdown counted.
+        prices: of the model's frontier, with the loadables along the path counted.
+        weights: (weights, 2): per microsecond of the GPU and of the core, with slowdown.
     """
 
     def __init__(self, moments: Moments, prices: Prices, weights: np.ndarray) -> None:
@@ -32,12 +32,12 @@ class Rests:
         self._terms = Grown(float, len(weights))
         self._at: Dict[Term, int] = {}
         self._path = sorted(prices.trunk.items())
-        #: By items that have run, the last of the path.
+        #: By set of items that have run, the path's item before its first item still to run.
         self._path_before: Dict[int, Optional[int]] = {}
         self._without_inputs = [i for i, flows in enumerate(prices.frontier.into) if not flows]
 
     def behind(self, moments: Sequence[Moment]) -> np.ndarray:
-        """(moments, weights): the least that all ways on from a moment take together."""
+        """(moments, weights): the minimum cost after each moment."""
         terms: List[int] = []
         counts = []
         for moment in moments:
@@ -93,7 +93,7 @@ class Rests:
         return least
 
     def _may_join(self, moment: Moment) -> bool:
-        """Whether the next item of the path whose loadables are counted may join the one that has begun, and opens none."""
+        """Whether the path's next item may join the current loadable instead of opening one."""
         done = moment.done
         if done not in self._path_before:
             self._path_before[done] = next((before for item, before in self._path if not done >> item & 1), None)

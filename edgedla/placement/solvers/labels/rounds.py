@@ -1,4 +1,4 @@
-"""Looks of the search over labels, one after the other: wider ones, and below higher limits, as long as they say more."""
+"""Repeated looks of the search over labels: wider, and below higher limits, while that improves the result."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.pair_weights import moved, of_model
 from edgedla.placement.solvers.streams.load_weights import Prices
 
-#: Labels behind a step: at first, at most, and how many times more where they were too few.
+#: Labels after a step: at first, at most, and the growth factor when there were too few.
 FEWEST, MOST, MORE = 2_000, 64_000, 4
 
-#: Labels behind all steps, for memory: each is kept until the look ends.
+#: Labels after all steps together, limited by memory: each is kept until the look ends.
 IN_ALL = 24_000_000
 
-#: Items of both models beyond which the sets of items take too much memory.
+#: Most items of both models: beyond, sets of items take too much memory.
 MOST_ITEMS = 3_000
 
-#: How much of the weights is moved for further rows of them.
+#: Shares of weight moved to make further rows of weights.
 MOVED = (0.05, 0.15)
 
-#: Share of what lies between bound and limit that a look asks for: first, least.
+#: Share of the gap between bound and limit that a look aims for: at first, at least.
 ASKED, LEAST_ASKED = 0.5, 0.05
 
-#: Moments beyond which the models have too many branches that may run in any order.
+#: Most moments: beyond, the models have too many branches that may run in any order.
 MOST_MOMENTS = 80_000
 
-#: A run that leaves more than this share of the gap, and meets nothing shorter, is the last one.
+#: The last run is one that leaves more than this share of the gap and finds nothing shorter.
 WORTH = 0.85
 
-#: A gap of so small a share of the value is looked into at once.
+#: A gap below this share of the value is searched in full at once.
 CLOSE = 2e-3
 
 
 class LabelRounds:
-    """The search over labels for two models on the GPU and a core each; what is shorter than the best is offered.
+    """The search over labels for two models on the GPU and one core each; improvements are offered to the best.
 
     Args:
-        weights: of the loads of the GPU and a core and of both models' own times, the best for bounds.
-        weighed: which of them differ from 0; the core's does not.
+        weights: weights of the loads of the GPU and a core and of both models' own times that give the best bound.
+        weighed: which of them may differ from 0; not the core's.
 
     Attributes:
-        goes_on: further looks may say more.
+        goes_on: further looks may improve the result.
     """
 
     def __init__(self, pair: Pair, weights: np.ndarray, weighed: np.ndarray) -> None:
@@ -69,11 +69,11 @@ class LabelRounds:
 
     @staticmethod
     def can_run(pair: Pair) -> bool:
-        """Each model has a core of its own, and their items are not too many."""
+        """True if each model has a core of its own and their items are not too many."""
         return len(pair.cores) == 2 and sum(pair.items) <= MOST_ITEMS
 
     def run(self, bound: float, until: float) -> float:
-        """The bound that is reached until then, on time.monotonic's clock; `bound` is known."""
+        """Searches until then, on time.monotonic's clock. Returns the bound, at least the known `bound`."""
         pair, began, gap_before = self._pair, self._pair.best.value, self._pair.limit - bound
         search = LabelSearch(self._timelines, self._weights, sum(pair.items), MOST_MOMENTS, until)
         while self.goes_on and bound < pair.limit and time.monotonic() < until:
@@ -84,7 +84,7 @@ class LabelRounds:
             self.goes_on = self._timelines.size < MOST_MOMENTS
             bound = max(bound, reached)
             if search.crowded:
-                # Later there may be less to look into.
+                # A later run may have a smaller gap to search.
                 self._share /= 2
                 self.goes_on &= self._share > LEAST_ASKED
                 return min(bound, pair.best.value)
@@ -95,7 +95,7 @@ class LabelRounds:
                 self._most, self._share = min(MORE * self._most, self._ceiling), max(self._share / 2, LEAST_ASKED)
         bound = min(bound, pair.best.value)
         gained = pair.best.value < began or pair.limit - bound < WORTH * gap_before
-        # What a look has met that was cut off is known to the next one.
+        # The next run reuses the moments of a look that was cut off, so allow one more.
         self._cut_off = time.monotonic() >= until and not self._cut_off
         self.goes_on &= gained or self._cut_off
         return bound

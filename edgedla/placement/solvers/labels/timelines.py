@@ -1,4 +1,4 @@
-"""Both models' moments and ways as arrays, each looked at when a label first stands there."""
+"""Both models' moments and ways as arrays; a moment is expanded when a label first reaches it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from edgedla.placement.solvers.labels.moments import Moment, Moments
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.streams.rows import ranges
 
-#: Moments that are looked at between two looks at the clock.
+#: Moments expanded between two checks of the clock.
 AT_ONCE = 32
 
 
 class Known(NamedTuple):
-    """Of moments and ways, what has been met.
+    """What is known of moments and ways.
 
     Attributes:
-        first, ways: by moment, its first way and how many it has; -1 ways as long as nobody looked.
-        acquiring: by moment, how many of the ways acquire the GPU; these come first.
-        ended: by moment, whether its model has ended.
-        rest: (moments, weights): the least that is still to come.
-        target, gpu_us, core_us, acquires: by way, as `Way` has them.
+        first, ways: per moment, its first way and the number of its ways; -1 ways until it is expanded.
+        acquiring: per moment, how many of its ways acquire the GPU; these come first.
+        ended: per moment, whether its model has ended.
+        rest: (moments, weights): a lower bound of the cost after each.
+        target, gpu_us, core_us, acquires: per way, as in `Way`.
     """
 
     first: np.ndarray
@@ -39,11 +39,11 @@ class Known(NamedTuple):
 
 
 class Timelines:
-    """The moments of two models, numbered as they are met.
+    """The moments of two models, numbered in the order they are reached.
 
     Attributes:
-        starts: by model, its first moment.
-        choices: by way, (model, item, device).
+        starts: per model, its first moment.
+        choices: per way, (model, item, device).
     """
 
     def __init__(self, models: Sequence[Moments], rests: Sequence[Rests]) -> None:
@@ -59,12 +59,12 @@ class Timelines:
 
     @property
     def model(self) -> np.ndarray:
-        """By moment, whose it is."""
+        """Per moment, its model."""
         return self._model.rows
 
     @property
     def size(self) -> int:
-        """How many moments were met."""
+        """The number of moments so far."""
         return len(self._moments)
 
     @property
@@ -76,7 +76,7 @@ class Timelines:
         )  # fmt: skip
 
     def look(self, moments: np.ndarray, most: int, deadline: float) -> Optional[Known]:
-        """All that is known, with the ways of these moments; None where that would take too many moments, or too long."""
+        """All that is known, with these moments expanded; None if that takes too many moments or too long."""
         new = np.unique(moments)
         new = new[self._ways.rows[new] < 0]
         for m in (0, 1):
@@ -88,7 +88,7 @@ class Timelines:
         return self.known
 
     def look_ahead(self) -> None:
-        """Raises what is still to come from each moment whose ways are known to the least of these ways, the last first."""
+        """Raises `rest` of each expanded moment to the minimum over its ways, from the last moments to the first."""
         known = self.known
         for m in (0, 1):
             looked = np.flatnonzero((known.ways > 0) & (self.model == m))
@@ -118,7 +118,7 @@ class Timelines:
         self._target.add(self._numbers(m, [w.moment for w in flat]))
 
     def _numbers(self, m: int, moments: Sequence[Moment]) -> List[int]:
-        """The numbers of moments of model m; those that are new get one."""
+        """The numbers of these moments of model m; new ones are added."""
         at, new, numbers = self._at[m], [], []
         for moment in moments:
             number = at.get(moment)

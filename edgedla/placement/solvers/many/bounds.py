@@ -1,4 +1,4 @@
-"""What no schedule of several models is shorter than, by weights of the engines' loads and of each model's own time."""
+"""Lower bounds of any schedule of several models, from weights of the engines' loads and of each model's own time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from edgedla.placement.solvers.several.pair_weights import bounds_of, climbed_we
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 
-#: Models up to which a grid of weights is gone through: each makes it three times as long.
+#: Most models for which a grid of weights is evaluated: each model triples the effort.
 MOST_MODELS = 4
 
 
 def weighed_bound(problem: Problem, goal: Goal, known: float, deadline: float) -> float:
-    """The least over the sets of engines; sets that cannot hold anything below `known` are left at their floor.
+    """The minimum over the sets of engines; a set that cannot beat `known` keeps its floor.
 
     Args:
-        deadline: on time.monotonic's clock; after it the floors count.
+        deadline: on time.monotonic's clock; sets not reached by then keep their floors.
     """
     count = len(problem.models)
     alone = [problem_of_model(problem, m) for m in range(count)]

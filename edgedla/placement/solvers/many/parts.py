@@ -1,4 +1,4 @@
-"""Simpler problems of which no schedule of several models is shorter: some of the models, cores that are equal."""
+"""Relaxed problems, whose minimum is a lower bound for several models: only some of the models, or equalised cores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgedla.placement.solvers.several.one_model import problem_of_models
 
 
 def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int, ...]]:
-    """(the items, flows and links of these models, ascending; the items by their index in the whole).
+    """(the problem of these models, ascending; the index of each of its items in the whole problem).
 
-    A schedule of all models without those of the others is one of these: it uses fewer engines, or as many.
+    A schedule of all models, restricted to these, is a schedule of this problem: it uses no more engines.
     """
     members = tuple(i for m in models for i in problem.items_of(m))
     at = {i: k for k, i in enumerate(members)}
@@ -29,7 +29,7 @@ def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int
 
 
 def with_equal_cores(problem: Problem) -> Problem:
-    """The same with what is shorter of both cores on each, and what may stand on one of them on both."""
+    """The problem with each item on the faster of both cores: each core gets the lower cost and the allowed items of both."""
     first, second = problem.cores
     swap = {first: second, second: first}
 
@@ -62,7 +62,7 @@ def with_equal_cores(problem: Problem) -> Problem:
 
 
 def _least_slowdown(problem: Problem) -> Mapping[FrozenSet[str], Mapping[str, float]]:
-    """By set of engines the least factors of the sets that hold it: the other models may use more engines."""
+    """Per set of engines, the minimum factors over its supersets: the other models may use more engines."""
     devices = problem.devices
     sets = [frozenset(s) for n in range(2, len(devices) + 1) for s in itertools.combinations(devices, n)]
     least: Dict[FrozenSet[str], Dict[str, float]] = {}

@@ -1,4 +1,4 @@
-"""Several models placed in rounds: each anew around the schedule of all others, as long as the whole gets shorter."""
+"""Several models placed in rounds: each is re-placed around the schedule of all others while the whole gets shorter."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
-#: How much dearer a microsecond of the GPU is than one of a core: what is short alone may leave the others no room.
+#: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the others no room on the GPU.
 DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15, -0.6, -0.3, 0.3, 1.0, 2.0, 5.0)
 
-#: Which of these a model goes by in a round; to begin with it goes by all.
+#: The indices of DEARER used in a round; the initial placements use all.
 ROUND: Tuple[int, ...] = (0, 1, 2, 3)
 
-#: Orders in which the models are placed to begin with, and what is kept of the placements of the first ones.
+#: Orders in which the models are first placed, and placements kept after each model.
 ORDERS, KEPT = 12, 24
 
-#: Where the others' segments lie between their earliest and their latest, as a share.
+#: Where the others' segments lie between their earliest and their latest start, as a share.
 SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
 
-#: Placements that are gone on from, those of a turn whose schedules are searched for, and those whose ends are moved.
+#: Placements to continue from, placements of a turn whose schedules are computed, and placements whose ends are moved.
 GONE_ON_FROM, TRIED, MOVED_FROM = 4, 4, 16
 
-#: Segments beyond which a schedule takes too long to be gone on from.
+#: Most segments of a schedule to continue from: beyond, schedules take too long.
 SEGMENTS = 90
 
-#: A turn is tried if it promises at most so many times the length that it begins with.
+#: A placement is tried if its end is at most this factor times the best length.
 PROMISING = 1.02
 
 Assignment = Tuple[str, ...]
 
 
 class _Way(NamedTuple):
-    """One model on the GPU and one core: its devices, its placements, and prices by DEARER."""
+    """One model on the GPU and one core: the device names, its placements, and prices per value of DEARER."""
 
     names: Tuple[str, ...]
     model: Counted
@@ -57,7 +57,7 @@ class _Way(NamedTuple):
 
 
 class Rounds:
-    """The search; what is shorter than the best is offered.
+    """The search; improvements are offered to the best.
 
     Args:
         deadline: on time.monotonic's clock.
@@ -65,7 +65,7 @@ class Rounds:
 
     def __init__(self, problem: Problem, best: Best, deadline: float) -> None:
         self.problem, self.best, self.deadline = problem, best, deadline
-        #: By model, its items in the order in which its placements take them.
+        #: Per model, its items in the order in which its placements list them.
         self.order: List[List[int]] = []
         self._ways: List[List[_Way]] = []
         together = frozenset(problem.devices)
@@ -82,7 +82,7 @@ class Rounds:
         self._models, self._until = range(len(problem.models)), deadline
 
     def run(self, seeds: Iterable[Evaluation], until: float, target: float) -> None:
-        """Goes on from these and the best that are known until nothing makes one shorter, until then, or to the target."""
+        """Continues from the seeds and the best known until nothing improves, the time is up, or the target is reached."""
         self._until = until
         for e in seeds:
             self._look_at(e)
@@ -103,7 +103,7 @@ class Rounds:
                     self._place(m, moved, (0.0, 1.0))
 
     def _ways_of(self, alone: Problem) -> List[_Way]:
-        """The model with each core; of cores that are alike, the placements are the same."""
+        """The model with each core; equal cores share the placements."""
         ways: List[_Way] = []
         same = alike(self.problem)
         for core in self.problem.cores:
@@ -120,7 +120,7 @@ class Rounds:
         return ways
 
     def _look_at(self, evaluation: Evaluation) -> None:
-        """Takes a placement into account, if it is legal."""
+        """Records a placement and the length of its schedule, if it is legal."""
         if evaluation.assignment in self._lengths or self.best.offer(evaluation) is None:
             return
         schedule = shortest_schedule(self.problem, evaluation, self.deadline)
@@ -128,7 +128,7 @@ class Rounds:
             self._lengths[evaluation.assignment] = schedule.length_us
 
     def begin(self, until: float) -> None:
-        """Looks for placements to go on from: model by model, each around those that are placed."""
+        """Finds placements to start from: model by model, each around those already placed."""
         self._until = until
         for order in itertools.islice(itertools.permutations(self._models), ORDERS):
             if time.monotonic() > until:
@@ -136,7 +136,7 @@ class Rounds:
             self._try(self._grown(order), TRIED)
 
     def _grown(self, order: Sequence[int]) -> List[Tuple[float, Assignment]]:
-        """(when it ends, the placement) of what comes of placing the models in this order."""
+        """(end, placement) of the results of placing the models in this order."""
         nowhere = [GPU] * len(self.problem.items)
         kept: List[Tuple[float, Assignment]] = [(0.0, tuple(nowhere))]
         for n, m in enumerate(order):
@@ -145,7 +145,7 @@ class Rounds:
                 return []
             found = self._around(m, plans, range(len(DEARER)))
             grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
-            # Half of them end early, half leave the GPU to the others.
+            # Keep the earliest, and also those that leave the most GPU time to the others.
             early = sorted(grown)[:KEPT]
             kept = (
                 early
@@ -156,13 +156,13 @@ class Rounds:
         return kept
 
     def _crowd(self, grown: Tuple[float, Assignment], models: Sequence[int]) -> float:
-        """When a placement of some models ends, and how long they have the GPU."""
+        """When a placement of some models ends, plus their GPU time."""
         end, assignment = grown
         items = (i for m in models for i in self.order[m] if assignment[i] == GPU)
         return end + sum(self.problem.items[i].time_us(GPU) for i in items) * self._factors[GPU]
 
     def _bars(self, assignment: Assignment, models: Sequence[int]) -> List[Bar]:
-        """The shortest schedule of some of the models."""
+        """The bars of the shortest schedule of some of the models."""
         if not models:
             return []
         key = tuple(sorted(models))
@@ -173,7 +173,7 @@ class Rounds:
         return [b._replace(model=key[b.model]) for b in schedule.bars if b.end_us > b.start_us]
 
     def _place(self, m: int, given: Sequence[Assignment], shares: Sequence[float]) -> None:
-        """Places model m anew around the others of each placement, whose segments are moved by these shares."""
+        """Re-places model m around the others of each placement; their segments are shifted by each of these shares."""
         plans: List[List[Bar]] = []
         of: List[Assignment] = []
         for assignment in given:
@@ -190,7 +190,7 @@ class Rounds:
         self._try(found, TRIED)
 
     def _try(self, found: Iterable[Tuple[float, Assignment]], most: int) -> None:
-        """Looks at the most promising of what was found: (end, placement)."""
+        """Evaluates the most promising of these (end, placement)."""
         tried = 0
         for end, assignment in sorted(found):
             if tried >= most or end > self.best.value * PROMISING or time.monotonic() > self._until:
@@ -202,7 +202,7 @@ class Rounds:
     def _around(
         self, m: int, plans: Sequence[Sequence[Bar]], guides: Sequence[int]
     ) -> List[Tuple[float, int, Tuple[str, ...]]]:
-        """Model m around each plan of the others: (when all end, the plan, the model's devices in the searches' order)."""
+        """Model m around each plan of the others: (when all end, index of the plan, the model's devices in its order)."""
         count, times = len(plans), len(guides)
         others = np.tile([max((b.end_us for b in plan), default=0.0) for plan in plans], times)
         found: Dict[Tuple[int, Tuple[str, ...]], float] = {}
@@ -227,7 +227,7 @@ class Rounds:
 
 
 def shifted(bars: Sequence[Bar], horizon_us: float, shares: Sequence[float]) -> List[List[Bar]]:
-    """The same segments in the same order on each device, moved from the earliest to the latest by each share."""
+    """The same segments in the same order on each device, shifted between earliest and latest by each share."""
     early = _compact(bars, 0.0)
     mirrored = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in bars]
     late = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in _compact(mirrored, -horizon_us)]
@@ -243,7 +243,7 @@ def shifted(bars: Sequence[Bar], horizon_us: float, shares: Sequence[float]) -> 
 
 
 def _compact(bars: Sequence[Bar], begin: float) -> List[Bar]:
-    """Every bar at its earliest, in the order in which they start."""
+    """Every bar at its earliest, in the order of their starts."""
     models: Dict[int, float] = {}
     devices: Dict[str, float] = {}
     placed: List[Bar] = []

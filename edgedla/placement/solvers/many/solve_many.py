@@ -1,4 +1,4 @@
-"""The makespan of several models: what any two of them, and the loads of all, take at least, and rounds of placing."""
+"""The makespan of several models: lower bounds from pairs of models and from the loads of all, then rounds of placing."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from edgedla.placement.solvers.several.solve_pair import solve_pair
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.vocabulary import GPU
 
-#: Shares of the time limit: for the loads of all, and for a first look at the pairs of models.
+#: Shares of the time limit: for the loads of all models, and for a first look at pairs of models.
 LOADS, PAIRED = 0.15, 0.2
 
-#: Share of the time left that goes to placements to begin the rounds with.
+#: Share of the remaining time for the placements that the rounds start from.
 BEGUN = 0.3
 
-#: A gap of at most this share of the value leaves other solvers more time: the rounds end after this share of the limit.
+#: If the gap is at most the share NEAR of the value, the rounds end after the share NEARLY of the limit: then other
+#: solvers may prove the rest.
 NEAR, NEARLY = 0.05, 0.5
 
-#: Most pairs that are looked at: those of the longest frames.
+#: Most pairs examined: those with the longest frames.
 MOST_PAIRS = 6
 
 
 class _Pair(NamedTuple):
-    """Two of the models: their problem, on cores that are equal, their items in the whole, and how short it may be."""
+    """Two of the models: their problem with equalised cores, their items in the whole, and their shortest makespan so far."""
 
     problem: Problem
     members: Tuple[int, ...]
@@ -48,7 +49,7 @@ class _Pair(NamedTuple):
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
-    """Several models with the GPU and a core; two for which `solve_pair` is not made go this way too."""
+    """True for several models with the GPU and a core; also for two models that `solve_pair` does not handle."""
     return (
         goal.objective == "makespan"
         and len(problem.models) > 1
@@ -67,7 +68,7 @@ def solve_many(
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
-    """The shortest schedule met of one frame of every model, and a bound.
+    """The shortest schedule found for one frame of every model, and a lower bound.
 
     Args:
         value_of: length of an assignment's schedule, and its bound.
@@ -89,12 +90,12 @@ def solve_many(
         search = Rounds(problem, best, deadline)
         bound = pairs.look(bound, min(deadline, time.monotonic() + PAIRED * time_limit_s))
         if bound >= best.value * (1 - NEAR):
-            # What HiGHS does after this may prove it.
+            # HiGHS may prove the rest afterwards.
             deadline = began + NEARLY * time_limit_s
         now = time.monotonic()
         search.begin(now + BEGUN * max(deadline - now, 0.0))
         search.run(seeds, deadline, bound / (1 - gap))
-        # Where the rounds came to an end there is time for what the first look did not settle.
+        # If the rounds ended early, there is time for pairs that the first look left open.
         if deadline - time.monotonic() > 2 * PAIRED * time_limit_s:
             bound = pairs.look(bound, deadline)
             search.run(seeds, deadline, bound / (1 - gap))
@@ -108,7 +109,7 @@ def solve_many(
 
 
 class _Pairs:
-    """Bounds by two models at a time, and placements of two with the others beside them, which go to `seeds`."""
+    """Bounds from two models at a time. Their placements, with the other models added, go to `seeds`."""
 
     def __init__(
         self, problem: Problem, best: Best, seeds: List[Evaluation], gap: float, value_of: Optional[Value]
@@ -122,7 +123,7 @@ class _Pairs:
         self.rounds = 0
 
     def look(self, bound: float, until: float) -> float:
-        """The bound, raised as far as the pairs tell until then; those that may take longest come first."""
+        """The bound, raised as far as the pairs allow until then; pairs with the longest known makespan come first."""
         self._pairs.sort(key=lambda pair: -pair.value)
         for k, pair in enumerate(self._pairs):
             left_s = until - time.monotonic()
@@ -138,7 +139,7 @@ class _Pairs:
         return bound
 
     def _filled(self, pair: _Pair, placed: Evaluation) -> List[Evaluation]:
-        """The pair's placement with the others as they are known best, and on the GPU as far as they may stand there."""
+        """The pair's placement, with the other models as in the best known one, and on the GPU where allowed."""
         items, known = self._problem.items, self._best.evaluation
         on_gpu = tuple(GPU if GPU in item.allowed else item.allowed[0] for item in items)
         swap = dict(zip(self._problem.cores, self._problem.cores[::-1]))

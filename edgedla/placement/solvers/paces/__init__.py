@@ -1,1 +1,1 @@
-"""Two models with one frame in flight: what each must wait for the other, as bounds and as a search."""
+"""Two models with one frame in flight each: how long each waits for the other, as bounds and as a search."""

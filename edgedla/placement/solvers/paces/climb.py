@@ -1,4 +1,4 @@
-"""Pairs of placements made better by moves: stretches of a model go to another device while the slower stream gets faster."""
+"""Pairs of placements improved by random moves: a stretch of one model goes to another device to speed up the slower stream."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from edgedla.placement.problem.problem import Problem
 #: Lengths of the stretches that moves take, in items.
 LENGTHS: Tuple[int, ...] = (1, 1, 2, 3, 5, 8, 13, 21, 34)
 
-#: How much longer a period may get by a move at the beginning of a walk, on average.
+#: Mean relative increase of the period that a move may cause, at the start of a walk.
 STEP_BACK = 0.003
 
-#: Moves of a walk by item: of small networks it ends before its time.
+#: Most moves of a walk per item: on small networks the walk ends before its time.
 MOVES = 60
 
 
 class Climber:
-    """Moves on two models, each with a core of its own where there are two.
+    """Random moves on two models; with two cores, each model has its own.
 
     Args:
-        orders: by model, its items in the order in which stretches are taken.
-        names: by model, the devices that it may be on.
+        orders: per model, its items in the order from which stretches are taken.
+        names: per model, the devices it may use.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Climber:
         self._items = [problem.items_of(m) for m in (0, 1)]
         self._orders = [[i - items[0] for i in order] for order, items in zip(orders, self._items)]
         self._lanes: Tuple[Dict[Tuple[str, ...], Lane], ...] = ({}, {})
-        # The same moves each time.
+        # A fixed seed, so that every run makes the same moves.
         self._random = random.Random(0)
 
     def climbed(self, assignment: Sequence[str], until: float) -> Tuple[str, ...]:
-        """The best assignment met on a walk from one until then (time.monotonic's clock), which allows ever fewer steps back."""
+        """The best assignment on a walk until then (time.monotonic's clock); it accepts ever smaller steps back."""
         size = len(self._items[0])
         placed = [tuple(assignment[:size]), tuple(assignment[size:])]
         value = least = self._value(placed)
@@ -68,7 +68,7 @@ class Climber:
         return (*best[0], *best[1])
 
     def _moved(self, placed: Sequence[Tuple[str, ...]]) -> Optional[List[Tuple[str, ...]]]:
-        """One model with a stretch on another device; None where that changes nothing."""
+        """The pair with a stretch of one model on another device; None if that changes nothing."""
         m = self._random.randrange(2)
         order, first_item, devices = self._orders[m], self._items[m][0], list(placed[m])
         length, device = self._random.choice(LENGTHS), self._random.choice(self.names[m])
@@ -81,7 +81,7 @@ class Climber:
         return moved if moved[m] != placed[m] else None
 
     def _value(self, placed: Sequence[Tuple[str, ...]]) -> Tuple[float, float]:
-        """(the slower stream's time of its frames a period, the sum of both); infinite where they cannot run."""
+        """(the slower stream's time for its frames of one period, the sum of both); infinite if the pair is not legal."""
         missing = [m for m in (0, 1) if placed[m] not in self._lanes[m]]
         if missing:
             e = evaluate(self.problem, (*placed[0], *placed[1]))

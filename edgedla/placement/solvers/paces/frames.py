@@ -1,4 +1,4 @@
-"""What the frames of one model may take: a few rows that stand for all of its placements."""
+"""The times that the frames of one model may take: a few rows that stand for all of its placements."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
-#: Weights of the GPU's time beside the frame's own, by which placements are told apart.
+#: Weights of the GPU time, besides the frame's own time, that tell placements apart.
 WEIGHTS = np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0])
 
-#: Steps of the GPU's time in which a model's placements are looked at where they are not known one by one.
+#: Steps of GPU time for a model whose placements are not enumerated.
 STEPS = 80
 
-#: States before one item, rows of a front, and loadables up to which rows are kept apart.
+#: Most states before one item, most rows of a front, and most loadables for which rows are kept apart.
 STATES, WIDTH, LOADABLES = 16000, 8000, 3
 
-#: Rows with as many visits that are kept.
+#: Rows kept per number of visits.
 SHOWN = 150
 
-#: Visits of the GPU up to which rows tell how many there are.
+#: Most visits of the GPU for which rows give the exact number.
 VISITS = 10
 
-#: A model that is not on the GPU alone visits it before its first loadable and after its last one.
+#: A model that is not wholly on the GPU visits it at least before its first loadable and after its last one.
 LEAST_VISITS = 2
 
 
 class Rows(NamedTuple):
-    """Rows of a model, and a placement by row: devices by item, in the model's order; None where it is not known."""
+    """Rows of a model, and per row a placement: devices by item, in the model's order; None if unknown."""
 
     frames: Frames
     devices: List[Optional[np.ndarray]]
 
     def take(self, which: np.ndarray) -> Rows:
-        """Some of the rows."""
+        """The rows at these indices."""
         return Rows(self.frames.take(which), [self.devices[k] for k in which])
 
 
 class ModelFrames:
-    """One of two models, its placements on the GPU and one core.
+    """One of two models: its placements on the GPU and one core.
 
-    On two cores that are alike a placement takes at least what it takes with all its loadables on one: no more tensors
-    change devices, and of a path no more stretches are on the core.
+    With two equal cores, a placement takes at least as long as with all its loadables on one core: that adds no tensors
+    that change devices, and no stretches on the core along any path.
 
     Attributes:
-        order: its items in the problem, as the rows' placements have them.
-        whole: the row with all on the GPU, where it may be; else none.
-        can_be_on_core: some item may.
+        order: the model's items in the problem, in the order of the rows' placements.
+        whole: the row with all items on the GPU; no row if that is not allowed.
+        can_be_on_core: some item may run on a core.
     """
 
     def __init__(self, problem: Problem, model: int, deadline: float) -> None:
@@ -74,9 +74,9 @@ class ModelFrames:
             self.whole = self.whole.take(np.zeros(0, int))
 
     def by_prices(self, most_us: float) -> Rows:
-        """Rows by steps of the GPU's time up to `most_us`, of whose placements bounds by prices tell the own time."""
+        """Rows by steps of GPU time up to `most_us`; bounds by prices give each step's own time."""
         weights = np.array([*((1 + w, 1.0) for w in WEIGHTS), (1.0, 0.0)])
-        # Both ways of counting loadables hold for placements that have one.
+        # Both ways of counting loadables are valid here: the placements in question have at least one.
         least = Prices.both_ways(self._frontier, weights).root.reshape(2, -1).max(axis=0)
         starts = np.linspace(0.0, most_us, STEPS, endpoint=False)
         ends = starts + most_us / STEPS
@@ -92,10 +92,10 @@ class ModelFrames:
         self, own_rate: float, room: Callable[[np.ndarray], np.ndarray], sharing: Sharing, period_us: float,
         deadline: float,
     ) -> Optional[Rows]:  # fmt: skip
-        """Rows of the placements themselves; None where there are too many, or where the deadline came first.
+        """Rows of the placements themselves; None if there are too many, or if the deadline came first.
 
         Args:
-            room: by GPU time, how long a frame may be for any pair to keep the period; negative for not at all.
+            room: for GPU times, the longest frame with which any pair keeps the period; negative if none does.
         """
         most_us = period_us / own_rate
         starts = np.linspace(0.0, most_us, STEPS, endpoint=False)
@@ -103,7 +103,7 @@ class ModelFrames:
         starts, rooms, ends = (x[rooms > 0] for x in (starts, rooms, ends))
         if not len(rooms):
             return self.whole.take(np.zeros(0, int))
-        # What is above the longest frame with its weight of the GPU's time is as good as above the period.
+        # Scale the weights so that a frame longer than allowed for its GPU time has a value above the period.
         telling = WEIGHTS[[0, 3, 6, 9]]
         longest = (rooms + telling[:, None] * ends).max(axis=1)
         weights = np.array([*((1 + w, 1.0) for w in telling), (1.0, 0.0)])
@@ -127,10 +127,10 @@ class ModelFrames:
         return _fewer(self._by_visits(found))
 
     def _by_visits(self, found: Front) -> Rows:
-        """Each row with as many visits as it may have.
+        """Repeats each row for each number of visits it may have.
 
-        A path's stretches on a core lie apart, so of `loadables` that it shows (one of which may be on no path) there are as
-        many visits at least. More visits need more loadables, for GPU work without one in between is one visit.
+        The stretches of a path on a core are separate. So `loadables` of them (one may be on no path) mean at least that many
+        visits. More visits need more loadables, because GPU work without a loadable in between is one visit.
         """
         least = np.maximum(found.loadables, LEAST_VISITS)
         which, visits, more, added = [], [], [], []
@@ -154,7 +154,7 @@ def _frames(found: Front, visits: np.ndarray, more: np.ndarray, added: np.ndarra
 
 
 def _fewer(rows: Rows) -> Rows:
-    """Of rows with as many visits those that no other undercuts; where these are many, the least of each few neighbours."""
+    """The undominated rows per number of visits; if there are many, each group of neighbours becomes its minimum."""
     frames = rows.frames
     kept, gpu_us, core_us = [], [], []
     kinds = 2 * frames.visits + frames.more
@@ -163,7 +163,7 @@ def _fewer(rows: Rows) -> Rows:
         at = at[np.lexsort((frames.core_us[at], frames.gpu_us[at]))]
         core = frames.core_us[at]
         at = at[np.r_[True, core[1:] < np.minimum.accumulate(core)[:-1]]]
-        # Of neighbours, the first has the least time on the GPU, the last the least on the core.
+        # Of neighbours, the first has the lowest GPU time, the last the lowest core time.
         starts = np.unique(np.linspace(0, len(at), SHOWN, endpoint=False).astype(int))
         ends = np.r_[starts[1:], len(at)] - 1
         kept.append(at[starts])
@@ -183,7 +183,7 @@ def joined(first: Rows, second: Rows) -> Rows:
 
 
 def always_visits(problem: Problem) -> bool:
-    """A model on a core visits the GPU before and behind it: everything is fed and read, and reformats take time."""
+    """True if a model on a core visits the GPU before and after it: all items are fed and read, and reformats take time."""
     fed = {c for f in problem.flows for c in f.consumers}
     read = {f.producer for f in problem.flows if f.consumers or f.is_output}
     items = set(range(len(problem.items)))

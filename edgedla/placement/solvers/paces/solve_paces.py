@@ -1,4 +1,4 @@
-"""Two streams with one frame in flight each: bounds by what their frames wait for each other, and the pairs that are left."""
+"""Two streams with one frame in flight each: bounds from the time their frames wait for each other, and the pairs left."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from edgedla.placement.solvers.paces.frames import ModelFrames, Rows, always_vis
 from edgedla.placement.solvers.paces.waits import SETTLED, Frames, Sharing
 from edgedla.vocabulary import GPU
 
-#: Share of the time limit that looking for an order of each model's items may take.
+#: Share of the time limit for finding an order of each model's items.
 ORDERING = 0.05
 
-#: Pairs of rows that are compared at once.
+#: Pairs of rows compared at once.
 PAIRS = 250_000
 
-#: Pairs of placements that are looked at after each bound.
+#: Pairs of placements evaluated after each bound.
 LOOKED_AT = 60
 
 #: Walks from good placements, and the share of the time limit that each may take.
 WALKS, WALKING = 3, 0.12
 
-#: Steps in which a period is narrowed down to one that pairs may keep.
+#: Bisection steps to find the shortest period that pairs may keep.
 HALVINGS = 24
 
-#: Share of the way from the bound to the value at which too many placements are given up.
+#: The search gives up on too many placements below this share of the way from the bound to the value.
 LEAST_STEP = 0.02
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
-    """Two models with the GPU, and cores that are alike."""
+    """True for two models with the GPU and one core, or two equal ones, under the conditions that the bounds need."""
     return (
         goal.one_in_flight
         and len(problem.models) == 2
@@ -60,7 +60,7 @@ def solve_paces(
     pace: OneInFlight,
     gap: float = GAP,
 ) -> Solution:
-    """The least period of two streams, or the best met with a bound."""
+    """The shortest period of two streams, or the best found with a lower bound."""
     began = time.monotonic()
     best = Best(problem, goal, pace)
     known = list(dict.fromkeys(tuple(a) for a in start))
@@ -81,7 +81,7 @@ def solve_paces(
 
 
 class _Pairs(NamedTuple):
-    """Pairs of rows that may keep a period."""
+    """Pairs of rows that may keep a given period."""
 
     rows: Sequence[Rows]
     first: np.ndarray
@@ -92,9 +92,11 @@ class _Pairs(NamedTuple):
 
 
 class _Search:
-    """Attributes:
-    bound: no pair of placements has a shorter period.
-    ended: nothing more is found.
+    """The search.
+
+    Attributes:
+        bound: no pair of placements has a shorter period.
+        ended: the search is complete, or out of time.
     """
 
     def __init__(
@@ -110,13 +112,13 @@ class _Search:
         self._names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         self._climber = Climber(problem, goal, pace, [m.order for m in self.models], self._names)
         self._step = 1.0
-        #: Placements that were offered, and their periods; infinite where they are not legal.
+        #: Periods of the placements offered so far; infinite if not legal.
         self._seen: Dict[Tuple[str, ...], float] = {}
         self.ended = self.bound >= self.limit or self.late
 
     @property
     def limit(self) -> float:
-        """Periods from here on are of no interest."""
+        """Periods from here on are not worth searching."""
         return self.best.value * (1 - self.gap)
 
     @property
@@ -124,7 +126,7 @@ class _Search:
         return time.monotonic() > self.deadline
 
     def look(self) -> None:
-        """Raises `bound`, or finds a shorter period, or ends."""
+        """Raises `bound`, finds a shorter period, or ends."""
         self.rounds += 1
         limit = self.limit
         asked = self.bound + self._step * (limit - self.bound)
@@ -141,14 +143,14 @@ class _Search:
         elif shorter:
             self._step = 1.0
         elif reached < asked:
-            # Of fewer placements, more is known.
+            # A shorter period leaves fewer placements, which allow a better bound.
             self._step /= 2
             self.ended = known or self._step < LEAST_STEP
         else:
             self._step = min(2 * self._step, 1.0)
 
     def walk(self, starts: Sequence[Tuple[str, ...]]) -> None:
-        """Walks from the best of the placements with a core, for a share of the time limit each."""
+        """Walks from the best placements that use a core; each walk takes a share of the time limit."""
         for assignment in starts:
             if assignment not in self._seen and not self.late:
                 self._offer(assignment)
@@ -168,7 +170,7 @@ class _Search:
         self._seen[assignment] = INFINITY if value is None else value
 
     def _rows(self, period_us: float) -> Tuple[List[Rows], bool]:
-        """(by model its rows for pairs that keep a period, whether all are of placements one by one)."""
+        """(per model its rows for pairs that keep a period, whether all rows are enumerated placements)."""
         most = [period_us / rate * (1 + SETTLED) for rate in self.sharing.rates]
         rows = [joined(m.whole, m.by_prices(us)) for m, us in zip(self.models, most)]
         known = True
@@ -187,7 +189,7 @@ class _Search:
         return rows, known
 
     def _room(self, gpu_us: np.ndarray, m: int, others: Frames, period_us: float) -> np.ndarray:
-        """How long a frame of model m with this GPU time and loadables may be at most, beside any row of the other."""
+        """The longest frame of model m with this GPU time, some of it on a core, that keeps the period beside any other row."""
         size = len(gpu_us)
         none, some = np.zeros(size), np.ones(size, bool)
         frames = Frames(gpu_us, none, gpu_us, np.full(size, 2.0), some, ~some)
@@ -200,7 +202,7 @@ class _Search:
         return room
 
     def _pairs(self, rows: Sequence[Rows], period_us: float) -> _Pairs:
-        """The pairs that no bound keeps from a period; not all where the deadline comes first."""
+        """The pairs that no bound excludes from a period; incomplete if the deadline comes first."""
         first, second = (r.frames for r in rows)
         found_a: List[np.ndarray] = [np.zeros(0, int)]
         found_b: List[np.ndarray] = [np.zeros(0, int)]
@@ -215,7 +217,7 @@ class _Search:
         return _Pairs(rows, np.concatenate(found_a), np.concatenate(found_b))
 
     def _least(self, pairs: _Pairs, period_us: float) -> float:
-        """A period, up to this one, that no pair keeps."""
+        """The longest period, up to this one, that no pair keeps."""
         first, second = pairs.frames()
         low, high = 0.0, period_us
         if not len(pairs.first):
@@ -230,7 +232,7 @@ class _Search:
         return low
 
     def _look_at(self, pairs: _Pairs, period_us: float) -> bool:
-        """Offers the pairs of placements that wait least; True where one is shorter than the best so far."""
+        """Offers the pairs of placements with the shortest bounds; True if one is shorter than the best so far."""
         before = self.best.value
         first, second = pairs.frames()
         waits = self.sharing.waits(first, second, max(period_us, 1e-9))

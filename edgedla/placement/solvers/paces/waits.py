@@ -1,4 +1,4 @@
-"""What two streams with one frame in flight each lose to the other at least, from sums of their frames alone."""
+"""Lower bounds of the time that two streams with one frame in flight each wait for each other, from sums per frame alone."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
-#: How far the paces of `prediction.streams` may be from where they settle, as a share of the period.
+#: How far the paces of `prediction.streams` may be from convergence, as a share of the period.
 SETTLED = 1e-5
 
-#: Rounds of the waits, which grow from one to the next; each is a bound.
+#: Iterations of the waits, which grow each time; every iterate is a lower bound.
 ROUNDS = 8
 
 
 class Frames(NamedTuple):
-    """Frames of one model: least values of the placements that each row stands for.
+    """Frames of one model: minima over the placements that each row stands for.
 
     Attributes:
-        gpu_us, core_us: time on the GPU, and on cores.
-        own_us: of the frame alone.
-        visits: of the GPU.
-        more: there may be more visits than that.
-        whole: all is on the GPU.
+        gpu_us, core_us: time on the GPU, and on the cores.
+        own_us: time of the frame without any wait.
+        visits: number of visits of the GPU.
+        more: there may be more visits than `visits`.
+        whole: everything runs on the GPU.
     """
 
     gpu_us: np.ndarray
@@ -32,21 +32,22 @@ class Frames(NamedTuple):
     whole: np.ndarray
 
     def take(self, which: np.ndarray) -> Frames:
-        """Some of the rows."""
+        """The rows at these indices."""
         return Frames(*(x[which] for x in self))
 
     def column(self) -> Frames:
-        """The rows as a column, to be met by each of another's."""
+        """The rows as a column, to pair each with every row of another model."""
         return Frames(*(x[:, None] for x in self))
 
 
 class Sharing(NamedTuple):
-    """How the streams share the GPU: as `prediction.streams.side_by_side` has it.
+    """How the streams share the GPU, as in `prediction.streams.side_by_side`.
 
     Attributes:
         rates: frames of each model per period.
-        switch_us: above 0.
-        cores: how many there are.
+        switch_us: time of a switch between processes; above 0.
+        one_process: both streams run in one process.
+        cores: number of cores.
     """
 
     rates: Tuple[float, float]
@@ -55,7 +56,7 @@ class Sharing(NamedTuple):
     cores: int
 
     def can_keep(self, a: Frames, b: Frames, period_us: float) -> np.ndarray:
-        """By pair of rows: no bound says that a period is longer."""
+        """Per pair of rows, whether no bound excludes this period."""
         wait_a, wait_b = self.waits(a, b, period_us)
         longest = period_us * (1 + SETTLED)
         rate_a, rate_b = self.rates
@@ -69,11 +70,11 @@ class Sharing(NamedTuple):
         return keeps
 
     def waits(self, a: Frames, b: Frames, period_us: float) -> Tuple[np.ndarray, np.ndarray]:
-        """By pair of rows, what a frame of each waits at least where both frames keep the period.
+        """Per pair of rows, a lower bound of the wait of each frame if both frames keep the period.
 
-        The waits W settle where W = f(W) with f that only grows with them and with the frames' parts, and that falls with
-        the frames' lengths, none of which exceeds period / rate. So f with these in place of the lengths, and with the
-        least of the parts, begun with no waits, never exceeds them.
+        The waits converge to W = f(W). f grows with the waits and with the frames' parts, and falls with the frames' lengths,
+        none of which exceeds period / rate. So iterating from zero waits, with these maximum lengths and with the minimum
+        parts, never exceeds W.
         """
         wait_a = wait_b = np.zeros(np.broadcast(a.gpu_us, b.gpu_us).shape)
         for _ in range(ROUNDS):
@@ -92,17 +93,16 @@ class Sharing(NamedTuple):
         rates: Tuple[float, ...],
         period_us: float,
     ) -> np.ndarray:
-        """What a frame waits, given what it and the other's frame wait at least.
+        """The wait of a frame, given lower bounds of its own wait and of the other frame's.
 
-        In one process: its GPU time, times the share of the time that the other is on the GPU or waits for it.
+        In one process: its GPU time, times the share of time that the other frame is on the GPU or waits for it.
 
-        In processes of their own each of n visits a waits for parts b + switch of the other, with switch its sum B:
+        In separate processes, each of n visits a waits for parts b + switch of the other frame, which with switches sum to B:
+            sum over visits and parts of (b + switch) * min(1, max(a + wait / n, b + switch + other's wait / other's n) / frame)
 
-            sum over visits and parts of (b + switch) * min(1, max(a + wait / n, b + switch + other's wait / its n) / frame)
-
-        - The first of the two: the visits add up to GPU time + wait, and none is longer than the own period.
-        - The second, by the inequality of the means, is least where all parts are alike: n / other's n * B * (B + wait).
-          A visit of a model that is on the GPU alone is as long as its frame: then the share is 1.
+        - With the first term of the max: the visits add up to GPU time + wait, and no frame is longer than its period.
+        - With the second: by the inequality of means the minimum has equal parts: n / other's n * B * (B + wait).
+          A model wholly on the GPU has one visit as long as its frame: then the share is 1.
         """
         tolerance = SETTLED * period_us / rates[0]
         other_us = period_us / rates[1]
@@ -115,9 +115,9 @@ class Sharing(NamedTuple):
         return np.maximum(np.maximum(by_own, by_other) - tolerance, 0.0)
 
     def _alike(self, frames: Frames, wait: np.ndarray) -> np.ndarray:
-        """Sum over parts of (part + switch) * (part + switch + its wait) if all are alike; over any number where it is open.
+        """Sum over parts of (part + switch) * (part + switch + its wait) with equal parts; minimal over their number if open.
 
-        Where the cores have less time than a switch takes, without the second switch: no visit is longer than the frame.
+        If the cores' time is less than a switch, the second switch is left out: no visit is longer than the frame.
         """
         gpu, switch = frames.gpu_us, self.switch_us
         twice = frames.core_us >= switch

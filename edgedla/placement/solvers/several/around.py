@@ -1,4 +1,4 @@
-"""One model placed around the other: given when the other one has the devices, the placement that ends first."""
+"""One model placed around the other: the placement that ends first, given when the other model occupies each device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ KEPT = 12
 
 
 class Taken(NamedTuple):
-    """When the other model has a device: (plans, intervals) of starts and ends, us, ascending; infinite where none is left."""
+    """When the other model has a device: (plans, intervals) of starts and ends in us, ascending, padded with infinity."""
 
     starts: np.ndarray
     ends: np.ndarray
 
 
 def taken(plans: Sequence[Sequence[Tuple[float, float]]]) -> Taken:
-    """From the intervals (start, end) of each plan, us, which do not overlap."""
+    """From the intervals (start, end) of each plan, in us; they must not overlap."""
     most = max((len(p) for p in plans), default=0)
     starts, ends = np.full((len(plans), most), np.inf), np.full((len(plans), most), np.inf)
     for row, plan in enumerate(plans):
@@ -34,13 +34,13 @@ def taken(plans: Sequence[Sequence[Tuple[float, float]]]) -> Taken:
 
 
 def first_start(earliest: np.ndarray, length: np.ndarray, busy: Taken) -> np.ndarray:
-    """(ways, plans): when a piece of work can start that is not to be interrupted; work of no length waits for nothing."""
+    """(ways, plans): when uninterrupted work can start; work of length 0 waits for nothing."""
     start = earliest
     if not len(start):
         return start
     soonest = start.min()
     for a, b in zip(busy.starts.T, busy.ends.T):
-        # Most intervals lie behind all of the work: a look at their ends spares five passes.
+        # Most intervals end before any of the work starts; this check saves five passes over each.
         if np.where(np.isinf(b), -np.inf, b).max() > soonest:
             meets = (start < b) & (start + length > a) & (length > 0)
             start = np.where(meets, b, start)
@@ -57,17 +57,17 @@ def around(
     deadline: float,
     kept: int = KEPT,
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """By plan of the other model: (when this one ends, us; the device of each item); no rows after the deadline.
+    """Per plan of the other model: (when this one ends, us; the device of each item); no rows after the deadline.
 
-    A beam over the states of the model: before each item those stay that end first, by when they are reached and what
-    the prices say is still to come. Layers that follow each other on a device are one piece of work.
+    A beam over the states of the model: before each item, keeps the states of the earliest end, from the time reached plus
+    the remaining cost by prices. Consecutive layers on a device are one piece of work.
 
     Args:
-        prices: rows of weights, each the model's own time with devices made dearer: what is short alone may leave the
+        prices: rows of weights, each the model's own time with surcharges on devices: what is shortest alone may leave the
             other model no room.
         factors: slowdown by device.
-        busy: by device, when the other model has it.
-        guide: by plan, the row of the prices that it goes by.
+        busy: per device, when the other model has it.
+        guide: per plan, the row of the prices to use.
         deadline: on time.monotonic's clock.
     """
     plans = len(guide)
@@ -118,10 +118,10 @@ def around(
 
 
 def _least_way(ways: Ways, value: np.ndarray, targets: int) -> np.ndarray:
-    """(targets, plans): the way to each target that is the best by `value`, the first one where several are."""
+    """(targets, plans): the way to each target with the lowest `value`; the first of equal ones."""
     order = np.argsort(ways.target, kind="stable")
     counts = np.bincount(ways.target, minlength=targets)
-    # Targets have few ways each: one pass for the first way of each, one for the second, and so on.
+    # Each target has few ways: one pass takes the first way of every target, the next the second, and so on.
     first = np.cumsum(counts) - counts
     way = np.repeat(order[first][:, None], value.shape[1], axis=1)
     least = value[order[first]]

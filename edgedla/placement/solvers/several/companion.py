@@ -1,4 +1,4 @@
-"""What the placements of one model mean for the other: how short a pair can be, given the GPU time of one."""
+"""How one model's placements limit the other: how short a pair can be, given the GPU time of one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 
 class Companion(NamedTuple):
-    """The GPU time and the own time of a model's placements, without those that another undercuts.
+    """The GPU time and the own time of a model's placements, without dominated ones.
 
-    By weights the bound of a pair is that of a mixture of placements; a model that has few of them is never one.
+    A bound by weights is that of a mixture of placements, but a model with few placements is never such a mixture.
 
     Attributes:
-        gpu_us: ascending, slowdown counted.
-        own_us: of one frame alone; descending.
+        gpu_us: ascending, with slowdown.
+        own_us: of a single frame without waits; descending.
     """
 
     gpu_us: np.ndarray
@@ -22,7 +22,7 @@ class Companion(NamedTuple):
 
     @classmethod
     def of(cls, loads: np.ndarray) -> Companion:
-        """Of rows of loads by device, the GPU first."""
+        """From rows of loads by device, the GPU first."""
         gpu_us, own_us = loads[:, 0], loads.sum(axis=1)
         order = np.lexsort((own_us, gpu_us))
         gpu_us, own_us = gpu_us[order], own_us[order]
@@ -31,11 +31,11 @@ class Companion(NamedTuple):
         return cls(gpu_us[keep], own_us[keep])
 
     def least(self, gpu_us: np.ndarray) -> np.ndarray:
-        """The least of max(GPU time of both, own time of this model) over its placements."""
+        """The minimum, over this model's placements, of max(GPU time of both models, own time of this model)."""
         count = len(self.gpu_us)
         if not count:
             return np.full(len(gpu_us), np.inf)
-        # From here on the GPU's time is the longer one.
+        # From here on the GPU time is the longer one.
         at = np.searchsorted(self.gpu_us - self.own_us, -gpu_us)
         on_gpu = np.where(at < count, gpu_us + self.gpu_us[np.minimum(at, count - 1)], np.inf)
         own = np.where(at > 0, self.own_us[np.maximum(at - 1, 0)], np.inf)

@@ -1,4 +1,4 @@
-"""Good placements of two models soon: by row of weights the most promising way through each model, then the best pairs."""
+"""Good placements of two models early: per row of weights the most promising placement of each model, then the best pairs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 
 
 class Dives(NamedTuple):
-    """Placements of a model: (placements, devices) what each takes, and (placements, items) where the items are."""
+    """Placements of a model: (placements, devices) times of each, and (placements, items) the device of each item."""
 
     loads: np.ndarray
     choices: np.ndarray
 
 
 def dives(model: Counted, items: int, prices: Prices) -> Dives:
-    """One placement per row of weights, without repetitions.
+    """One placement per row of weights, without duplicates.
 
-    Before each item one state stays for each row: the best by what it took and what the prices say is still to come.
+    Before each item one state is kept per row: the best by its cost so far plus the remaining cost by prices.
     """
     weights = prices.weights
     states: List[State] = [model.start]
@@ -58,7 +58,7 @@ def dives(model: Counted, items: int, prices: Prices) -> Dives:
 def best_pairs(
     both: Sequence[Dives], factors: np.ndarray, names: Sequence[Sequence[str]]
 ) -> List[Tuple[float, int, int]]:
-    """(a bound of the makespan, placement of each model) of all pairs, lowest first; `names` of the devices by model."""
+    """(a lower bound of the makespan, placement of each model) of all pairs, lowest first; `names`: devices per model."""
     first, second = (np.arange(len(d.loads)) for d in both)
     pairs = np.repeat(first, len(second)), np.tile(second, len(first))
     times = [d.loads[p] * factors for d, p in zip(both, pairs)]

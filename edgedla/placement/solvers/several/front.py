@@ -1,4 +1,4 @@
-"""The least times of a model's segments: every placement that may still matter, freed of those that another undercuts."""
+"""The minimum segment times of a model: all placements that may still matter, without dominated ones."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.streams.rows import ranges
 
-#: Rows that are compared pair by pair at once.
+#: Rows compared pairwise at once.
 BLOCK = 128
 
 BEFORE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
 
-#: Side of the boxes in which rows are merged, as a share of the limit: where it starts, how it grows, where it ends.
+#: Side of the boxes in which rows are merged, as a share of the limit: the first, its growth factor, and the maximum.
 FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.6, 0.3
 
 
 class Front(NamedTuple):
-    """What the placements of a model may take: columns that none of those merged in a row is below.
+    """The times of a model's placements. A merged row has, per column, the minimum of the placements it stands for.
 
     Attributes:
         loads: (rows, columns).
         choices: (rows, items): a placement of each row.
-        bound: by row, of a pair with it.
-        loadables: by row, how many it has, where they are counted.
-        lost: a bound of what was left out for want of room; infinite where nothing was.
-        merged: a row may stand for several placements, or some were left out.
+        bound: per row, a lower bound of every pair that includes it.
+        loadables: per row, its number of loadables, if counted.
+        lost: a lower bound of what was dropped for lack of room; infinite if nothing was.
+        merged: a row may stand for several placements, or some were dropped.
         stopped: the deadline came first; then there are no rows.
     """
 
@@ -41,7 +41,7 @@ class Front(NamedTuple):
     stopped: bool
 
     def rows(self, which: np.ndarray) -> Front:
-        """Some of the rows."""
+        """The rows at these indices."""
         return self._replace(
             loads=self.loads[which], choices=self.choices[which], bound=self.bound[which],
             loadables=self.loadables[which],
@@ -56,11 +56,11 @@ def front(
     columns: Optional[int] = None,
     counted: int = -1,
 ) -> Front:
-    """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours.
+    """The rows of a graph below `limit`; if more than `width`, half of them are merged with their neighbours.
 
     Args:
-        columns: how many of the columns are loads; all, without it.
-        counted: up to how many loadables, the column behind the loads, rows of different counts are kept apart.
+        columns: how many of the columns are loads; by default all.
+        counted: the column after the loads counts loadables; up to this number, rows of different counts are kept apart.
     """
     columns = graph.weights.shape[1] if columns is None else columns
     none = Front(
@@ -86,7 +86,7 @@ def front(
         bound = _bounds(loads, state, graph, i + 1)
         group = state * (counted + 2) + loadables
         keep = np.flatnonzero(bound < limit)
-        # Two columns do: of rows that are alike in these, one may stay that another undercuts.
+        # Two sort columns are enough: among rows equal in these, a dominated one may remain.
         keep = keep[np.lexsort((*loads[keep, :2].T[::-1], group[keep]))]
         keep = keep[_undominated(group[keep], loads[keep])]
         if len(keep) > width:
@@ -122,13 +122,13 @@ def _bounds(loads: np.ndarray, state: np.ndarray, graph: Graph, position: int) -
 
 
 def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
-    """Which rows no other of the same state undercuts: exactly for up to two columns, else as far as neighbours show it.
+    """Which rows no other row of the same state dominates: exact for up to two columns, else as near neighbours show.
 
     Rows are sorted by state and the first two loads.
     """
     keep = np.ones(len(state), bool)
     if loads.shape[1] <= 2:
-        # The least last load of the rows before; a state's rows lie below those of the state before.
+        # The running minimum of the last load; each state's rows are shifted below those of the state before.
         last = loads[:, 1] if loads.shape[1] == 2 else np.zeros(len(state))
         lowered = last - state * (2.0 * last.max(initial=0.0) + 1.0)
         keep[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
@@ -138,7 +138,7 @@ def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
         for start in range(shift, len(left), BLOCK):
             part = left[start : start + BLOCK]
             under = (state[part][:, None] == state[part]) & BEFORE[: len(part), : len(part)]
-            # Sorted by the first load, no row before is above in that.
+            # Sorted by the first load, so an earlier row is never higher in that.
             for column in loads[part, 1:].T:
                 under &= column[:, None] <= column + 1e-9
             keep[part] = ~under.any(axis=0)
@@ -148,10 +148,10 @@ def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
 def _merged(
     loads: np.ndarray, state: np.ndarray, bound: np.ndarray, width: int, limit: float, side: float
 ) -> Tuple[np.ndarray, np.ndarray, float]:
-    """(which rows stay, their loads, the boxes' side): the half with the lowest bounds, and one of each box of the others.
+    """(which rows stay, their loads, the boxes' side): the half with the lowest bounds, and one row per box of the others.
 
     Args:
-        side: of the smallest boxes.
+        side: of the first boxes.
     """
     order = np.argsort(bound, kind="stable")
     exact, others = order[: width // 2], order[width // 2 :]
@@ -159,12 +159,12 @@ def _merged(
     other_loads, other_states = loads[others], state[others]
     while True:
         boxes = np.floor(other_loads / side).astype(np.int64)
-        # One number for a box, so that sorting is quick; two boxes that share one are kept apart below.
+        # One number per box makes sorting fast; boxes that share a number are told apart below.
         by_box = np.argsort(boxes @ multipliers[1:] + other_states * multipliers[0], kind="stable")
         boxes, states = boxes[by_box], other_states[by_box]
         same = (boxes[1:] == boxes[:-1]).all(axis=1) & (states[1:] == states[:-1])
         starts = np.flatnonzero(np.r_[True, ~same])
-        # Without a limit, as long as no placement is known, one box holds all.
+        # With an infinite limit (no placement known yet), one box holds all rows.
         if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX or not boxes.any():
             break
         side *= WIDER

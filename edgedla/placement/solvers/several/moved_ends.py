@@ -1,4 +1,4 @@
-"""A placement with a few layers moved where a model changes devices."""
+"""Variants of a placement with a few layers moved where a model changes devices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Dict, List, Tuple
 
 from edgedla.placement.problem.problem import Problem
 
-#: Layers that are moved, and the placements with such moves.
+#: Numbers of layers moved, and most placements returned.
 MOVED, MOST_MOVED = (1, 2, 3, 5, 8), 48
 
 
 def with_moved_ends(problem: Problem, assignment: Tuple[str, ...], m: int) -> List[Tuple[str, ...]]:
-    """The placement with some layers where model m changes devices moved to the device before or behind.
+    """The placement with some layers moved to the neighbouring device where model m changes devices.
 
-    What placing one model around the others cannot do: it gives up some time of a device, and only another one, which takes
-    it, gains.
+    Placing one model around the others cannot do this: here a model gives up some time of a device, and only another model
+    gains from it.
     """
     items = problem.items_of(m)
     on = [assignment[i] for i in items]

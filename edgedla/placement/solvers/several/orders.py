@@ -1,4 +1,4 @@
-"""In which order the segments of two models take the devices that both use, and which ways lead through such a schedule."""
+"""Orders in which the segments of two models use their shared devices, and the paths through such a schedule."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 #: A segment of one of the models: (model, segment).
 Node = Tuple[int, int]
 
-#: Ways through a schedule: any of them say no more than all, and three of four are below another.
+#: Most paths used of a schedule: any subset gives a valid bound, and three of four are below another.
 MOST_PATHS = 256
 
 
 def orders(
     devices: Tuple[Sequence[str], Sequence[str]], may_precede: Tuple[np.ndarray, np.ndarray]
 ) -> Iterator[List[Node]]:
-    """All orders, each as one row of the segments of both models; of two that commute, those of the first model come first.
+    """All orders, each as one sequence of both models' segments; if two commute, the first model's comes first.
 
     Args:
-        devices: by model and segment.
-        may_precede: by model, (its segments, those of the other one): whether a segment may run before one of the other
-            model, where both run on one device.
+        devices: per model and segment.
+        may_precede: per model, (its segments, the other's segments): whether its segment may run before the other model's,
+            if both use one device.
     """
     ahead = [
         [[mine != other or bool(may) for other, may in zip(others, row)] for mine, row in zip(own, matrix)]
@@ -40,9 +40,9 @@ def orders(
 
 
 def paths(devices: Tuple[Sequence[str], Sequence[str]], order: Sequence[Node]) -> Tuple[np.ndarray, np.ndarray]:
-    """The ways from the begin of a schedule to its end: by model (paths, segments), 1 for a segment that a path takes.
+    """The paths from the start of a schedule to its end: per model (paths, segments), 1 for a segment on the path.
 
-    The shortest schedule in this order is as long as the longest of them.
+    The shortest schedule in this order is as long as its longest path.
     """
     follows = _followers(devices, order)
     met: List[np.ndarray] = []
@@ -66,7 +66,7 @@ def paths(devices: Tuple[Sequence[str], Sequence[str]], order: Sequence[Node]) -
 
 
 def _followers(devices: Tuple[Sequence[str], Sequence[str]], order: Sequence[Node]) -> Dict[Node, Node]:
-    """By segment, the one of the other model that follows it on its device."""
+    """Per segment, the other model's segment that follows it on its device."""
     follows: Dict[Node, Node] = {}
     last: Dict[str, Node] = {}
     for m, k in order:

@@ -1,4 +1,4 @@
-"""Two models placed in turns: each around the schedule of the other, as long as the pair gets shorter."""
+"""Two models placed in turns: each is re-placed around the schedule of the other while the pair gets shorter."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from edgedla.placement.solvers.several.moved_ends import with_moved_ends
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
-#: How much dearer a microsecond of the GPU is than one of a core: what is short alone may leave the other model no room.
+#: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the other model no room on the GPU.
 DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15)
 
-#: How much dearer it is for the placements that the search begins with, one model alone.
+#: The same for the initial placements, of one model alone.
 ALONE: Tuple[float, ...] = (-0.6, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: Pairs that are gone on from, and placements of a turn whose schedules are searched for.
+#: Pairs to continue from, and placements of a turn whose schedules are computed.
 PAIRS, TRIED = 4, 6
 
-#: Segments of a pair beyond which its schedule takes too long to be gone on from.
+#: Most segments of a pair to continue from: beyond, schedules take too long.
 SEGMENTS = 60
 
-#: Starts of the segments between their earliest and their latest, drawn at random.
+#: Random plans, with each segment's start drawn between its earliest and its latest.
 DRAWN = 3
 
-#: Plans of each pair with moved ends that are tried.
+#: Plans tried for each pair with moved ends.
 AS_SCHEDULED = 4
 
 Plan = List[Tuple[str, float, float]]
 
 
 class Turns:
-    """The search for two models on one set of engines; what is shorter than the best is offered.
+    """The search for two models on one set of engines; improvements are offered to the best.
 
     Args:
-        names: by model, its devices, the GPU first.
+        names: per model, its devices, the GPU first.
         models: their placements.
-        order: by model, its items in the order in which those take them.
+        order: per model, its items in the order in which its placements list them.
         factors: slowdown by device.
     """
 
@@ -59,7 +59,7 @@ class Turns:
         deadline: float,
     ) -> None:
         self.problem, self.best, self.names, self.factors, self.deadline = problem, best, names, factors, deadline
-        #: When the running search ends; schedules are kept, so that none is cut short here.
+        #: When the running search ends. Schedules use the full deadline: they are cached, so none may be cut short here.
         self._until = deadline
         self._models, self._items = models, order
         frontiers = [m.frontier for m in models]
@@ -71,7 +71,7 @@ class Turns:
         self._turned: Set[Tuple[int, Tuple[str, ...]]] = set()
 
     def begin(self, until: float) -> None:
-        """From placements of each model alone, with the other one around them; until then, on time.monotonic's clock."""
+        """Starts from placements of each model alone, with the other around them; until then, on time.monotonic's clock."""
         self._until = until
         for m in (0, 1):
             free = [taken([[]] * len(ALONE)) for _ in self.names[m]]
@@ -84,7 +84,7 @@ class Turns:
             self._place_around(m, [(e, self.best.value) for e in pairs])
 
     def improve(self, seeds: Iterable[Evaluation], until: float) -> None:
-        """Goes on from these pairs and the best that are known until no turn makes one of them shorter, or until then."""
+        """Continues from these pairs and the best known until no turn shortens one of them, or until then."""
         self._until = until
         first = sorted({e.assignment for e in seeds}, key=lambda a: (self._length(a)[0], a))[:PAIRS]
         while time.monotonic() < self._until:
@@ -100,7 +100,7 @@ class Turns:
             first = []
 
     def _turn(self, turns: Sequence[Tuple[int, Tuple[str, ...]]], times: int = -1) -> None:
-        """Places the other model anew around model m of each pair; `times`: how many of the plans are tried."""
+        """Re-places the other model around model m of each pair; `times`: most plans tried per pair."""
         for m in (0, 1):
             pairs: List[Tuple[Evaluation, float]] = []
             for _, assignment in [t for t in turns if t[0] == m]:
@@ -110,7 +110,7 @@ class Turns:
             self._place_around(m, pairs, times)
 
     def _place_around(self, m: int, pairs: Sequence[Tuple[Evaluation, float]], times: Optional[int] = None) -> None:
-        """Places the other model around model m of each pair, whose schedule may be as long as is said; no long ones."""
+        """Places the other model around model m of each pair, within the given schedule length; skips pairs of many segments."""
         plans: List[Plan] = []
         given: List[Sequence[str]] = []
         for evaluation, horizon_us in pairs:
@@ -123,7 +123,7 @@ class Turns:
             self._place(1 - m, plans, given)
 
     def _place(self, m: int, plans: Sequence[Plan], given: Sequence[Sequence[str]]) -> None:
-        """Places model m around each plan of the other one; `given` are the assignments that hold the other's."""
+        """Places model m around each plan of the other; `given` are the assignments that the plans come from."""
         count, guides = len(plans), len(DEARER)
         busy = []
         for name in self.names[m]:
@@ -172,7 +172,7 @@ class Turns:
 
 
 def _dearer(factors: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Rows of weights: the model's own time, with the GPU so much dearer."""
+    """Rows of weights: the model's own time, with these surcharges on the GPU."""
     rows: np.ndarray = np.tile(factors, (len(shares), 1))
     rows[:, 0] *= 1.0 + np.array(shares)
     return rows
