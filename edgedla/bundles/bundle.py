@@ -16,22 +16,22 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.files import write_atomic
 from edgedla.publishing import publication
 
-#: The oldest time that a zip can state: equal bundles have equal bytes.
+#: The oldest time a zip can state. A fixed time makes equal bundles equal byte for byte.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 MANIFEST = "bundle.json"
 ARCHIVES: Tuple[str, ...] = (".tar", ".tar.gz", ".tgz", ".pyz")
-#: Endings of archives that are none of these: no folder is meant.
+#: Endings of other archives: such a name does not mean a folder.
 OTHER_ARCHIVES = (".zip", ".gz", ".xz", ".bz2", ".zst", ".7z", ".whl", ".deb")
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The bundle that was written.
+    """A written bundle.
 
     Attributes:
-        command: starts it. code_bytes, data_bytes: unpacked size of modules, and of artifacts and other data.
-        path_bytes: size of what was written. private: it holds an address with a password, so that only the user can read it.
-        lacking: films, folders and password files that the pipeline names and that must be on the board.
+        command: the command that starts it. code_bytes, data_bytes: unpacked size of modules, and of artifacts and other data.
+        path_bytes: size of what was written. private: it holds an address with a password, so only the user can read it.
+        lacking: videos, folders and password files that the pipeline names and that must exist on the board.
     """
 
     path: Path
@@ -71,12 +71,12 @@ def bundle(
 ) -> Bundle:
     """Writes the smallest installation that runs a pipeline: its artifacts, and only those modules of edgedla that it uses.
 
-    It runs by `python3 OUT` with NumPy and what `needs` lists; no pip, no compiler. Every file's hash is verified at each
-    start. The hashes find damage; they are no signature.
+    Run it with `python3 OUT`. It needs NumPy and what `needs` lists; no pip, no compiler. Every start verifies the hash of each
+    file. The hashes detect damage; they are not a signature.
 
     Args:
-        artifact: folder of `edgedla build`; the source is then an option at the start. pipeline: a pipeline file. The bundle
-            includes films and pictures that the file names relative to itself, up to 64 MB per source.
+        artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file. The bundle
+            includes videos and pictures that the file names relative to itself, up to 64 MB per source.
         out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. An existing file is replaced; a folder only if
             it holds a bundle and nothing else.
 
@@ -110,7 +110,7 @@ def bundle(
 
 
 def _entries(contents: Contents) -> Iterator[Tuple[str, bytes]]:
-    """Every file with its content, in the order of names; the manifest last."""
+    """Every file with its content, ordered by name, with the manifest last."""
     for name, body in sorted(contents.code.items()):
         yield name, body
     for name, path in sorted(contents.data.items()):
@@ -123,7 +123,7 @@ def _mode(contents: Contents, name: str) -> int:
 
 
 def _zip(contents: Contents) -> bytes:
-    # Python reads what was cut, and is no archive, as a program: no part of this one is any.
+    # Python runs a truncated archive, no longer a zip, as a program: no part of this one may be a valid program.
     buffer = io.BytesIO()
     buffer.write(b'"bundle: error: the bundle is damaged: it was cut; copy or bundle it again\n')
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -148,7 +148,7 @@ def _tar(contents: Contents, top: str, packed: bool) -> bytes:
 
 
 def _folder(contents: Contents, path: Path) -> None:
-    """The folder, by a rename when it is whole."""
+    """Writes the folder and renames it into place when it is complete."""
     foreign = _foreign(path)
     if foreign is not None:
         raise UsageError(
@@ -166,9 +166,9 @@ def _folder(contents: Contents, path: Path) -> None:
 
 
 def _foreign(path: Path) -> Optional[str]:
-    """What stands at `path` and is no bundle's: a file in it, or "" of the whole; None where nothing would be lost.
+    """The first file at `path` that does not belong to a bundle; "" if `path` itself is none; None if nothing would be lost.
 
-    A pipeline's relative outputs are written into the bundle's folder.
+    Relative outputs of a pipeline are written into the bundle's folder.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""What of a pipeline file's folder a bundle takes along: films, pictures, decoders and priors; and what the board has to bring."""
+"""The files of a pipeline that a bundle includes (videos, pictures, decoders, priors), and those the board must have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from edgedla.bundles.closure import imports_of
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
 from edgedla.runtime.sources.uri import IMAGE_ENDINGS, path_in
 
-#: Each start hashes every file that was taken along, and holds it in memory meanwhile.
+#: Every start hashes each included file, holding it in memory.
 MOST_BYTES = 64 << 20
 
 
 class Carried:
-    """Attributes:
-    files: by name in the bundle. lacking: what the board must have, as the pipeline file names it.
-    modules: of edgedla, that decoders import.
+    """The files that a bundle includes.
+
+    Attributes:
+        files: name in the bundle -> file. lacking: what the board must have, as the pipeline file names it.
+        modules: modules of edgedla that decoders import.
     """
 
     def __init__(self) -> None:
@@ -29,7 +31,7 @@ class Carried:
         self._names: Dict[str, str] = {}
 
     def add(self, path: str) -> str:
-        """The name in the bundle of a file, or of a folder of images."""
+        """Adds a file, or a folder of images. Returns its name in the bundle."""
         real = os.path.realpath(path)
         if real not in self._names:
             name = self._names[real] = f"files/{len(self._names)}-{os.path.basename(os.path.normpath(path))}"
@@ -37,7 +39,7 @@ class Carried:
         return self._names[real]
 
     def sources(self, document: Dict[str, Any], config: PipelineConfig) -> None:
-        """Films and folders of images that the file names relative to itself. A full path is one of the board."""
+        """Adds videos and folders of images that the file names relative to itself. An absolute path is one on the board."""
         for name, source in config.named_sources.items():
             holder, key = (document["sources"], name) if name else (document, "source")
             given = holder.get(key)
@@ -56,7 +58,7 @@ class Carried:
                 holder[key] = f"{scheme}://{quote(carried)}" + "?" * bool(query) + query if separator else carried
 
     def decoder(self, decode: Dict[str, Any], model: ModelConfig) -> None:
-        """Labels stand in the settings themselves; a decoder's file, and of SSD the priors, come along."""
+        """Adds a decoder's file, and the priors of SSD. Labels are written into the settings themselves."""
         if model.decode.labels:
             decode["labels"] = list(model.decode.labels)
         if model.decode.priors:
@@ -70,7 +72,7 @@ class Carried:
             self.modules |= {module for module, _ in imported if module.split(".")[0] == "edgedla"}
 
     def secrets(self, document: Dict[str, Any]) -> None:
-        """Files with passwords stay where they are."""
+        """Password files are not included: the board must have them."""
         outputs = document.get("outputs") or {}
         named = (
             (document.get("view") or {}, ("token_file",)),
@@ -80,7 +82,7 @@ class Carried:
 
 
 def _files(path: str) -> Dict[str, Path]:
-    """By what follows the path's name: of a folder the images, as the pipeline sees it; of a file that itself."""
+    """Path suffix -> file: for a folder its images, in the pipeline's order; for a file, the file itself under ""."""
     if not os.path.isdir(path):
         return {"": Path(path)}
     return {f"/{name}": Path(path, name) for name in sorted(os.listdir(path)) if name.lower().endswith(IMAGE_ENDINGS)}

@@ -1,4 +1,4 @@
-"""What a pipeline chooses, and which modules and libraries follow from it."""
+"""What a pipeline uses, and the modules and libraries that it therefore needs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program", "edgedla.bundles.l
 
 @dataclass(frozen=True)
 class Choices:
-    """Attributes:
-    runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
-    draws: pictures are written, sent or shown. prometheus: numbers are served. rtsp: a stream is. mqtt: results are sent.
-    track: detections keep a number. view: the live page is served.
+    """What a pipeline uses.
+
+    Attributes:
+        runners: "host", "tensorrt", "cudla". schemes: of the sources; empty if the source is named at the start.
+        draws: pictures are written, sent or shown. prometheus: metrics are served. rtsp: a stream is served.
+        mqtt: results are sent. track: detections keep a number. view: the live page is served.
     """
 
     runners: FrozenSet[str]
@@ -54,7 +56,7 @@ def _runners(artifact: Artifact) -> Iterator[str]:
         yield "host" if artifact.backend == "host" else "cudla" if artifact.kind == "standalone" else "tensorrt"
 
 
-#: Module that is imported when it is first needed -> whether these choices need it. What has no row here is needed.
+#: Module that is imported when first needed -> whether these choices need it. Modules without a row are always needed.
 LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.runners.host": lambda c: "host" in c.runners,
     "edgedla.runtime.runners.cudla": lambda c: "cudla" in c.runners,
@@ -64,11 +66,11 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
     "edgedla.runtime.health.endpoint": lambda c: c.prometheus or c.view,
     "edgedla.runtime.live": lambda c: c.view,
-    # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
+    # Settings and devices are resolved when the bundle is made; the board's own table of modules is not read.
     "edgedla.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
     "edgedla.targets": lambda c: c.rtsp,
-    # What a session takes was estimated when the artifact was built.
+    # The memory of a session was estimated when the artifact was built.
     "edgedla.quantization.memory_limit": lambda c: False,
     "edgedla.quantization.session_memory": lambda c: False,
     "edgedla.quantization.endless_loops": lambda c: False,
@@ -80,7 +82,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
 
 
 def needed(choices: Choices) -> Callable[[str], bool]:
-    """Whether a module that is imported late is needed; the longest row that fits decides."""
+    """A function that tells whether a late import is needed; the longest matching row of LATE decides."""
 
     def decide(module: str) -> bool:
         rows: List[Tuple[int, bool]] = [
@@ -92,7 +94,7 @@ def needed(choices: Choices) -> Callable[[str], bool]:
 
 
 def libraries(choices: Choices) -> Tuple[str, ...]:
-    """What the board has to bring beside Python, in words."""
+    """What the board must provide besides Python, in words."""
     names: Set[str] = {"numpy"}
     if "tensorrt" in choices.runners:
         names |= {"tensorrt (JetPack)", "the CUDA driver (JetPack)"}

@@ -1,4 +1,4 @@
-"""The modules of edgedla that a program reaches by its imports, less those that the pipeline's choices rule out."""
+"""The modules of edgedla that a program reaches by its imports, without those the pipeline's choices rule out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Wanted = Callable[[str], bool]
 def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], FrozenSet[str]]:
     """(module -> file, other libraries by top name) that the roots reach.
 
-    An import at a module's top always counts, for the module cannot be loaded without it. One inside a function counts
-    where `wanted` says yes to the module. Packages above a module count with it, and programs that it starts.
+    An import at module level always counts, because the module cannot be loaded without it. An import inside a function
+    counts if `wanted` accepts the module. Parent packages count too, and so do programs that a module starts.
 
     Args:
-        roots: dotted names of modules. wanted: whether a module that is imported late may be needed.
+        roots: dotted names of modules. wanted: whether a late import may be needed.
     """
     files: Dict[str, Path] = {}
     others: Set[str] = set()
@@ -44,13 +44,13 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
 
 @lru_cache(maxsize=None)
 def _references(name: str, path: Path) -> Tuple[Tuple[str, ...], Tuple[Tuple[str, bool], ...]]:
-    """(programs that the file starts, its imports), read once per process: files of edgedla do not change under it."""
+    """(programs that the file starts, its imports); cached per process, because edgedla's files do not change meanwhile."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return tuple(programs_of(name, tree)), tuple(imports_of(tree.body))
 
 
 def programs_of(name: str, tree: ast.Module) -> List[str]:
-    """Modules that a module starts by their file, in a process of their own: `Path(__file__).with_name("gst_child.py")`."""
+    """Modules that a module starts as separate processes, by file: `Path(__file__).with_name("gst_child.py")`."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     files = [
         str(getattr(call.args[0], "value", ""))
@@ -61,7 +61,7 @@ def programs_of(name: str, tree: ast.Module) -> List[str]:
 
 
 def module_file(name: str) -> Path | None:
-    """The file of a module of edgedla; None for a name that is no module, such as a function's."""
+    """The file of a module of edgedla; None if the name is not a module's, for example a function's."""
     base = PACKAGE.parent.joinpath(*name.split("."))
     for path in (base / "__init__.py", base.with_suffix(".py")):
         if path.is_file():
@@ -70,9 +70,9 @@ def module_file(name: str) -> Path | None:
 
 
 def imports_of(body: List[ast.stmt], late: bool = False) -> Iterator[Tuple[str, bool]]:
-    """(dotted name, whether it is imported only when a function runs) of every import.
+    """(dotted name, whether the import is inside a function) of every import.
 
-    Of `from a.b import c` both a.b and a.b.c are named: c may be a module. Imports for type checkers do not count.
+    `from a.b import c` yields both a.b and a.b.c, because c may be a module. Imports for type checkers do not count.
     """
     for node in body:
         if isinstance(node, ast.Import):

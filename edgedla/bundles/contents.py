@@ -25,9 +25,9 @@ from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources.uri import has_secret
 from edgedla.version import __version__
 
-#: What Python runs, and what that starts.
+#: The file that Python runs, and the file that it starts.
 MAIN, START = "__main__.py", "edgedla/bundles/start.py"
-#: What a module opens of edgedla's own files.
+#: Other files of edgedla that modules open.
 BESIDE = {
     "edgedla.runtime.preprocess.cuda_preprocess": ("runtime/preprocess/preprocess.cu",),
     "edgedla.runtime.live.server": (
@@ -35,8 +35,8 @@ BESIDE = {
         "reports/templates/style.css",
     ),
 }
-#: One expression, so that no part of it is a program: where it was cut, Python itself says so. It verifies what it starts, for the
-#: beginning of a program may be one that does nothing and ends well.
+#: A single expression, so that no truncated part of it is a valid program: Python itself reports a truncated file. It
+#: verifies the program it starts, because a truncated program may do nothing and exit with success.
 FIRST = '''\
 [exec("""# The start of a bundle. If it is said to have no end, it was cut: copy or bundle it again.
 import os, sys
@@ -70,11 +70,11 @@ exec(compile(BODY, START, "exec"))
 
 @dataclass(frozen=True)
 class Contents:
-    """The files of a bundle by their name in it. `code` is what Python imports, `data` what it opens.
+    """The files of a bundle by name. `code` is what Python imports, `data` what the program opens.
 
     Attributes:
-        private: an address in the pipeline holds a password; only the user may read the manifest.
-        lacking: paths in the pipeline that the board must have.
+        private: an address in the pipeline holds a password, so only the user may read the manifest.
+        lacking: paths in the pipeline that must exist on the board.
     """
 
     manifest: Mapping[str, Any]
@@ -88,7 +88,7 @@ class Contents:
 
 
 class _Artifacts:
-    """Artifacts by the folder that they came from, each under a name in the bundle."""
+    """Artifacts by source folder, each under its name in the bundle."""
 
     def __init__(self) -> None:
         self.names: Dict[str, str] = {}
@@ -107,7 +107,7 @@ class _Artifacts:
 
 
 def _files(artifact: Artifact, folder: Path, name: str) -> Dict[str, Path]:
-    """What a run needs of the artifact: its manifest and the files that it names, of every stage."""
+    """The files of an artifact that a run needs: its manifest and every file that it names, for each stage."""
     paths = {f"{name}/manifest.json": folder / "manifest.json"}
     paths.update({f"{name}/{entry.path}": folder / entry.path for entry in artifact.files})
     for stage in artifact.stages:
@@ -182,14 +182,14 @@ def _contents(
 
 
 def holds_password(value: Any) -> bool:
-    """Whether an address anywhere in a pipeline's document holds what looks like a password."""
+    """True if an address anywhere in a pipeline's document seems to hold a password."""
     if isinstance(value, (dict, list)):
         return any(map(holds_password, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and "://" in value and has_secret(value)
 
 
 def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artifacts, carried: Carried) -> None:
-    """Paths in the document become names in the bundle; a placement becomes devices."""
+    """Replaces paths in the document by names in the bundle, and a placement by its devices."""
     carried.sources(document, config)
     carried.secrets(document)
     placed: Optional[List[Tuple[str, ...]]] = None

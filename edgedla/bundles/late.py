@@ -1,6 +1,6 @@
-"""Imports and dataclasses of a bundle's modules: what a pipeline never touches is never made. `lean` puts them in.
+"""Late imports and dataclasses of a bundle: what a pipeline never uses is never made. `lean` inserts them.
 
-Most modules are reached by imports alone: outputs, decoders and readers that a pipeline does not use. Standard library and NumPy only.
+Most modules are only imported, not used: outputs, decoders and readers of other pipelines. Standard library and NumPy only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 
 class Unread(ModuleType):
-    """Stands for a module that libraries import and seldom read: the first to read it loads it."""
+    """Stands for a module that libraries import but seldom use; the first use loads it."""
 
     def __getattr__(self, attribute: str) -> Any:
         name = self.__name__
-        # Threads may ask at once: the import itself makes them wait for each other.
+        # Threads may get here at once: the import lock makes them wait for each other.
         if sys.modules.get(name) is self:
             sys.modules.pop(name, None)
         return getattr(importlib.import_module(name), attribute)
@@ -30,31 +30,31 @@ def leave_unread(names: Iterable[str]) -> None:
 
 
 class Annotation:
-    """Stands for a type that only annotations name: any part of it is itself."""
+    """Stands for a type used only in annotations; each of its attributes is itself."""
 
     def __class_getitem__(cls, item: Any) -> type:
         return cls
 
 
 class Types(Unread):
-    """Stands for a module of types. numpy.linalg takes NDArray of it to annotate its named tuples; all else loads it."""
+    """Stands for a module of types. numpy.linalg uses its NDArray in annotations; any other use loads the module."""
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute == "__path__":
-            # `from numpy._typing import NDArray` asks whether NDArray may be a module.
+            # `from numpy._typing import NDArray` checks whether NDArray may be a submodule.
             raise AttributeError(attribute)
         return Annotation if attribute == "NDArray" else super().__getattr__(attribute)
 
 
-#: dataclasses, NumPy and linecache import them for what a pipeline does not do: signatures, pickled arrays, reports of the system,
-#: source lines of a traceback, texts of `numpy.info`.
+#: dataclasses, NumPy and linecache import these for features that a pipeline does not use: signatures, pickled arrays,
+#: system reports, source lines in tracebacks, `numpy.info`.
 leave_unread(("ast", "inspect", "pickle", "platform", "textwrap", "tokenize"))
 sys.modules.setdefault("numpy._typing", Types("numpy._typing"))
-#: They only write NumPy's documentation into its functions, which `python -OO` leaves out too.
+#: These only attach NumPy's documentation to its functions, which `python -OO` omits too.
 _DOCS = [f"numpy.{core}.{part}" for core in ("_core", "core") for part in ("_add_newdocs", "_add_newdocs_scalars")]
 for _name in _DOCS:
     sys.modules.setdefault(_name, ModuleType(_name))
-#: Parts of NumPy that NumPy 1 imports with itself.
+#: Parts of NumPy that NumPy 1 imports at its start.
 _PARTS = ("ctypeslib", "fft", "ma", "polynomial", "random")
 leave_unread(f"numpy.{part}" for part in _PARTS)
 import dataclasses  # noqa: E402
@@ -63,7 +63,7 @@ import numpy as np  # noqa: E402
 
 for _part in _PARTS:
     if _part not in vars(np):
-        # NumPy 2, which waits for the first reader itself, and looks for the real one.
+        # NumPy 2 itself loads the part on first use, and needs the real module.
         sys.modules.pop(f"numpy.{_part}", None)
 for _name in _DOCS:
     if _name.rpartition(".")[0] not in sys.modules:
@@ -72,7 +72,7 @@ for _name in _DOCS:
 
 
 class Late:
-    """Stands for an import until it is called, asked for an attribute, or for instances; then takes its own place."""
+    """Stands for an import until it is called, an attribute is read or isinstance is checked; then replaces itself."""
 
     __slots__ = ("_module", "_name", "_bound", "_names")
 
@@ -85,7 +85,7 @@ class Late:
             try:
                 value = getattr(value, self._name)
             except AttributeError:
-                # A module of that package.
+                # A submodule of that package.
                 value = importlib.import_module(f"{self._module}.{self._name}")
         if self._names.get(self._bound) is self:
             self._names[self._bound] = value
@@ -105,14 +105,14 @@ class Late:
 
 
 def late(names: Dict[str, Any], module: str, *imports: str) -> None:
-    """Binds what `from MODULE import IMPORTS` would in the namespace `names`; " as NAME" is the module itself."""
+    """Binds what `from MODULE import IMPORTS` would bind in the namespace `names`; " as NAME" binds the module itself."""
     for text in imports:
         name, _, other = text.partition(" as ")
         names[other or name] = Late(module, name, other or name, names)
 
 
 class Pattern:
-    """`re.compile`, when the pattern is first used: reading it takes longer than most uses."""
+    """`re.compile` on first use: compiling takes longer than most uses."""
 
     def __init__(self, *given: Any) -> None:
         self._given = given
@@ -124,7 +124,7 @@ class Pattern:
 
 
 class _Fields:
-    """`__dataclass_fields__` of a class that is none yet: whoever asks makes it one."""
+    """`__dataclass_fields__` of a class that is not yet a dataclass; the first access makes it one."""
 
     def __init__(self, cls: type, options: Dict[str, Any]) -> None:
         self._class, self.options, self.ready = cls, options, False
@@ -134,26 +134,26 @@ class _Fields:
         return self._class.__dict__["__dataclass_fields__"]
 
     def make(self) -> None:
-        """The class becomes a dataclass; threads that ask at once wait for each other."""
+        """Turns the class into a dataclass; concurrent threads wait for each other."""
         with _LOCK:
             if self._class.__dict__["__dataclass_fields__"] is self:
                 _make(self._class, self.options, self.ready)
 
 
-#: A class may ask for its bases' fields.
+#: Reentrant, because making a class may read the fields of its bases.
 _LOCK = threading.RLock()
-#: What a class has of itself, and no copy may take over.
+#: Attributes of the class itself, not to be overwritten from the copy.
 _OWN = frozenset({"__init__", "__dataclass_fields__", "__dict__", "__weakref__"})
 
 
 def dataclass(cls: Optional[type] = None, **options: Any) -> Any:
-    """`dataclasses.dataclass`, whose methods are made with the first instance: making them is most of what an import costs.
+    """`dataclasses.dataclass`, with methods made with the first instance: making them is most of an import's cost.
 
-    Fields of a frozen one can be set: that nothing does so is for the tests of the full package.
+    Fields of a frozen class can be set here: the tests of the full package ensure that nothing does.
     """
 
     def wrap(cls: type) -> type:
-        # Without one it would be made of the constructor's signature.
+        # Without a docstring, dataclasses would build one from the constructor's signature.
         cls.__doc__ = cls.__doc__ or cls.__name__
         if "__init__" in cls.__dict__ or options.get("order"):
             return dataclasses.dataclass(**options)(cls)
@@ -171,9 +171,9 @@ def dataclass(cls: Optional[type] = None, **options: Any) -> Any:
 
 
 def _make(cls: Any, options: Dict[str, Any], has_constructor: bool) -> None:
-    """Its constructor is compiled; what else `dataclasses` compiles are functions that serve every class.
+    """Compiles the constructor; the other methods are functions shared by all classes, which need no compilation.
 
-    `dataclasses` works on a copy, so that the class is whole at any moment.
+    `dataclasses` works on a copy, so that the class is complete at every moment.
     """
     body = {name: value for name, value in cls.__dict__.items() if name not in _OWN}
     made: Any = dataclasses.dataclass(init=not has_constructor, repr=False, eq=False)(
@@ -193,7 +193,7 @@ def _make(cls: Any, options: Dict[str, Any], has_constructor: bool) -> None:
 
 
 def ready(cls: Any, constructor: Callable[[type, object], Any], shown: Sequence[str], compared: Sequence[str]) -> None:
-    """Gives a late dataclass the constructor that `lean` has written for it, so that none is compiled at the start."""
+    """Gives a late dataclass the constructor that `lean` has written, so that the start compiles none."""
     fields = cls.__dict__["__dataclass_fields__"]
     if isinstance(fields, _Fields):
         cls.__init__, fields.ready = constructor(cls, dataclasses.MISSING), True

@@ -1,4 +1,4 @@
-"""A module's source as a bundle holds it: imports that only functions use are made when they are first used."""
+"""A module's source as a bundle holds it: imports that only functions use happen on first use."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import ast
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 RUNTIME = "edgedla.bundles.late"
-#: Loaded in every start, or taken for annotations alone: nothing is gained.
+#: Loaded at every start, or used only in annotations: making these late gains nothing.
 _ALWAYS = frozenset({"__future__", "dataclasses", "numpy", "typing"})
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = (*_DEFS, ast.Lambda)
 Import = Union[ast.Import, ast.ImportFrom]
-#: First line, column, last line, column behind it, what stands there instead.
+#: First line, first column, last line, end column, replacement text.
 Cut = Tuple[int, int, int, int, str]
 
 
 def lean(sources: Mapping[str, str]) -> Dict[str, str]:
-    """Sources by module, with late imports, patterns and dataclasses (`late.py`), without documentation and types of functions.
-    Lines stay where they are.
+    """Sources by module, with late imports, patterns and dataclasses (`late.py`), without docstrings and annotations of
+    functions. Line numbers stay the same.
 
-    An import is late where nothing outside of functions reads it, where functions only call it, read attributes of it or ask
-    for instances, and where no other module takes it from this one. A module that is a program too stays as it is.
+    An import becomes late if no code outside functions uses it, if functions only call it, read its attributes or check
+    isinstance, and if no other module imports it from here. A module that also runs as a program stays unchanged.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     taken = {
@@ -39,7 +39,7 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _constructors(tree: ast.Module) -> List[str]:
-    """Lines behind a module that give its plain dataclasses constructors: `dataclasses` would compile them at every start."""
+    """Lines appended to a module that give its plain dataclasses a constructor, which every start would otherwise compile."""
     takes = {a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "dataclasses" for a in n.names}
     lines: List[str] = []
     for node in tree.body:
@@ -51,7 +51,7 @@ def _constructors(tree: ast.Module) -> List[str]:
 
 
 def _is_plain(node: ast.ClassDef) -> bool:
-    """A dataclass without bases whose constructor follows from its fields alone."""
+    """True for a dataclass without bases whose constructor follows from its fields alone."""
     if node.bases or node.keywords or len(node.decorator_list) != 1:
         return False
     by = node.decorator_list[0]
@@ -66,12 +66,12 @@ def _is_plain(node: ast.ClassDef) -> bool:
     )
 
 
-#: Name, kind of default ("", "plain", "default" or "factory"), whether it is shown, whether it is compared.
+#: Name, kind of default ("", "plain", "default" or "factory"), whether it is in the repr, whether it is compared.
 _Field = Tuple[str, str, bool, bool]
 
 
 def _field(node: ast.AnnAssign) -> Optional[_Field]:
-    """None of one whose part in the constructor is another."""
+    """The field; None if its part of the constructor is of another form."""
     if not isinstance(node.target, ast.Name) or any(
         name in ast.dump(node.annotation) for name in ("ClassVar", "InitVar", "KW_ONLY")
     ):
@@ -115,7 +115,7 @@ def _constructor(node: ast.ClassDef, fields: List[_Field]) -> List[str]:
 
 
 def _is_program(tree: ast.Module) -> bool:
-    """Runs as a process of its own, by its file: nothing else of edgedla can be imported there."""
+    """True if the module runs as a process of its own, by file: there it cannot import anything else of edgedla."""
     return any(
         isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
         for node in tree.body
@@ -141,12 +141,12 @@ def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
 
 
 def _removed(node: ast.AST, lines: List[str]) -> Iterator[Cut]:
-    """What the node says of itself, which nobody reads on a board: its text, and the types of a function."""
+    """Docstrings, and annotations of functions: a board does not need them."""
     body = getattr(node, "body", None)
     if isinstance(node, (ast.Module, ast.ClassDef, *_DEFS)) and isinstance(body, list) and body:
         first = body[0]
         if isinstance(first, ast.Expr) and ast.get_docstring(node, clean=False) is not None:
-            # Nothing but a text may stand before `from __future__`; elsewhere the body may hold no more than it.
+            # Only a string may precede `from __future__`; elsewhere the docstring may be the whole body.
             yield (first.lineno, first.col_offset, *_end(first), "" if isinstance(node, ast.Module) else "0")
     if isinstance(node, ast.arg) and node.annotation is not None:
         yield (node.lineno, node.col_offset + len(node.arg.encode()), *_end(node.annotation), "")
@@ -172,7 +172,7 @@ def _end(node: Any) -> Tuple[int, int]:
 
 
 def _without(cuts: List[Cut], lines: List[str]) -> None:
-    """Takes the parts out; as many lines stay, so that a traceback's numbers are those of the package."""
+    """Applies the cuts, keeping the number of lines, so that tracebacks show the package's line numbers."""
     for first, column, last, end_column, instead in sorted(cuts, reverse=True):
         before = lines[first - 1].encode()[:column].decode()
         after = lines[last - 1].encode()[end_column:].decode()
@@ -180,7 +180,7 @@ def _without(cuts: List[Cut], lines: List[str]) -> None:
 
 
 def _statements(node: Import, early: Set[str]) -> List[str]:
-    """What takes the place of the import; nothing where it stays as it is."""
+    """The statements that replace the import; empty if it stays."""
     if isinstance(node, ast.Import):
         # `import a.b` binds a.
         can = [a for a in node.names if a.asname or "." not in a.name]
@@ -208,7 +208,7 @@ def _as(alias: ast.alias) -> str:
 
 
 def _early(tree: ast.Module) -> Set[str]:
-    """Names that are read when the module is loaded, or in a way that a stand-in cannot serve."""
+    """Names used while the module is loaded, or used in a way that a stand-in cannot serve."""
     names: Set[str] = set()
     for node, inside, served in _nodes(tree, False):
         if isinstance(node, ast.Name) and not (inside and served and isinstance(node.ctx, ast.Load)):
@@ -219,7 +219,7 @@ def _early(tree: ast.Module) -> Set[str]:
 
 
 def _nodes(node: ast.AST, inside: bool) -> Iterator[Tuple[ast.AST, bool, bool]]:
-    """(node, whether it is within a function's body, whether a stand-in serves there) of everything but annotations."""
+    """(node, whether it is inside a function's body, whether a stand-in works there), without annotations."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns"):
             continue
@@ -231,7 +231,7 @@ def _nodes(node: ast.AST, inside: bool) -> Iterator[Tuple[ast.AST, bool, bool]]:
 
 
 def _serves(parent: ast.AST, field: str, child: ast.AST) -> bool:
-    """Called, asked for an attribute, or the class that `isinstance` asks for."""
+    """True if the use is a call, an attribute access, or the class in `isinstance`."""
     if isinstance(parent, ast.Call):
         asks = isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "issubclass")
         return field == "func" or (asks and field == "args" and child is parent.args[1])

@@ -1,4 +1,4 @@
-"""What runs on the board: the bundle's pipeline, from its settings, with what may be said at the start."""
+"""The program on the board: runs the bundle's pipeline from its settings and the options given at the start."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SETTINGS = "bundle.json"
 
 
 def main(root: str, arguments: Optional[List[str]] = None, opened: Callable[[], None] = lambda: None) -> int:
-    """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`.
+    """Runs the bundle in the folder `root`; exit codes as for `edgedla run`.
 
     Args:
-        opened: called when the pipeline is open, before it runs: it may be killed any time after.
+        opened: called when the pipeline is open, before it runs: after that the process may be killed at any time.
     """
     try:
         code = _main(root, _given(sys.argv[1:] if arguments is None else arguments), opened)
@@ -56,7 +56,7 @@ def main(root: str, arguments: Optional[List[str]] = None, opened: Callable[[], 
 
 
 def _end_stdout() -> None:
-    """Python flushes stdout once more at exit, and would complain of a closed pipe or a full disk there."""
+    """Closes stdout: otherwise Python flushes it at exit, and complains if the pipe is closed or the disk full."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -67,7 +67,7 @@ def _print(text: str) -> None:
 
 
 def _given(arguments: List[str]) -> Any:
-    """What was said at the start; of nothing argparse, with all that it loads, need not make much."""
+    """The options given at the start; without any, argparse and its imports are skipped."""
     if not arguments:
         return SimpleNamespace(source=[], frames=None, seconds=None, jsonl=None, verify=False)
     import argparse
@@ -121,7 +121,7 @@ def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
     with open_pipeline(config) as opened:
 
         def end(*_: Any) -> None:
-            # The second one is from somebody who does not want to wait.
+            # A second signal means that the user does not want to wait.
             (opened.force_stop if opened.stopping else opened.stop)()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -158,7 +158,7 @@ def _page(opened: Any, config: PipelineConfig) -> Any:
 
 
 def _verify(root: str, settings: Dict[str, Any]) -> int:
-    """Every module loads, every artifact is whole. The hashes of the bundle's own files are checked at each start."""
+    """Loads every module and verifies every artifact. Each start checks the hashes of the bundle's own files anyway."""
     import importlib
 
     from edgedla.builder.artifact.load import load_artifact
@@ -177,7 +177,7 @@ def _verify(root: str, settings: Dict[str, Any]) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    # Where it cannot be written (closed, a full disk), the exit code still tells.
+    # If stdout cannot be written (closed, disk full), the exit code still tells.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(printable_text(without_credentials(f"bundle: {text}\n")))
     return code

@@ -1,7 +1,7 @@
-"""The `__main__.py` of a bundle: verifies every file of it, then runs the pipeline. Standard library only.
+"""The `__main__.py` of a bundle: verifies each of its files, then runs the pipeline. Standard library only.
 
-Of a .pyz it unpacks everything first, once, into a folder of the user's own that is named by the manifest's digest: engines are
-read from files, and Python keeps the compiled form of modules beside a file, never beside an archive.
+A .pyz is first unpacked, once, into a folder of the user named by the manifest's digest: engines are read from files, and
+Python caches compiled modules only beside files, never beside an archive.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
-#: More than this is hashed by OpenSSL, which is faster, but takes more to load than a small bundle takes to hash.
+#: Larger data is hashed by OpenSSL: it is faster, but loading it takes longer than hashing a small bundle.
 LITTLE = 4 << 20
 
 
 def fail(text: str, code: int = 3) -> NoReturn:
     import contextlib
 
-    # Where it cannot be written (closed, a full disk), the exit code still tells.
+    # If stderr cannot be written (closed, disk full), the exit code still tells.
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write("bundle: error: " + text + "\n")
     raise SystemExit(code)
 
 
 def root_of(place: str) -> Tuple[str, bytes, Dict[str, Any]]:
-    """The folder with the bundle's files, and its bundle.json. Every file that this names has the hash that it states there."""
+    """(folder with the bundle's files, bundle.json, its content), after checking each file against its hash in bundle.json."""
     archive = None if os.path.isdir(place) else archive_of(place)
 
     def read(name: str) -> bytes:
@@ -78,7 +78,7 @@ def member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def sha256(data: bytes) -> str:
-    """SHA-256, hex. Python's own for a little data: to load OpenSSL takes longer, and megabytes."""
+    """SHA-256 in hex; for little data Python's own, because loading OpenSSL takes longer."""
     try:
         if len(data) > LITTLE:
             raise ImportError
@@ -104,7 +104,7 @@ def verify(manifest: Dict[str, Any], read: Callable[[str], bytes]) -> None:
 
 
 def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) -> str:
-    """The archive's files in a folder; artifacts are verified again when they are loaded."""
+    """Unpacks the archive into a folder; artifacts are verified again when loaded."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     above, name = os.path.join(cache, "edgedla", "bundles"), sha256(text)[:32]
     folder = os.path.join(above, name)
@@ -125,7 +125,7 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
                 f.write(body)
         os.rename(partial, folder)
     except OSError as e:
-        # Another start may have been faster.
+        # Another start may have been first.
         if not os.path.isfile(os.path.join(folder, "bundle.json")):
             fail("cannot be unpacked below " + cache + ": " + str(e.strerror) + "\n"
                  "  XDG_CACHE_HOME names another folder; a bundle that is a folder or a .tar unpacks nothing", 4)  # fmt: skip
@@ -138,9 +138,9 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
 
 
 def mend(archive: zipfile.ZipFile, folder: str, manifest: Dict[str, Any], text: bytes) -> None:
-    """Unpacks again what a power cut or a damaged card left unlike the archive. The folder stays: results are written there too.
+    """Restores files that a power cut or a damaged card has changed. The folder stays, because it also holds results.
 
-    Of data only the size is compared: artifacts are verified when they are loaded.
+    For data only the size is compared: artifacts are verified when loaded.
     """
     digests = {**dict.fromkeys(manifest["data"]), **manifest["files"], "bundle.json": sha256(text)}
     for name, digest in digests.items():
@@ -162,16 +162,16 @@ def mend(archive: zipfile.ZipFile, folder: str, manifest: Dict[str, Any], text: 
 
 
 def partial_folder(above: str, name: str) -> Tuple[str, int]:
-    """(a new folder beside the bundle's, the descriptor that locks it). A process that is killed leaves it without its lock.
+    """(new folder beside the bundle's, descriptor that locks it). A killed process leaves the folder without its lock.
 
-    Its name says nothing of the process: in a container every start has the same number.
+    The name does not depend on the process id: in a container every start may have the same one.
     """
     import tempfile
 
     while True:
         partial = tempfile.mkdtemp(prefix=name + ".", dir=above)
         held = locked(partial)
-        # Another start may have taken it for a killed one's before it was locked.
+        # Before it was locked, another start may have removed it as left by a killed process.
         if held is not None and os.path.isdir(partial):
             return partial, held
         if held is not None:
@@ -179,7 +179,7 @@ def partial_folder(above: str, name: str) -> Tuple[str, int]:
 
 
 def forget_killed(above: str, name: str) -> None:
-    """Removes what starts of this bundle that were killed have left: folders that nobody locks. No link is followed."""
+    """Removes folders left by killed starts of this bundle: those that nobody locks. Follows no link."""
     try:
         left = [entry.path for entry in os.scandir(above) if entry.name.startswith(name + ".")]
     except OSError:
@@ -194,7 +194,7 @@ def forget_killed(above: str, name: str) -> None:
 
 
 def locked(folder: str) -> Optional[int]:
-    """A descriptor that holds the folder against other processes; None where another one holds it, -1 where nothing can be held."""
+    """A descriptor that locks the folder; None if another process holds the lock, -1 if locking is impossible."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -209,7 +209,7 @@ def locked(folder: str) -> Optional[int]:
     except FileNotFoundError:
         return None
     except OSError:
-        # A file system without locks: whose folder it is, nobody can tell.
+        # A file system without locks: it cannot be known who uses the folder.
         if held >= 0:
             os.close(held)
         return -1
@@ -217,10 +217,10 @@ def locked(folder: str) -> Optional[int]:
 
 
 class Modules:
-    """Finds the bundle's modules. Their compiled forms are in one file: to look for one per module takes longer than to run it.
+    """Finds the bundle's modules. Their code is cached in one file: opening one file per module takes longer than running it.
 
-    The file is written anew where modules were compiled. It belongs to one bundle.json and one Python, and is for speed alone:
-    where it is missing, damaged or of another, or cannot be written, modules are compiled.
+    The file is rewritten when modules were compiled. It belongs to one bundle.json and one Python. It only saves time: if it is
+    missing, damaged, of another bundle, or cannot be written, modules are compiled.
     """
 
     def __init__(self, root: str, manifest: bytes, files: Dict[str, Any]) -> None:
@@ -228,7 +228,7 @@ class Modules:
         self.files: Dict[str, str] = {n[: -len(".py")].replace("/", "."): n for n in files if n.startswith("edgedla/")}
         name = f"bundle.{sys.implementation.cache_tag}-{sys.flags.optimize}"
         self.cache = os.path.join(root, "__pycache__", name)
-        # The folder is in every code object.
+        # Code objects contain the folder's path.
         self.head: bytes = MAGIC_NUMBER + sha256(manifest + os.fsencode(root)).encode()
         try:
             with open(self.cache, "rb") as f:
@@ -259,7 +259,7 @@ class Modules:
         return marshal.loads(body)
 
     def save(self) -> None:
-        """Writes what was compiled since."""
+        """Writes the cache if modules were compiled."""
         if not self.new or sys.dont_write_bytecode:
             return
         self.new = False
@@ -278,12 +278,12 @@ class Modules:
 
 
 def _checksum(body: bytes) -> bytes:
-    """Against a damaged card, not against an attacker: who can write this file can write modules."""
+    """Detects a damaged card, not an attacker: who can write this file can also write modules."""
     return binascii.crc32(body).to_bytes(4, "little")
 
 
 class Loader(SourceFileLoader):
-    """Of one module of the bundle."""
+    """Loads one module of the bundle."""
 
     def __init__(self, name: str, place: str, modules: Modules) -> None:
         super().__init__(name, place)
@@ -294,15 +294,15 @@ class Loader(SourceFileLoader):
 
 
 def start() -> NoReturn:
-    # What is loaded stays: to look through it for garbage again and again is a tenth of a start. `main` turns it on.
+    # Loaded modules stay, so collecting garbage during a start wastes a tenth of it. `main` turns it on again.
     gc.disable()
-    # OpenBLAS starts a thread for each core when NumPy is imported; a pipeline gives it nothing that takes long.
+    # OpenBLAS starts a thread per core when NumPy is imported; a pipeline has no work for them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     place = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(place):
         place = os.path.abspath(sys.argv[0])
     root, text, manifest = root_of(place)
-    # For a decoder of the user's, behind all else: nothing that stands there takes the place of a library.
+    # For a decoder of the user; last, so that nothing there can replace a library.
     sys.path.append(root)
     modules = Modules(root, text, manifest["files"])
     sys.meta_path.insert(0, modules)

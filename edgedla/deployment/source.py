@@ -1,4 +1,4 @@
-"""The model of a deployment as one ONNX file with its weights, whatever it came as."""
+"""The model of a deployment as one ONNX file with its weights, from any form it came in."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
 from edgedla.targets import platform_for
 
-#: What a conversion states; None where the model came as ONNX.
+#: Facts of a conversion; None if the model came as ONNX.
 Facts = Optional[Dict[str, Any]]
 
 
 def as_source(
     model: Any, example_inputs: Any, folder: Path, request: DeployRequest, say: Optional[Callable[[str], None]]
 ) -> Tuple[Path, Facts, Optional[Turned]]:
-    """(ONNX file in the folder, named as the model; what its conversion states; what was turned to FLOAT in it).
+    """(ONNX file in the folder, named as the model; facts of its conversion; what was converted to FLOAT in it).
 
-    From TensorRT 11 on types decide, and FP16 is what the DLA takes: there they stay.
+    From TensorRT 11 on, a model's types decide the precision, and the DLA runs FP16: there FLOAT16 types stay.
 
     Args:
         model, example_inputs: as for `deploy`.
@@ -64,10 +64,10 @@ def as_source(
 
 
 def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
-    """Reads the model at the sizes of each request, before the first is deployed.
+    """Reads the model at the sizes of each request, before the first one is deployed.
 
     Raises:
-        ModelError, UsageError, EnvironmentMissing: it does not take one of them; the message names which.
+        ModelError, UsageError, EnvironmentMissing: the model does not accept one of the sizes; the message names which.
     """
     from edgedla.importers import load_onnx
 

@@ -1,4 +1,4 @@
-"""The steps of a deployment, each over the function of the same name, kept in the store."""
+"""The steps of a deployment: each wraps the function of the same name and keeps its result in the store."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from edgedla.files import sha256_of, write_atomic
 from edgedla.quantization.samples import Samples
 
 MODEL, PLACEMENT, LAYERS = "model.onnx", "placement.json", "layers.json"
-#: Seconds that one search for a placement may take.
+#: Seconds for one search for a placement.
 PLACE_S = 10.0
 
 
 class Steps:
-    """The steps of one deployment: what they share is the request, the samples and the store."""
+    """The steps of one deployment; they share the request, the metric, the samples and the store."""
 
     def __init__(self, request: DeployRequest, store: Store, parts: Parts, metric: Metric, source: Path) -> None:
         self.request, self.store, self.parts, self.metric, self.source = request, store, parts, metric, source
         self.source_sha256 = sha256_of(source)
 
     def types(self, wide: Turned) -> Tuple[str, ...]:
-        """What was turned to FLOAT in the model, and how far that is proven on a sample."""
+        """The types that were converted to FLOAT in the model, and how far a sample proves that."""
 
         def make(folder: Path) -> Dict[str, Any]:
             return {"notes": wide.notes(self.parts.search.feeds[0])}
@@ -43,7 +43,7 @@ class Steps:
         self, model: Path, precision: str, title: str, *, approximate: float = 0.0, only: Sequence[str] = (),
         opset: Optional[int] = None,
     ) -> Step:  # fmt: skip
-        """Rewrites by `fix`. Value: "rewrites", "sites", "proof", "refused" (why the parser takes no such network yet)."""
+        """Rewrites by `fix`. Value: "rewrites", "sites", "proof", "refused" (why the parser still refuses it; "" if not)."""
         r = self.request
         settings: Dict[str, Any] = {
             **r.platform, "precision": precision, "objective": r.objective, "approximate": approximate,
@@ -70,10 +70,10 @@ class Steps:
         return self.store.step("fix", {"model": sha256_of(model), **self._sizes(), **settings}, make, title)
 
     def predict(self, model: Path, precision: str, name: str) -> Step:
-        """The placement and what is predicted of it.
+        """The placement and its predicted figures.
 
-        Value: "build" (figures of the build as it is placed), "tensorrt" (as TensorRT places it), "check" (counts),
-        "bound_us" that was asked for, "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
+        Value: "build" (figures of the build as placed), "tensorrt" (as TensorRT places it), "check" (counts), "bound_us" as
+        requested, "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
         """
         r = self.request
         settings = {
@@ -92,7 +92,7 @@ class Steps:
             except NoPlacement:
                 if r.max_latency_us is None:
                     raise
-                # The bound is missed; what misses it least is still worth showing.
+                # No placement keeps the bound: show the best one without it.
                 placement, kept = place(model, **options), False
             write_atomic(folder / PLACEMENT, placement.to_json())
             counts, layers = own_placement(model, r, precision)
@@ -114,10 +114,10 @@ class Steps:
         return self.store.step("place", rests_on, make, f"placing: {name}")
 
     def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
-        """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that a build takes.
+        """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that `build` takes.
 
-        Value: "met", "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model is another one now), "methods"
-        (SQNR by method).
+        Value: "met", "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model was changed), "methods" (SQNR per
+        method).
         """
         r, parts = self.request, self.parts
         calibration = parts.calibration
@@ -127,7 +127,7 @@ class Steps:
             from edgedla.accuracy.quantize import quantize
             from edgedla.accuracy.request import QuantizeRequest
 
-            # What random input finds out about a single tensor is no reason to change it.
+            # Errors of a single tensor on random input are no reason to change the model.
             asked = QuantizeRequest(
                 **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method,
                 triage_samples=0 if calibration.synthetic else 8, keep_apart=False,
@@ -172,7 +172,7 @@ class Steps:
     def score(self, artifact: Path, digest: str, part: str, name: str) -> Step:
         """The metric of an artifact on the part "search" or "final" of the samples, against the model in FP32."""
         samples: Samples = getattr(self.parts, part)
-        # Intervals are for the end: a step is judged by the figure, and a bootstrap of mAP costs more than the run.
+        # Only final scores need intervals: a step is judged by its figure, and a bootstrap of mAP takes longer than the run.
         metric = self.metric if part == "final" else replace(self.metric, resamples=1)
 
         def make(folder: Path) -> Dict[str, Any]:
@@ -194,7 +194,7 @@ class Steps:
         return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
 
     def measure(self, artifact: Path, digest: str, name: str) -> Step:
-        """Times an artifact on this device. Value: "latency_us" (median of one frame), "throughput_fps", "frames"."""
+        """Times an artifact on this device. Value: "latency_us" (median per frame), "throughput_fps", "frames"."""
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.runtime.measure.bench import bench
@@ -209,7 +209,7 @@ class Steps:
         return self.store.step("measure", {"artifact": digest}, make, f"measuring: {name}")
 
     def reference(self) -> Any:
-        """The model as it came, or with its types turned to FLOAT: what scores are compared with."""
+        """The model that scores are compared with: as it came, or with its types converted to FLOAT."""
         from edgedla.accuracy.evaluate import onnx_network
         from edgedla.builder.onnx_input import read_model
 
@@ -229,11 +229,11 @@ class Steps:
 
 
 def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
-    """An evaluation as a step keeps it; `drop`: how far the metric fell against the model by ONNX Runtime, in FP32 or, where
-    its types stay, in these (`reference`).
+    """An evaluation as a step stores it. `drop`: how far the metric fell against the model in ONNX Runtime, in FP32 or, if the
+    model keeps its own types, in these (`reference`).
 
     Raises:
-        DataError: the metric of the model is no number. RunError: that of the step is none.
+        DataError: the metric of the model is not a number. RunError: the metric of the step is not a number.
     """
     score, against, difference = evaluation.score, evaluation.against, evaluation.difference
     reference = against.computed_in

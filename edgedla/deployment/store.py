@@ -1,4 +1,4 @@
-"""Finished steps on disk, each under the hash of everything it rests on: a killed deployment goes on from them."""
+"""Finished steps on disk, each under the hash of all its inputs, so that a killed deployment can continue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Make = Callable[[Path], Dict[str, Any]]
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step. `value`: what it found. `folder`: its files. `reused`: it was finished before this run."""
+    """A finished step. `value`: its result. `folder`: its files. `reused`: it was finished before this run."""
 
     name: str
     key: str
@@ -40,20 +40,20 @@ class Step:
 class Store:
     """Steps by name and key below one folder, and a journal with one JSON line per step.
 
-    A step's folder appears by a rename when it is whole. One whose files changed since is worked out again.
+    A step's folder is renamed into place when it is complete. A step whose files have changed since is made again.
     """
 
     def __init__(self, folder: Path, say: Optional[Callable[[str], None]] = None) -> None:
         self.folder, self._say, self._tidy = folder, say, False
 
     def step(self, name: str, rests_on: Mapping[str, Any], make: Make, title: str = "") -> Step:
-        """The step, from disk where it is finished, else by `make(folder)`, which writes its files and returns its value.
+        """The step: from disk if it is finished, otherwise by `make(folder)`, which writes its files and returns its value.
 
         Args:
-            rests_on: everything that its result depends on: hashes, settings. JSON values.
+            rests_on: everything that the result depends on, such as hashes and settings. JSON values.
 
         Raises:
-            EnvironmentMissing: the folder cannot be written. What `make` raises; nothing is kept then.
+            EnvironmentMissing: the folder cannot be written. Also whatever `make` raises; then nothing is kept.
         """
         text = json.dumps({"step": name, "edgedla": __version__, **rests_on}, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode()).hexdigest()
@@ -81,11 +81,11 @@ class Store:
             self._journal(name, key, f"failed: {type(e).__name__}", time.monotonic() - started)
             raise
         self._journal(name, key, "done", time.monotonic() - started)
-        # Read back: a finished step and a reused one give the same types.
+        # Read back, so that a new step and a reused one give the same types.
         return Step(name, key, folder, json.loads(json.dumps(value)))
 
     def _forget_killed(self) -> None:
-        """Once: what killed processes left of any step, also of one that other settings asked for."""
+        """Once per store: removes what killed processes left of any step, also of steps with other settings."""
         if not self._tidy:
             self._tidy = True
             _forget_killed(self.folder)
@@ -105,7 +105,7 @@ class Store:
 
 
 def _forget_killed(folder: Path) -> None:
-    """Removes `.STEP.PID` folders of processes that are gone: a killed deploy could not."""
+    """Removes `.STEP.PID` folders of processes that no longer exist."""
     with suppress(OSError):
         for partial in sorted(folder.iterdir()):
             match = re.fullmatch(r"\.[a-z0-9-]+-[0-9a-f]{16}\.([0-9]{1,9})", partial.name)
@@ -114,10 +114,10 @@ def _forget_killed(folder: Path) -> None:
 
 
 def _into_place(partial: Path, folder: Path, key: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Renames the finished step. Where another process finished the same meanwhile, that one stays: its process reads it.
+    """Renames the finished step into place. If another process finished it first, its folder stays: that process reads it.
 
     Returns:
-        The value of the step that stands there.
+        The value of the step that is in place.
     """
     theirs = _finished(folder, key)
     if theirs is None:
@@ -143,7 +143,7 @@ def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:
 
 
 def _finished(folder: Path, key: str) -> Optional[Mapping[str, Any]]:
-    """The value of a step whose record and files are as they were written; None for any other."""
+    """The value of a step whose record and files are unchanged; None otherwise."""
     record = read_sealed(folder / RECORD)
     if record is None or record.get("key") != key:
         return None
