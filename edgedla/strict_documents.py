@@ -105,4 +105,4 @@ def _finite(word: str) -> float:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")

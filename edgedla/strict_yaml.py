@@ -250,7 +250,7 @@ def _scalar(event: Any, reader: _Reader) -> Any:
         return value
     if _AMBIGUOUS.match(text) or text == "<<" or _NUMBER_LIKE.match(text) or _DATE.match(text):
         raise RuleError(
-            f"YAML may read the value {text} as something else than text",
+            f"YAML may read the value {text} as something other than text",
             where=reader.where(event),
             hint=f'Write "{text}", or true/false.',
         )

@@ -152,7 +152,7 @@ def _folder(contents: Contents, path: Path) -> None:
     foreign = _foreign(path)
     if foreign is not None:
         raise UsageError(
-            f"this path holds something else than a bundle{foreign and ': '}{foreign}", where=str(path),
+            f"this path holds something other than a bundle{foreign and ': '}{foreign}", where=str(path),
             allowed="a new folder, or one with a bundle and nothing else",
         )  # fmt: skip
     with publication() as out:

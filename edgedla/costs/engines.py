@@ -155,7 +155,7 @@ def clocks_for(
             raise UsageError(f"unknown clock {name!r}", where="clocks", allowed=", ".join(clocks_mhz), hint=near)
         if isinstance(mhz, bool) or not isinstance(mhz, (int, float)) or not 0 < mhz < 1e5:
             raise UsageError(
-                f"the {name} clock {mhz!r} is no number of MHz", where="clocks", allowed="above 0, below 100000"
+                f"the {name} clock {mhz!r} is not a number of MHz", where="clocks", allowed="above 0, below 100000"
             )
         clocks_mhz[name] = float(mhz)
     assumed = tuple(n for n, mhz in clocks_mhz.items() if mhz is None and not (n == "dla" and not module.dla_cores))

@@ -154,7 +154,7 @@ def _final(
 
     standing = list(search.passed)
     while len(standing) > 1 and scored(best)["drop"] > search.request.max_drop:
-        why = f"{scored(best)['metric']} falls by {scored(best)['drop']:.4g} on the samples for the end"
+        why = f"{scored(best)['metric']} falls by {scored(best)['drop']:.4g} on the final samples"
         trials.append(Trial(best.name, best.level, "rejected", why, drop=float(scored(best)["drop"])))
         standing.pop()
         best = standing[-1]

@@ -94,7 +94,7 @@ def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         if fresh:
-            raise _refusal(folder, "they stand on steps that --fresh would remove") from None
+            raise _refusal(folder, "it uses steps that --fresh would remove") from None
     except OSError:
         # A file system without locks.
         return

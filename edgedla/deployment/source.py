@@ -45,7 +45,7 @@ def as_source(
         if say is not None:
             say(conversion_line(facts))
     elif example_inputs is not None:
-        raise UsageError("example inputs of a model that says its sizes itself", where="example_inputs",
+        raise UsageError("example inputs for a model that states its own sizes", where="example_inputs",
                          allowed="with a PyTorch module, a Keras model or a TensorFlow module",
                          hint="shapes= fixes the sizes of an ONNX model")  # fmt: skip
     elif isinstance(model, (str, os.PathLike)):

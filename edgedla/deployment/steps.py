@@ -239,12 +239,12 @@ def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
     reference = against.computed_in
     if not math.isfinite(against.value):
         raise DataError(
-            f"{score.metric} of the model in {reference} is no number", where=where,
+            f"{score.metric} of the model in {reference} is not a number", where=where,
             hint="frames without an object have no mAP (give more samples), and an output of NaN has no score (are the weights right?)",
         )  # fmt: skip
     if not math.isfinite(score.value):
         raise RunError(
-            f"{score.network}: its {score.metric} is no number, and {against.value:.4g} in {reference}", where=where,
+            f"{score.network}: its {score.metric} is not a number, but {against.value:.4g} in {reference}", where=where,
             hint="a value beyond 65504 is infinite in FP16; `edgedla quantize --repair-fp16` names the tensors",
         )  # fmt: skip
     row = {

@@ -26,7 +26,7 @@ class LayerDifference:
     """One layer where prediction and TensorRT differ.
 
     Attributes:
-        what: "placement" (another device), "check" (TensorRT's first look answers otherwise than the rules).
+        what: "placement" (another device), "check" (TensorRT's first look differs from the rules).
         predicted, real: "dla" or "gpu".
         predicted_reason, real_reason: why, as far as known.
     """

@@ -68,7 +68,7 @@ def _comparison(comparison: Comparison) -> Iterator[Line]:
         expected, real = len(comparison.loadables_predicted), len(comparison.loadables_real)
         yield "", 2, f"loadables: {expected} expected, {real} there"
     yield from _differences("Other device than expected", placed)
-    yield from _differences("TensorRT's first look answers otherwise than the rules", checked)
+    yield from _differences("TensorRT's first look differs from the rules", checked)
 
 
 def _differences(title: str, differences: Tuple[LayerDifference, ...]) -> Iterator[Line]:

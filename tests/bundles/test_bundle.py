@@ -395,7 +395,7 @@ def test_a_source_that_was_not_bundled_is_named(pipeline: Path, tmp_path: Path) 
 def test_what_stands_there_is_not_overwritten(artifact: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo.jpg").write_text("x")
-    with pytest.raises(UsageError, match="this path holds something else than a bundle"):
+    with pytest.raises(UsageError, match="this path holds something other than a bundle"):
         bundle(artifact, tmp_path / "mine")
     with pytest.raises(UsageError, match="nothing to bundle"):
         bundle(None, tmp_path / "out")

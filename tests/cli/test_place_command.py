@@ -41,7 +41,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--layerDeviceTypes=pol:DLA"], 2, ["no layer of tiny is called 'pol'", "did you mean pool?"]),
     (["--power-mode", "MAXM"], 2, ["--power-mode: unknown power mode 'MAXM'", "did you mean MAXN?"]),
     (["--evaluate", "GPU", "--clock", "gpuu=3"], 2, ["--clock: unknown clock 'gpuu'", "did you mean gpu?"]),
-    (["--evaluate", "GPU", "--clock", "gpu=1e9"], 2, ["--clock: the gpu clock 1000000000.0 is no number of MHz"]),
+    (["--evaluate", "GPU", "--clock", "gpu=1e9"], 2, ["--clock: the gpu clock 1000000000.0 is not a number of MHz"]),
     (["--shapes", "xs:1x16x64x64"], 2, ["--shapes names 'xs'", "did you mean x?"]),
     (["--layerDeviceTypes=pool:DLA,relu:DLA", "--fail-on", "gpu-only"], 0, ["pinned"]),
     (["--fail-on", "gpu-only", "--devices", "GPU"], 1, ["no DLA core may be used"]),

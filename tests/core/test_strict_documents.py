@@ -24,7 +24,7 @@ def test_values_come_as_they_stand(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (b"", "no JSON document"), (b"{", "no JSON document"), (b"\xff\xfe{}", "no JSON document"),
-        (b"{} {}", "no JSON document"), (b'{"a": NaN}', "NaN is no number"), (b"[-Infinity]", "is no number"),
+        (b"{} {}", "no JSON document"), (b'{"a": NaN}', "NaN is not a JSON number"), (b"[-Infinity]", "is not a JSON number"),
         (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' appears twice"), (b"[" * 100_000, "nested too deeply"),
         (b" " * 1001, "larger than 1000 bytes"), (b"[1e999]", "too large"), (b"[-2.5E+400]", "too large"),
         (b"[" + b"9" * 400 + b"]", "400 digits"), (b"[-" + b"9" * 990 + b"]", "991 digits"),

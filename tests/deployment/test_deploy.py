@@ -69,9 +69,9 @@ def test_a_metric_that_is_no_number_fails_the_step_or_the_samples(model: Path, s
         "    return float('nan')\n"
     )
     metric = f"{tmp_path}/own.py:steps"
-    with pytest.raises(RunError, match="is no number, and 0.5 in FP32"):
+    with pytest.raises(RunError, match="is not a number, but 0.5 in FP32"):
         edgedla.deploy(model, tmp_path / "out", level=0, data=samples, metric=metric, **TARGET)
-    with pytest.raises(DataError, match="in FP32 is no number"):
+    with pytest.raises(DataError, match="in FP32 is not a number"):
         edgedla.deploy(model, tmp_path / "other", level=0, data=samples, metric=f"{tmp_path}/own.py:never", **TARGET)
 
 

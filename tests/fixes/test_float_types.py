@@ -91,7 +91,9 @@ def test_what_half_overflows_is_said() -> None:
     nodes = [node("Mul", "x k", "a"), node("Sub", "a a", "b"), node("Relu", "b", "y")]
     model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {"k": np.array(6e4, np.float32)}, opset=17)
     result = edgedla.fix(halved(model), precision="int8", **ORIN)
-    assert result.types.endswith("not proven: on this input 'a' is no number in the model's own type, and one in FLOAT")
+    assert result.types.endswith(
+        "not proven: on this input 'a' is not a number in the model's own type, but is one in FLOAT"
+    )
 
 
 def test_a_node_that_computes_something_else_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

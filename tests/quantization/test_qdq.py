@@ -188,7 +188,7 @@ def test_unequal_scales_at_a_concat_are_refused() -> None:
 
 def test_a_q_that_nothing_dequantises_is_refused() -> None:
     tail = [helper.make_node("QuantizeLinear", ["rd", "s", "z"], ["y"], name="last/q")]
-    with pytest.raises(ModelError, match="something else than DequantizeLinear"):
+    with pytest.raises(ModelError, match="something other than DequantizeLinear"):
         strip_qdq(qdq_net(tail=tail))
 
 

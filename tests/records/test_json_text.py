@@ -1,4 +1,4 @@
-"""JSON as tools write it: what no double holds is no number."""
+"""JSON as tools write it: what no double holds is not a number."""
 
 from __future__ import annotations
 

@@ -93,5 +93,5 @@ def test_ctrl_c_is_no_failure_of_an_inference_that_has_just_ended() -> None:
 
 @pytest.mark.parametrize("given", [{"duration_s": float("nan"), "iterations": 0}, {"warm_up_ms": float("nan")}])
 def test_a_time_that_is_no_number_is_refused(given: Dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(given))} is no number"):
+    with pytest.raises(UsageError, match=f"{next(iter(given))} is not a number"):
         BenchOptions(**given)

@@ -49,7 +49,7 @@ class TypesProof:
     @property
     def text(self) -> str:
         if self.overflow:
-            return f"not proven: on this input {self.overflow!r} is no number in the model's own type, and one in FLOAT"
+            return f"not proven: on this input {self.overflow!r} is not a number in the model's own type, but is one in FLOAT"
         ends = (
             "" if self.outputs is None else f"; the outputs differ by {self.outputs:.1e}, the rounding of all together"
         )

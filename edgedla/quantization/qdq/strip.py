@@ -117,7 +117,7 @@ class _Stripper:
         readers = self.readers.get(node.output[0], [])
         if node.output[0] in self.outputs or not readers or not all(is_dequantize(r) for r, _ in readers):
             raise ModelError(
-                "its INT8 result is read by something else than DequantizeLinear",
+                "its INT8 result is read by something other than DequantizeLinear",
                 where=label(node),
                 allowed="Q/DQ pairs",
             )

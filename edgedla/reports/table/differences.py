@@ -61,7 +61,7 @@ def differences(table: Table) -> Iterator[Line]:
     if not every:
         yield "good", 0, "Every ONNX node ends on the same device wherever there is a DLA."
         return
-    yield "title", 0, f"{count(len(every), 'ONNX node')} not alike wherever there is a DLA"
+    yield "title", 0, f"{count(len(every), 'ONNX node')} with differences between platforms with a DLA"
     groups: Dict[Tuple[str, ...], List[Difference]] = {}
     for d in every:
         reasons = (f"{ends(n)}" + (f": {n.reason}" if str(n.placed) != "dla" else "") for n in d.nodes)

@@ -40,7 +40,7 @@ class BenchOptions:
         require_field_types(self)
         for name in ("warm_up_ms", "duration_s"):
             if math.isnan(getattr(self, name)):
-                raise UsageError(f"{name} is no number", allowed="0 or more")
+                raise UsageError(f"{name} is not a number", allowed="0 or more")
         if self.iterations < 1 and self.duration_s <= 0:
             raise UsageError(
                 "neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0"

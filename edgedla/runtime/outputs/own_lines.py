@@ -52,7 +52,7 @@ def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
     """
     if os.path.isfile(path) and not is_ours(path, kinds):
         raise UsageError(
-            "this file exists and holds something else than results of `edgedla run`", where=path,
+            "this file exists and holds something other than results of `edgedla run`", where=path,
             allowed="a new file, or one that `edgedla run` wrote", hint="give the output another file",
         )  # fmt: skip
 
