@@ -11,8 +11,8 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.unchecked import Unchecked
 
 #: Form of a check report -> the function that writes it: (reports, view) -> text. To add a form: one file under
-#: reports/check/, one row here, its name in FORMATS of cli/check/check.py, its ending in cli/output.py. Each is imported where
-#: it is asked for: JSON needs neither rich nor Jinja2.
+#: reports/check/, one row here, its name in FORMATS of cli/check/check.py, its ending in cli/output.py. Each is imported only
+#: when requested: JSON needs neither rich nor Jinja2.
 FORMS: Mapping[str, str] = {
     "text": "edgedla.reports.check.text:to_text",
     "json": "edgedla.reports.check.json:to_json",
@@ -38,15 +38,15 @@ def render_check(
     """Check reports in one of CHECK_FORMATS.
 
     Args:
-        files: the models' paths, one a report (SARIF points at them).
+        files: the models' paths, one per report (SARIF points at them).
         fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer, not the summary of one screen.
         quiet: text with one line per model.
-        unchecked: models that have no report, and why; every form names them behind the reports.
+        unchecked: models without a report, and why; every form lists them after the reports.
 
     Raises:
-        UsageError: no such form.
+        UsageError: unknown form.
     """
     if output_format not in FORMS:
         raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))

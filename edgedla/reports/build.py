@@ -1,4 +1,4 @@
-"""A build's result as text: what stands in the folder, how far it is from FP32, what the user must know."""
+"""A build's result as text: the contents of the folder, the error against FP32, and notes for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says about the DLA, as text or as the `edgedla.explain` document."""
+"""The messages of a log about the DLA, as text or as the `edgedla.explain` document."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def render_explained(
     entries: Sequence[Entry] = (),
     near: Sequence[Tuple[str, str]] = (),
 ) -> str:
-    """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks.
+    """The messages of a log in order of first appearance, then the lines about the DLA that are not in the catalogue.
 
     Args:
-        remedies: entries of `edgedla.rules.docs.remedy_entry`, where remedies were asked for.
-        entries: of rules and rewrites that were asked for by their id.
-        near: (id, description) of the closest entries to an unknown text.
+        remedies: entries of `edgedla.rules.docs.remedy_entry`, if remedies were requested.
+        entries: rules and rewrites requested by id.
+        near: (id, description) of the entries closest to an unknown text.
     """
     if output_format == "json":
         return dump(

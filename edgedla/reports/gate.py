@@ -9,8 +9,8 @@ from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
 
 #: From the mildest to the strictest setting; each includes those before it.
-#: never: nothing. unsupported: a layer that the DLA refuses, or a build that would fail. fallback: any layer that ends
-#: on the GPU, also because of others. unknown: any layer that no rule decides.
+#: never: nothing. unsupported: a layer that the DLA refuses, or a build that would fail. fallback: any layer that runs
+#: on the GPU, even if because of others. unknown: any layer that no rule decides.
 FAIL_ON: Tuple[str, ...] = ("never", "unsupported", "fallback", "unknown")
 
 
@@ -21,7 +21,7 @@ def offenders(report: CheckReport, fail_on: str) -> Tuple[LayerReport, ...]:
 
 
 def passes(report: CheckReport, fail_on: str) -> bool:
-    """Whether the answer is yes under `fail_on`: no layer counts, and a build without fallback would not fail."""
+    """True if the check passes under `fail_on`: no layer counts, and a build without fallback would not fail."""
     level = FAIL_ON.index(fail_on)
     if level == 0:
         return True
@@ -38,11 +38,11 @@ def passes(report: CheckReport, fail_on: str) -> bool:
 
 
 def _severity(report: CheckReport, layer: LayerReport) -> int:
-    """Index in FAIL_ON of the mildest setting that counts the layer; 0 where none does."""
+    """Index in FAIL_ON of the mildest setting that counts the layer; 0 if none does."""
     if layer.placed is Placed.FOLDED:
         return 0
     if layer_groups.is_unknown(layer) or report.platform.dla_unknown:
-        # Not "unsupported": nobody knows. Where it is predicted on the GPU, it is there because it is unknown.
+        # Not "unsupported": an unknown layer is predicted on the GPU only because it is unknown.
         return FAIL_ON.index("unknown")
     if layer.placed is Placed.DLA:
         return 0

@@ -1,4 +1,4 @@
-"""The layers of a check report by where they run and why: refused, unknown, pulled along, warned of."""
+"""The layers of a check report by where they run and why: refused, unknown, on the GPU because of others, with warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What shares a rule or cause: `key` is the rule's id, or the cause where no rule stands behind it."""
+    """Layers with one rule or cause: `key` is the rule's id, or the cause if there is no rule."""
 
     key: str
     title: str
@@ -60,7 +60,7 @@ def unknowns(report: CheckReport) -> int:
 
 
 def refused(report: CheckReport) -> Tuple[Group, ...]:
-    """Layers on the GPU because of what they are themselves, by rule; the largest group first."""
+    """Layers on the GPU because the DLA refuses them, by rule; the largest group first."""
     return _grouped(report, lambda layer: layer.placed is Placed.GPU and layer.cause.is_root and not is_unknown(layer))
 
 
@@ -80,7 +80,7 @@ def knocked_on(report: CheckReport) -> Tuple[Group, ...]:
 
 
 def warnings(report: CheckReport) -> Tuple[Group, ...]:
-    """What holds for layers that do run on the DLA: warnings and slow forms, by rule."""
+    """Warnings and slow forms of layers that do run on the DLA, by rule."""
     groups = _Groups()
     for layer in report.layers:
         if layer.placed is Placed.DLA:
@@ -104,7 +104,7 @@ def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], .
 
 
 def decisive(layer: LayerReport) -> Tuple[Finding, ...]:
-    """The findings behind where the layer ends: rejections, else what is unknown."""
+    """The findings that decide where the layer runs: rejections, else unknowns."""
     rejections = tuple(f for f in layer.findings if f.effect is Effect.REJECT)
     return rejections or tuple(f for f in layer.findings if f.effect is Effect.UNKNOWN)
 
@@ -115,7 +115,7 @@ def _layer(layer: LayerReport) -> str:
 
 
 class _Groups:
-    """Collects layers by rule and message, in the order in which they come."""
+    """Collects layers by rule and message, in their order."""
 
     def __init__(self) -> None:
         self.titles: Dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A Pareto front as one HTML page: a picture with error bars, and its table."""
+"""A Pareto front as one HTML page: a plot with error bars, and its table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _answers(front: ParetoFront, second: str) -> List[Verdict]:
 
 
 def to_svg(front: ParetoFront) -> str:
-    """Latency to the right, the second objective upwards; bars of one standard deviation."""
+    """Latency to the right, the second objective upwards; error bars of one standard deviation."""
     second = front.objectives[1]
     points = [(p.latency_us / 1e3, _value(p, second)[0], p) for p in front.points]
     right = max((x * (1 + p.spread) for x, _, p in points), default=1.0) or 1.0

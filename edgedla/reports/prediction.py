@@ -1,4 +1,4 @@
-"""A prediction and a Pareto front in every form that they can be shown in."""
+"""A prediction and a Pareto front in every form of report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def render_prediction(prediction: Prediction, wanted: str) -> str:
 
 
 def render_front(front: ParetoFront, wanted: str) -> str:
-    """ "text", "json" or "html" (a picture with its table).
+    """ "text", "json" or "html" (a plot with its table).
 
     Raises:
         UsageError: another form.
@@ -45,7 +45,7 @@ def render_front(front: ParetoFront, wanted: str) -> str:
 
 
 def _in_columns(lines: Iterable[str], width: int = 80) -> str:
-    """Lines as text, folded to the width; what follows stands further in than where its line began."""
+    """Lines as text, folded to the width; continuations are indented further."""
     rows: List[Line] = [("", len(line) - len(line.lstrip()), line.lstrip()) for line in lines]
     return print_lines([part for row in rows for part in folded(row, width)], terminal=False)
 
@@ -68,7 +68,7 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
         )
     yield from aligned(rows)
     if p.concurrent:
-        # Not `side by side`, as `place` calls one frame of each: here the others go on.
+        # Not `side by side`: that is `place`'s term for one frame of each model; here the other models keep running.
         yield "beside others: ms of a frame while the other models keep running"
     together = f", together {short(p.throughput_fps, 4)}" if several else ""
     yield (

@@ -1,4 +1,4 @@
-"""A chain's stages as text: for each its device, the time of a frame in it, and how what it passes on gets there."""
+"""The stages of a chain as text: device, time per frame, and how its outputs reach the next stage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Sequence
 
 
 def stage_lines(stages: Sequence[Mapping[str, Any]]) -> List[str]:
-    """One line per stage of ChainRunner.stages(); none for a runner of one engine."""
+    """One line per stage of ChainRunner.stages(); none for a runner of a single engine."""
     return [_line(s) for s in stages]
 
 
@@ -19,7 +19,7 @@ def _line(s: Mapping[str, Any]) -> str:
     if s["shares_device"]:
         line += f"  (shares {s['device']} with another stage)"
     copied = [name for name, how in s["hands_over"].items() if how == "host"]
-    # Simulated stages have no other memory than the host's.
+    # Simulated stages only use host memory.
     if copied and not s["simulated"]:
         line += f"  (copied through host memory: {', '.join(copied)})"
     if s["core_proved"] is False:

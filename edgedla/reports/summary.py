@@ -1,4 +1,4 @@
-"""What every form of a check report says first: the verdict, the headline and the predicted cost."""
+"""The summary common to all forms of a check report: verdict, headline and predicted cost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sentence(report: CheckReport) -> str:
 
 
 def headline(report: CheckReport) -> Headline:
-    """The verdict on the whole model, for the mode that was asked for."""
+    """The verdict on the whole model, for the requested mode."""
     totals = report.totals
     if report.platform.dla_unknown:
         return Headline("unknown", f"UNKNOWN WHETHER THERE IS A DLA: {report.platform.no_dla}")
@@ -101,12 +101,12 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
 
 
 def build_kind(report: CheckReport) -> str:
-    """What a mode without fallback builds."""
+    """The kind of build that a mode without fallback makes."""
     return "standalone loadable" if report.mode == "standalone" else "build without GPU fallback"
 
 
 def strict_answer(report: CheckReport) -> Tuple[str, int, str]:
-    """The line of text above what a mode without fallback says: tone, indent, answer."""
+    """The headline of the section on a mode without fallback, as a line of text: tone, indent, answer."""
     assert report.strict is not None
     passes = report.strict.passes
     tone = {True: "good", False: "bad", None: "unknown"}[passes]
@@ -128,7 +128,7 @@ def subject(report: CheckReport) -> str:
 
 
 def fix_command(report: CheckReport) -> List[str]:
-    """The command that does ranked changes, in one line; none where no remedy of theirs has a rewrite."""
+    """The command that makes ranked changes, in one line; empty if no remedy among them has a rewrite."""
     known = remedies()
     named = dict.fromkeys(f for c in report.ranking for f in c.fixes if f in known and known[f].rewrites)
     if not named or report.with_fixes is not None:
@@ -137,7 +137,7 @@ def fix_command(report: CheckReport) -> List[str]:
 
 
 def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
-    """(indent, line) of what `edgedla fix` would make of the model, where the report holds it."""
+    """(indent, line) of what `edgedla fix` would gain, if the report has it."""
     fixed = report.with_fixes
     if fixed is None:
         return []

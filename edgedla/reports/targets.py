@@ -44,10 +44,10 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
 
 
 def render_module(name: str, output_format: str, terminal: bool = False) -> str:
-    """One module: whether its DLA can be used on each JetPack that edgedla knows, and why not.
+    """One module: on each known JetPack, whether its DLA can be used, and if not, why.
 
     Raises:
-        UsageError: no such module.
+        UsageError: unknown module.
     """
     module = module_for(name)
     platforms = [platform_for(module.id, jetpack=j.version) for j in releases().jetpack if module.family in j.families]

@@ -23,7 +23,7 @@ STYLES = {
     "": "",
 }
 
-#: One Concat of 20,000 branches lists their dims in one cell: padding each row to it takes gigabytes.
+#: A Concat of 20,000 branches lists their dims in one cell: padding every row to that width would take gigabytes.
 MOST_PADDING = 80
 #: A text folded to fewer columns than this is hard to read: it goes into lines of its own.
 LEAST_WIDTH = 24
@@ -41,7 +41,7 @@ def print_lines(lines: Sequence[Line], terminal: bool) -> str:
         if not text:
             console.line()
             continue
-        # fold, not crop: a long layer name goes on in the next line.
+        # fold, not crop: a long layer name continues on the next line.
         console.print(Padding(Text(text, style=STYLES[style], overflow="fold"), (0, 0, 0, indent), expand=False))
     written: str = console.file.getvalue()
     return written
@@ -58,12 +58,12 @@ def _console() -> Any:
 
 
 def color_system() -> Optional[Literal["auto"]]:
-    """For rich: None under NO_COLOR, which takes bold and dim away too; rich alone leaves them."""
+    """For rich: None under NO_COLOR, because rich alone would keep bold and dim."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def clean(name: str) -> str:
-    """A name from a model, with control characters shown instead of obeyed."""
+    """A name from a model, with control characters made visible."""
     return printable(name)
 
 
@@ -131,7 +131,7 @@ def fitted(lines: Iterable[Line], terminal: bool) -> List[Line]:
 
 
 def folded(line: Line, width: int = 80) -> List[Line]:
-    """A line broken between words so that it fits; what follows is indented further. A longer word stays whole."""
+    """A line wrapped between words to the width; continuations are indented further. A longer word stays whole."""
     style, indent, text = line
     if indent + len(text) <= width:
         return [line]

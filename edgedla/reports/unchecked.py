@@ -13,10 +13,10 @@ NOT_READ, DOES_NOT_BUILD = "Not read", "Does not build"
 
 
 class Unchecked(NamedTuple):
-    """A model that was asked about, and why there is no report of it.
+    """A model without a report, and why.
 
     Attributes:
-        file: its path as given. platform, precision: what it was to be checked for.
+        file: its path as given. platform, precision: those of the check.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Unchecked(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Platform and precision, as a report's title has them."""
+        """Platform and precision, worded as in a report's title."""
         release = self.platform.release
         jetpack = f"JetPack {release.jetpack}, " if release.jetpack else ""
         module = f"{self.platform.module.title} ({self.platform.module.id})"
@@ -53,12 +53,12 @@ class Unchecked(NamedTuple):
 
 
 def shown_file(file: str) -> str:
-    """A path as given; what is no file may be an address with a password."""
+    """A path as given; an address instead of a path may hold a password, which is hidden."""
     return file if os.path.exists(file) else without_credentials(file)
 
 
 def without_passwords(error: ModelError) -> ModelError:
-    """The error for a report, which is kept and passed on: users and passwords of addresses are "***"."""
+    """The error for a report that may be passed on: users and passwords in addresses become "***"."""
     what, where, allowed, hint = (
         None if text is None else without_credentials(text)
         for text in (error.what, error.where, error.allowed, error.hint)
@@ -67,5 +67,5 @@ def without_passwords(error: ModelError) -> ModelError:
 
 
 def verdict_of(error: ModelError) -> str:
-    """What tables say of it: only a refusal of the parser tells what TensorRT would do."""
+    """The word for it in tables: only a refusal of the parser tells what TensorRT would do."""
     return DOES_NOT_BUILD if isinstance(error, ModelRefused) else NOT_READ

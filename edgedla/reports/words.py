@@ -1,4 +1,4 @@
-"""Numbers, remedies and places as every form of a check report words them."""
+"""The wording of numbers, remedies and places, common to all forms of a check report."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def fix_text(fixes: Iterable[str]) -> str:
 
 
 def remedy_text(fix: str) -> str:
-    """What to do, in one or two sentences; "" for a remedy that is not known."""
+    """What to do, in one or two sentences; "" for an unknown remedy."""
     return load_fixes()[fix]["text"] if fix in load_fixes() else ""
 
 
 def percent(share: float) -> str:
-    """A share as text; only what is exactly all or nothing is called 100 % or 0 %."""
+    """A share as text; 100 % and 0 % only for exactly all and nothing."""
     if share in (0, 1):
         return f"{share * 100:.0f} %"
     return f"{min(max(share * 100, 0.1), 99.9):.1f} %"
 
 
 def gains(report: CheckReport, change: RankedChange) -> str:
-    """What a change brings on top of those before it: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
+    """What a change gains on top of those before it: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
     parts = [f"{change.layers_gained:+d} layer{'s' * (abs(change.layers_gained) != 1)}"]
     if report.totals.macs:
         sign = "-" if change.macs_gained < 0 else "+"
@@ -40,7 +40,7 @@ def gains(report: CheckReport, change: RankedChange) -> str:
 
 
 def place_of(layer: LayerReport) -> str:
-    """Where the user finds the layer: its line in the model's own code where the file says it, else its name."""
+    """Where to find the layer: its line in the model's own code if the file records it, else its name."""
     if layer.source is not None and layer.source.file:
         return str(layer.source)
     return layer.name or f"(unnamed {layer.type})"

@@ -1,4 +1,4 @@
-"""Is the DLA worth it, in words: the verdict, the ways to run the model, what the DLA buys, the command to run next."""
+"""Whether the DLA is worth it, in words: the verdict, the ways to run the model, the gains, the command to run next."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
 
 if TYPE_CHECKING:
-    # A report without costs needs no placement.
+    # Imported for types only: a report without costs needs no placement.
     from edgedla.placement.prediction.breakdown import Breakdown
     from edgedla.placement.worth import Way, Worth
 
-#: Above this many layers a check leaves the cost out unless it is asked for.
+#: With more layers than this, a check leaves out the cost unless requested.
 COSTED_LAYERS = 500
-#: A precision is named beside the one asked for where it is this many times as fast or as slow.
+#: Another precision is mentioned if it is this many times faster or slower.
 NOTABLE = 1.25
 
 
@@ -37,7 +37,7 @@ def frame_word(report: CheckReport) -> str:
 
 
 def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
-    """One way to run the model, at the precision asked for or another."""
+    """One way to run the model, at the requested precision or another."""
     worth = worth_of(report)
     wanted = precision or report.precision
     ways = worth.ways if worth is not None else ()
@@ -45,13 +45,13 @@ def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
 
 
 def parts_text(parts: Breakdown) -> str:
-    """Where the milliseconds of a frame go; the call of the engine is with the layers of the device that it takes."""
+    """The parts of a frame's time; the call of the engine counts with the layers of its device."""
     gpu, dla, moving = (significant(us / 1e3) for us in (parts.gpu_us, parts.dla_us, parts.moving_us))
     return f"GPU {gpu}, DLA {dla}, loadable starts and transitions {moving}"
 
 
 class Ratio(NamedTuple):
-    """DLA over GPU alone: below 1 the DLA wins. `equal` where the whiskers of the two overlap."""
+    """DLA over GPU alone: below 1 the DLA wins. `equal` if their error bars overlap."""
 
     time: float
     energy: float
@@ -63,7 +63,7 @@ class Ratio(NamedTuple):
 
 
 def ratio(report: CheckReport, precision: str = "") -> Optional[Ratio]:
-    """As TensorRT places it, against the GPU alone."""
+    """As TensorRT places the model, against the GPU alone."""
     dla, gpu = way(report, "tensorrt", precision), way(report, "gpu", precision)
     if dla is None or gpu is None or not gpu.cost.latency_us:
         return None
@@ -117,7 +117,7 @@ def why_not_costed(report: CheckReport) -> str:
 
 
 def buys(report: CheckReport) -> Iterator[str]:
-    """What the DLA brings besides the time of one frame, one short sentence each."""
+    """What the DLA gains besides the time of one frame, one short sentence each."""
     worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
     if worth is None or dla is None or gpu is None or not report.totals.layers_dla:
         return
@@ -144,7 +144,7 @@ def buys(report: CheckReport) -> Iterator[str]:
 
 
 def other_precision(report: CheckReport) -> Optional[str]:
-    """The precision beside the one asked for, where it changes the answer; else None."""
+    """The other precision, if it changes the answer; else None."""
     other = "fp16" if report.precision == "int8" else "int8"
     asked, other_ratio = ratio(report), ratio(report, other)
     dla, beside = way(report, "tensorrt"), way(report, "tensorrt", other)
@@ -156,7 +156,7 @@ def other_precision(report: CheckReport) -> Optional[str]:
 
 
 def next_command(report: CheckReport, file: str) -> Optional[str]:
-    """The one command that brings the user on; None where none does."""
+    """The one command to run next; None if there is none."""
     before = _before_fix(report, file)
     if before is not None:
         return before
@@ -164,7 +164,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if worth_of(report) is None and _of_the_data(report) and report.mode == "fallback":
         detector = any(layer.type == "NMS" for layer in report.layers)
         return f"edgedla fix {rest} --only decoder-cut --change-outputs -o {_fixed(file)}" if detector else None
-    # INT8 scales are measured on FP32 tensors: what the model's own types leave out comes first.
+    # INT8 scales are measured on FP32 tensors, so layers in the model's own narrow types come first.
     if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
@@ -176,12 +176,12 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
 
 
 def asks_for_fix(report: CheckReport) -> bool:
-    """Whether the command to run next rests on what `edgedla fix` gains."""
+    """True if the next command depends on what `edgedla fix` gains."""
     return _before_fix(report, "") is None
 
 
 def _before_fix(report: CheckReport, file: str) -> Optional[str]:
-    """The command that comes before any rewrite: another module, sizes, the cost, scales in place of Q/DQ, INT8."""
+    """The command needed before any rewrite: another module, sizes, the cost, scales instead of Q/DQ, INT8."""
     if not report.platform.has_dla:
         return "edgedla targets"
     given, file, platform = file, argument(file), target_options(report.platform)
@@ -202,7 +202,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
 
 
 def turns_qdq(report: CheckReport) -> bool:
-    """Whether Q/DQ nodes keep layers off the DLA, which `edgedla quantize` turns into scales; TensorRT 11 takes no others."""
+    """True if Q/DQ nodes keep layers off the DLA and `edgedla quantize` can turn them into scales; TensorRT 11 requires Q/DQ."""
     if report.platform.release.strongly_typed:
         return False
     return any("strip-qdq" in change.fixes for change in report.ranking) or any(
@@ -245,7 +245,7 @@ def _sizes(report: CheckReport) -> str:
 
 
 def _fix_pays(report: CheckReport) -> bool:
-    """As `edgedla fix` judges it; where it could not be asked, the ranked changes that it knows stand for it."""
+    """As `edgedla fix` judges; if that is unknown, True if the ranked changes have rewrites."""
     gain = report.fix_gain
     if gain is not None:
         return gain.pays and not stays_behind(report, gain.latency_us)
@@ -254,10 +254,10 @@ def _fix_pays(report: CheckReport) -> bool:
 
 
 def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
-    """After the changes too the GPU alone is faster by more than the spreads, and all engines bring no more frames.
+    """True if even after the changes the GPU alone is faster by more than the spreads, and all engines bring no more frames.
 
     Args:
-        after_us: of a frame after the changes; None where unknown.
+        after_us: time per frame after the changes; None if unknown.
     """
     worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
     if report.mode != "fallback" or worth is None or dla is None or gpu is None or after_us is None:
@@ -267,7 +267,7 @@ def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
 
 
 def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
-    """The rewrites of `edgedla fix` that do what the ranked changes ask for."""
+    """The rewrites of `edgedla fix` that make the ranked changes."""
     known = remedies()
     names: List[str] = []
     for change in report.ranking:

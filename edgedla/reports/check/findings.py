@@ -1,4 +1,4 @@
-"""Every finding of a report by rule, worst first, with the layers it is about."""
+"""Every finding of a report by rule, worst first, with the layers it concerns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgedla.rules import Rule, all_rules
 from edgedla.rules.verdict import Effect, Finding
 
 _NUMBERS = re.compile(r"\d+(?:x\d+)*")
-#: Lists of more layers than this start closed.
+#: Lists of more layers than this are collapsed.
 OPEN = 10
-#: Longer summaries of rules are no titles.
+#: A rule's summary longer than this is not used as a title.
 TITLE = 90
 
 
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Findings of one rule. `tone` and `word` are the chip: Refused, Unknown, Dropped, Note."""
+    """Findings of one rule. `tone` and `word` make the chip: Refused, Unknown, Pulled along, Note."""
 
     tone: str
     word: str
@@ -46,12 +46,12 @@ class Group:
 
     @property
     def is_rule(self) -> bool:
-        """Whether `key` is a rule's id, which `edgedla explain` takes; a cause is not."""
+        """True if `key` is the id of a rule, which `edgedla explain` accepts; False for a cause."""
         return self.key in _rules()
 
     @property
     def page(self) -> Optional[str]:
-        """The address of the rule's page, where the documentation's is known."""
+        """The address of the rule's page, if the documentation's address is known."""
         return page_url("rule", self.key) if self.is_rule else None
 
 
@@ -60,7 +60,7 @@ KINDS = (("bad", "Refused"), ("unknown", "Unknown"), ("equal", "Pulled along"), 
 
 
 def findings_of(report: CheckReport) -> Tuple[Group, ...]:
-    """Groups, those that keep most layers off the DLA first within each kind."""
+    """Groups by kind; within a kind, those that keep most layers off the DLA first."""
     if not report.platform.has_dla:
         return ()
     lists: Dict[Tuple[str, str], Dict[Tuple[str, Tuple[str, ...]], List[LayerReport]]] = {}
@@ -69,7 +69,7 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
 
     def add(tone: str, key: str, title: str, message: str, fixes: Tuple[str, ...], layer: LayerReport) -> None:
         heads[tone, key] = (key, title)
-        # Messages that differ in their numbers alone say the same: the first one stands for all.
+        # Messages that differ only in numbers are one message; the first one represents all.
         message = messages.setdefault(_NUMBERS.sub("0", message), message)
         lists.setdefault((tone, key), {}).setdefault((message, fixes), []).append(layer)
 
@@ -97,7 +97,7 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
 
 
 def _title(finding: Finding) -> str:
-    """What the rule says in general; its name where it says that at length."""
+    """The rule's summary; its name if the summary is too long for a title."""
     rule = _rules().get(finding.rule)
     return rule.summary.rstrip(".") if rule is not None and len(rule.summary) <= TITLE else finding.rule_name
 

@@ -19,7 +19,7 @@ from edgedla.reports.words import count, macs_text, percent
 
 
 def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """All reports in one page; several begin with a table that leads to each. Names from the model are escaped."""
+    """All reports on one page; several start with a table that links to each. Names from the model are escaped."""
     from edgedla.reports.table.table import table_of_reports
 
     files = view.commands(reports)
@@ -41,7 +41,7 @@ def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
 
 
 def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, Any]:
-    """What the template shows of one report. `prefix` keeps ids apart where a page has several."""
+    """The values that the template shows of one report. `prefix` makes ids unique if a page has several reports."""
     frames = ribbon(report)
     return {
         "report": report,
@@ -158,7 +158,7 @@ def _split(report: CheckReport) -> List[Tuple[str, str, str, float]]:
 
 
 def _step(report: CheckReport, n: int) -> Dict[str, Any]:
-    """One row of what to change: the model after it and those above it."""
+    """One row of the changes: the model after this change and those above it."""
     change = report.ranking[n]
     before_macs = report.totals.share_macs_dla if n == 0 else _share(report, n - 1)
     way = worth.way(report, "tensorrt")

@@ -1,4 +1,4 @@
-"""A check report as the document `edgedla.check`; several, or models without one, as `edgedla.check-list`."""
+"""A check report as the document `edgedla.check`; several reports, or unchecked models, as `edgedla.check-list`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.reports.json_document import dump
 
 
 def to_json(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """One report as the `edgedla.check` document; else `edgedla.check-list`, with one each, and models without one."""
+    """A single report as `edgedla.check`; otherwise `edgedla.check-list`, with all reports and the models without one."""
     if len(reports) == 1 and not view.unchecked:
         return dump(reports[0].to_dict())
     return dump(

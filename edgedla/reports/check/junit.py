@@ -1,4 +1,4 @@
-"""A check report as JUnit XML: one test case a layer; what `--fail-on` counts is a failure, no report an error."""
+"""A check report as JUnit XML: one test case per layer. `--fail-on` decides the failures; no report is an error."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.text import clean
 from edgedla.reports.unchecked import Unchecked
 
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 forbids, even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """One <testsuite> a report. What nobody knows is skipped, not passed, unless it counts as a failure."""
+    """One <testsuite> per report. Unknown layers are skipped, not passed, unless they count as failures."""
     suites = [line for report in reports for line in _suite(report, view.fail_on)]
     suites += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
@@ -30,7 +30,7 @@ def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
     skipped = {layer.index for layer in layers if layer_groups.is_unknown(layer)} - failing
     nodes = layer_groups.unknown_nodes(report)
     outcome = "failure" if fail_on == "unknown" else "skipped"
-    # The build as a whole can fail where no layer does (formats, two subgraphs), and a platform can lack the DLA.
+    # The build as a whole can fail although no layer does (formats, two subgraphs), and a platform can lack the DLA.
     whole = gate.passes(report, fail_on)
     yield (
         f"<testsuite name={_attr(summary.subject(report))} tests='{1 + len(layers) + len(nodes)}' "

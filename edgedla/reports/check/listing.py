@@ -1,4 +1,4 @@
-"""Everything a check report holds, as text: figures, changes, every finding with all its layers, the loadables."""
+"""A whole check report as text: figures, changes, every finding with all its layers, the loadables."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _regions(report: CheckReport) -> Iterator[Line]:
         yield "", 2, f"{region.id}: {clean(region.name)}  {figures}{state}"
         yield from (("mixed", 5, clean(f"{f.rule} {f.message}")) for f in region.findings)
         for cut in region.cuts:
-            # Layers on the GPU stand above with their reasons; the other cuts stand nowhere else.
+            # Layers on the GPU are listed above with their reasons; the other cuts appear only here.
             if cut.kind in ("gpu_layer", "validation"):
                 continue
             yield "dim", 5, clean(cut.message)

@@ -16,7 +16,7 @@ from edgedla.reports.words import macs_text, percent
 
 
 def to_markdown(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """The reports one after the other, each under a heading of its own, then the models without one."""
+    """The reports in order, each under its own heading, then the models without one."""
     lines = [line for report in reports for line in _report(report)]
     lines += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(lines) + "\n"

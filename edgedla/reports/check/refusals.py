@@ -1,4 +1,4 @@
-"""Layers off the DLA by what would bring them there: one group per remedy, the largest first."""
+"""Layers off the DLA, grouped by the remedy that would bring them there, largest group first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STOPS = (Effect.REJECT, Effect.UNKNOWN)
 
 
 class Refusals(NamedTuple):
-    """Layers with one remedy. `remedy` is "" where none is known; `tone` is "bad" for refused, "unknown" for unknown."""
+    """Layers with one remedy. `remedy` is "" if none is known; `tone` is "bad" for refused, "unknown" for unknown layers."""
 
     remedy: str
     title: str
@@ -35,7 +35,7 @@ class _Group:
 
 
 def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
-    """Layers that the DLA refuses, or of which nobody knows, by remedy; layers that others pull along are not here."""
+    """Refused and unknown layers by remedy; without layers that are on the GPU because of others."""
     groups: Dict[Tuple[str, str], _Group] = {}
     ranked = tuple(fix for change in report.ranking for fix in change.fixes)
     for layer in report.layers:
@@ -44,7 +44,7 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
         findings = _hopeless_first(layer.findings) if layer.cause is Cause.RULE else layer_groups.decisive(layer)
         tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
         remedy = _remedy(findings, ranked)
-        # Without a remedy the rule is what layers have in common.
+        # Layers without a remedy are grouped by rule.
         key = (remedy, tone) if remedy else (f"\0{findings[0].rule if findings else layer.cause}", tone)
         group = groups.setdefault(key, _Group(remedy, tone))
         group.rules.update(dict.fromkeys(f"{f.rule}" for f in findings))
@@ -66,14 +66,16 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
 
 
 def _hopeless_first(findings: Sequence[Finding]) -> List[Finding]:
-    """What no remedy moves to the DLA decides: that others could be mended helps nobody. Of refusals before what nobody knows."""
+    """Puts first what no remedy moves to the DLA, because remedies for the rest do not help then. Refusals before unknowns."""
     stops = [finding for finding in findings if finding.effect in _STOPS]
     return sorted(stops, key=lambda finding: (bool(_usable(finding)), finding.effect is not Effect.REJECT))
 
 
 def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:
-    """The remedy that the ranking took, else the first that somebody can apply. Of a layer that could be mended in part, what is
-    done in place of it."""
+    """The remedy that the ranking uses, else the first usable one.
+
+    If the deciding finding has no usable remedy though others do, its own first one: what to do instead.
+    """
     usable = [fix for finding in findings for fix in _usable(finding)]
     if usable and not _usable(findings[0]):
         return next(iter(findings[0].fixes), "")
@@ -86,14 +88,14 @@ def _usable(finding: Finding) -> List[str]:
 
 
 class Pulled(NamedTuple):
-    """Layers that the DLA could run, on the GPU for one reason that lies with others."""
+    """Layers that the DLA could run, but that are on the GPU for one reason in other layers."""
 
     text: str
     layers: Tuple[LayerReport, ...]
 
 
 def pulled_along(report: CheckReport) -> Tuple[Pulled, ...]:
-    """The knock-ons by cause, the largest first."""
+    """Layers on the GPU because of others, by cause; the largest group first."""
     groups: Dict[Cause, List[LayerReport]] = {}
     for layer in report.layers:
         if layer.placed is Placed.GPU and not layer.cause.is_root:

@@ -1,4 +1,4 @@
-"""The graph of a page: frames in running order, one per loadable or a stretch on the GPU, with a cell for each layer."""
+"""The graph of a page: frames in execution order, one per loadable or stretch on the GPU, with a cell per layer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edgedla.reports.text import clean
 from edgedla.reports.words import count, macs_text
 from edgedla.reports.worth import worth_of
 
-#: Above this many layers a frame has one cell with the count: a page of 10,000 elements gets slow.
+#: With more layers than this, a frame has a single cell with their number: a page of 10,000 elements is slow.
 MOST_CELLS = 400
 #: Height of the longest column in pixels.
 HEIGHT = 40.0
-#: A folder that this share of all layers stands in is left out of the captions.
+#: Captions leave out a folder that holds at least this share of all layers.
 MOST_OF = 0.7
 
 
 @dataclass(frozen=True)
 class Box:
-    """One layer, or with `layers` > 1 all of a frame. `style` is the class of the cell, `title` what hovering tells."""
+    """One layer, or with `layers` > 1 all layers of a frame. `style` is the cell's class, `title` its tooltip."""
 
     index: int
     style: str
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Frame:
-    """`number` is that of the loadable, with a letter where branches split it; "" on the GPU.
+    """`number` is the loadable's, with a letter if branches split it; "" on the GPU.
 
     `time_us` is None without costs; `working` and `moving` are heights in pixels.
     """
@@ -52,7 +52,7 @@ class Frame:
 
 
 def style_of(layer: LayerReport) -> str:
-    """The class of a layer's cell: where it ends and why."""
+    """The class of a layer's cell: where it runs and why."""
     if layer.placed is Placed.FOLDED:
         return "gone"
     if layer.placed is Placed.DLA:
@@ -66,7 +66,7 @@ STYLE_WORDS = {"dla": "on the DLA", "no": "refused", "cap16": "pulled along", "w
 
 
 def reason_of(layer: LayerReport) -> str:
-    """Why the layer is where it is, in one sentence."""
+    """Why the layer runs where it does, in one sentence."""
     if layer.placed is Placed.DLA:
         return "runs on the DLA"
     if layer.placed is Placed.FOLDED:
@@ -77,7 +77,7 @@ def reason_of(layer: LayerReport) -> str:
 
 
 def ribbon(report: CheckReport) -> Tuple[Frame, ...]:
-    """All layers in running order; () where there is nothing to run."""
+    """All layers in execution order; () if there is nothing to run."""
     stretches = _stretches(report.layers)
     numbers = {r.id: n for n, r in enumerate((r for r in report.regions if r.kept), 1)}
     parts: Dict[int, int] = {}
@@ -94,7 +94,7 @@ def ribbon(report: CheckReport) -> Tuple[Frame, ...]:
         if region is not None:
             letter = "" if parts[region] == 1 else chr(ord("a") + min(drawn.get(region, 0), 25))
             number = f"{numbers[region]}{letter}"
-            # The start of a loadable is paid once: at its first part.
+            # A loadable starts once: its first part shows the time of the start.
             if drawn.get(region, 0) and times is not None:
                 times = (times[0], 0.0)
             drawn[region] = drawn.get(region, 0) + 1
@@ -117,7 +117,7 @@ def ribbon(report: CheckReport) -> Tuple[Frame, ...]:
 
 
 def _stretches(layers: Sequence[LayerReport]) -> List[Tuple[Optional[int], List[LayerReport]]]:
-    """Layers that follow each other in one loadable (its region), or on the GPU (None)."""
+    """Consecutive layers in one loadable (its region), or on the GPU (None)."""
     stretches: List[Tuple[Optional[int], List[LayerReport]]] = []
     for layer in layers:
         region = layer.region if layer.placed is Placed.DLA else None
@@ -129,7 +129,7 @@ def _stretches(layers: Sequence[LayerReport]) -> List[Tuple[Optional[int], List[
 
 
 def _times(report: CheckReport, region: Optional[int], layers: Sequence[LayerReport]) -> Optional[Tuple[float, float]]:
-    """(working, moving) in microseconds of these layers; moving is that of the whole loadable."""
+    """(working, moving) time of these layers in microseconds; moving is that of the whole loadable."""
     worth = worth_of(report)
     if worth is None or worth.parts is None:
         return None
@@ -149,14 +149,14 @@ def _boxes(report: CheckReport, layers: Sequence[LayerReport]) -> Tuple[Box, ...
 
 
 def title_of(report: CheckReport, layer: LayerReport) -> str:
-    """Name, reason, time and MACs, a line each."""
+    """Name, reason, time and MACs, one line each."""
     worth = worth_of(report)
     time_us = worth.parts.layer_us.get(layer.index) if worth is not None and worth.parts is not None else None
     facts = [milliseconds(time_us)] if time_us else []
     if layer.macs:
         facts.append(f"{macs_text(layer.macs)} MACs")
     lines = [f"{layer.index} {layer.type} {words.place_of(layer)}", reason_of(layer), ", ".join(facts)]
-    # A name may hold a line break of its own.
+    # A name may contain a line break.
     return "\n".join(clean(line) for line in lines if line)
 
 
@@ -175,7 +175,7 @@ def _sentence(number: str, layers: Sequence[LayerReport], times: Optional[Tuple[
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """The folders that most names stand in, with a slash behind: `/m/features/`; "" for none."""
+    """The common folders of most names, with a trailing slash: `/m/features/`; "" if there are none."""
     prefix, inside = "", [name for name in names if name]
     while True:
         parts = [name[len(prefix) :].partition("/") for name in inside]
@@ -188,7 +188,7 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def caption_of(name: str, prefix: str) -> str:
-    """The part of a layer's name behind the common prefix; the first one where it stands elsewhere."""
+    """The first part of a layer's name after the common prefix; without that prefix, its first two parts."""
     rest = name[len(prefix) :] if name.startswith(prefix) else name.strip("/")
     parts = [part for part in rest.split("/") if part]
     return parts[0] if name.startswith(prefix) or len(parts) < 2 else "/".join(parts[:2])

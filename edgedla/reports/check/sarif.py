@@ -22,7 +22,7 @@ SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas
 
 
 def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """One run with the results of all reports; they point at the models' paths as given. A model without a report is a notification."""
+    """One run with the results of all reports, which point at the models' paths as given. An unchecked model is a notification."""
     rules: Dict[str, Dict[str, Any]] = {}
     results: List[Dict[str, Any]] = []
     for report, path in zip(reports, view.paths(reports)):
@@ -40,7 +40,7 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
         result["ruleIndex"] = index[result["ruleId"]]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if view.unchecked:
-        # Without it, whoever reads the results would take a model that nobody checked for one without findings.
+        # Without these, a reader would take an unchecked model for one without findings.
         told = [_notification(model) for model in view.unchecked]
         run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
     return dump({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]})
@@ -56,7 +56,7 @@ def _notification(model: Unchecked) -> Dict[str, Any]:
 
 
 def _rule(rule_id: str, title: str) -> Dict[str, Any]:
-    """A reportingDescriptor: with what the rule base says of it, or only its title for what is no rule (a cause)."""
+    """A reportingDescriptor: with the rule's documentation, or only the title for a cause, which is no rule."""
     name = "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", title or rule_id))
     descriptor: Dict[str, Any] = {"id": rule_id, "name": name, "shortDescription": {"text": title or rule_id}}
     rule = next((rule for rule in all_rules() if rule.id == rule_id), None)
@@ -70,7 +70,7 @@ def _rule(rule_id: str, title: str) -> Dict[str, Any]:
 
 
 def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], str]]:
-    """(result, title of its rule) of everything that keeps the model from running wholly on the DLA."""
+    """(result, title of its rule) of each finding that keeps the model from running wholly on the DLA."""
     if not report.platform.has_dla:
         level = "none" if report.platform.dla_unknown else "error"
         yield _result(report, uri, None, "no_dla", level, str(report.platform.no_dla)), "no DLA"
@@ -110,7 +110,7 @@ def _result(
     report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str
 ) -> Dict[str, Any]:
     source = layer.source if layer is not None else None
-    # A model file has no lines; code hosts refuse a result without one. Where the exporter wrote down the line of the
+    # A model file has no lines, but code hosts refuse a result without one. If the exporter recorded the line of the
     # model's own code, the result points there.
     in_user_code = source is not None and source.file and source.line
     where: Dict[str, Any] = {
@@ -130,7 +130,7 @@ def _result(
     identity = "\0".join([rule, layer.name if layer else "", report.platform.module.id, report.precision, message])
     result: Dict[str, Any] = {
         "ruleId": rule,
-        # The standard asks for level "none" with every kind but "fail"; "open" says that nobody could decide.
+        # SARIF requires level "none" for every kind but "fail"; "open" means undecided.
         "kind": "open" if level == "none" else "fail",
         "level": level,
         "message": {"text": f"{text} [{summary.subject(report)}]"},
@@ -141,7 +141,7 @@ def _result(
 
 
 def _uri(path: str) -> str:
-    """A relative path as a relative URI, which code hosts resolve from the repository's root; others as file://."""
+    """A relative path as a relative URI, which code hosts resolve from the repository's root; an absolute one as file://."""
     if os.path.isabs(path):
         inside = os.path.relpath(path)
         if inside.startswith(os.pardir):
@@ -149,5 +149,5 @@ def _uri(path: str) -> str:
         path = inside
     from urllib.parse import quote
 
-    # Bytes: a file's name need not be UTF-8.
+    # Bytes, because a file's name need not be UTF-8.
     return quote(os.fsencode(path.replace(os.sep, "/")))

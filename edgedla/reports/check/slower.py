@@ -1,4 +1,4 @@
-"""What a check says of changes that it does not rank, and of those that `edgedla fix` makes."""
+"""The check's sentences on changes that it does not rank, and on those that `edgedla fix` makes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def nothing_to_change(report: CheckReport) -> str:
 
 
 def by_fix(report: CheckReport) -> str:
-    """What `edgedla fix` gains, where it was asked; "" where there is nothing to say, or the report shows all of it."""
+    """What `edgedla fix` gains, if that was computed; "" if there is nothing to add to the report."""
     if turns_qdq(report) and report.ranking:
         return "`edgedla quantize` turns Q/DQ into scales."
     gain = report.fix_gain
@@ -40,7 +40,7 @@ def by_fix(report: CheckReport) -> str:
 
 
 def slower_changes(report: CheckReport) -> str:
-    """The changes that are left out because a frame would take longer; "" where there are none."""
+    """The changes left out because a frame would take longer; "" if there are none."""
     slower = report.slower
     if slower is None:
         return ""

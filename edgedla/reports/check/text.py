@@ -1,4 +1,4 @@
-"""A check report as text: one screen with verdict, worth, changes, refusals; all of it, or one line, where asked for."""
+"""A check report as text: by default one screen with verdict, worth, changes and refusals; or everything; or one line."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from edgedla.reports.words import count, macs_text, percent
 if TYPE_CHECKING:
     from edgedla.placement.worth import Way
 
-#: Of one group so many layers are named, and so many groups are on the first screen.
+#: Layers named per group, and groups on the first screen.
 NAMED_LAYERS, GROUPS = 3, 5
 #: Rows and columns of one screen.
 SCREEN_LINES = 60
 COLUMNS = 80
-#: More models than this make a table, not a screen each.
+#: More models than this are shown as a table, not as one screen each.
 SCREENS = 3
-#: Notes of the importer can be many; so many are on the first screen.
+#: The importer may write many notes; the first screen shows this many.
 NOTES = 2
 
 
 def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """The reports one after the other, and a table of them where there are several."""
+    """The reports in order, followed by a table if there are several."""
     if view.quiet:
         told = [one_line(report) for report in reports]
         told += [clean(f"{m.file} on {m.platform.module.id}, {m.precision}: {m.headline}") for m in view.unchecked]
@@ -69,7 +69,7 @@ def _unchecked(model: Unchecked) -> Iterator[Line]:
 
 
 def one_line(report: CheckReport) -> str:
-    """Model, module, verdict, and the time where it is known."""
+    """Model, module, verdict, and the time if known."""
     dla, gpu = worth.way(report, "tensorrt"), worth.way(report, "gpu")
     times = ""
     if dla is not None and gpu is not None:
@@ -81,7 +81,7 @@ def one_line(report: CheckReport) -> str:
 
 
 def _one_screen(report: CheckReport, file: str) -> List[Line]:
-    """The summary with as many groups of refusals as fit."""
+    """The summary with as many groups of refusals as fit on one screen."""
     for groups in range(GROUPS, 0, -1):
         lines = [part for line in screen(report, file, groups) for part in _fitted(line)]
         if sum(map(_rows, lines)) <= SCREEN_LINES:
@@ -90,12 +90,12 @@ def _one_screen(report: CheckReport, file: str) -> List[Line]:
 
 
 def _rows(line: Line) -> int:
-    """Rows that a line takes on the screen: one, but for a long command, which the terminal breaks."""
+    """Rows that a line takes on the screen: one, except for a long command, which the terminal wraps."""
     return max(1, -(-(line[1] + len(line[2])) // COLUMNS))
 
 
 def _fitted(line: Line) -> List[Line]:
-    # A command is copied: it stays on one line.
+    # A command stays on one line, so that it can be copied.
     return [line] if line[0] == "command" else folded(line)
 
 

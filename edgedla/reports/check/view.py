@@ -1,4 +1,4 @@
-"""What whoever asks for a check report chose: files, width, how much of it."""
+"""The view of a check report that the caller asked for: files, width, amount of detail."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class CheckView(NamedTuple):
     """How check reports are shown.
 
     Attributes:
-        files: the models' paths, one a report; None where they came from no file.
+        files: the models' paths, one per report; None if they came from no file.
         fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer (`--all`), not the summary of one screen.
         quiet: text with one line per model (`-q`).
-        unchecked: models that were asked about and have no report.
+        unchecked: models without a report.
     """
 
     files: Optional[Tuple[str, ...]] = None
@@ -28,9 +28,9 @@ class CheckView(NamedTuple):
     unchecked: Tuple[Unchecked, ...] = ()
 
     def paths(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
-        """One path a report: as given, or the model's name."""
+        """One path per report: as given, or the model's name."""
         return self.files or tuple(report.model for report in reports)
 
     def commands(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
-        """One path a report as a command takes it."""
+        """One path per report, quoted as a command takes it."""
         return self.files or tuple(f"{report.model}.onnx" for report in reports)

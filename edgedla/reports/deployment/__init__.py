@@ -1,4 +1,4 @@
-"""A deployment in every form that it can be shown in."""
+"""A deployment in every form of report."""
 
 from __future__ import annotations
 

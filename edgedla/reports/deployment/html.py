@@ -71,7 +71,7 @@ def _cells(layers: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
 
 
 def _timeline(deployment: Deployment) -> str:
-    """SVG of the placement; "" where TensorRT places, which no timeline is worked out for."""
+    """SVG of the placement; "" if TensorRT places, because there is no timeline for that."""
     if deployment.best.placement is None:
         return ""
     from edgedla.placement.result.document import read_placement

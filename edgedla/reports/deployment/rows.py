@@ -1,4 +1,4 @@
-"""What every form of a deployment's report says: the answer, the table of before and after, the trials, the basis."""
+"""The contents common to all forms of a deployment's report: answer, table of before and after, trials, basis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TONES: Mapping[str, str] = {
 
 
 class Row(NamedTuple):
-    """One figure before and after. `basis`: predicted, fitted, measured, simulated, or "" where it is a plain fact."""
+    """One figure before and after. `basis`: predicted, fitted, measured, simulated, or "" for a plain fact."""
 
     what: str
     before: str
@@ -53,12 +53,12 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
 
 
 def unchanged(deployment: Deployment) -> bool:
-    """Whether the artifact is the unchanged model. A changed one may cost the same."""
+    """True if the artifact is the unchanged model. A changed model may cost the same."""
     return deployment.best.name == deployment.first.name
 
 
 def gain(deployment: Deployment) -> str:
-    """How the objective moved, in one sentence."""
+    """The change of the objective, in one sentence."""
     objective = deployment.request.objective
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
@@ -94,7 +94,7 @@ def rows(deployment: Deployment) -> List[Row]:
         return Row(what, read(a), read(b), basis)
 
     fitted, score = str(b["build"].get("basis", "predicted")), deployment.score
-    # With --place dla the build is placed as TensorRT does it: one row says both.
+    # With --place dla the build is placed as TensorRT places it: one row covers both.
     on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
     on_dla = on_dla if deployment.request.place == "best" else []
     table = [
@@ -127,13 +127,13 @@ def _us(candidate: Candidate, figures: Optional[Mapping[str, Any]]) -> str:
 
 
 def _in_fp16(deployment: Deployment) -> str:
-    """What of an INT8 build stays in FP16 for the metric; "" for nothing."""
+    """The layers of an INT8 build that stay in FP16 for the metric; "" if none."""
     count = len(deployment.details["mixed_precision"])
     return f", {count} layer{'s' * (count != 1)} in FP16" if count else ""
 
 
 def _rate(candidate: Candidate) -> str:
-    """Frames per second, with what layers in FP16 add to the time between two frames."""
+    """Frames per second, including the time that FP16 layers add per frame."""
     figures = candidate.predicted["build"]
     if not candidate.extra_us:
         return significant(figures["throughput_fps"])
@@ -150,7 +150,7 @@ def _memory(candidate: Candidate) -> str:
 
 
 def _of_int8(candidate: Candidate, text: str) -> str:
-    """A figure that was predicted with every layer in INT8: those in FP16 take more."""
+    """Marks a figure predicted with every layer in INT8: layers in FP16 take longer."""
     return f"{text} or more" if candidate.extra_us else text
 
 
@@ -159,7 +159,7 @@ def _scored(score: Mapping[str, Any]) -> str:
 
 
 def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
-    """(name, text, badge) of what the figures rest on."""
+    """(name, text, badge) of the basis of the figures."""
     samples = deployment.samples
     entries = [
         ("Times, energy", "edgedla's cost model; ± one standard deviation; frames per second with many in flight; no board took part",
@@ -193,7 +193,7 @@ def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
 
 
 def repeats(deployment: Deployment) -> str:
-    """What the commands give."""
+    """A sentence on what the commands give."""
     first = "the first gives this same result"
     if deployment.best.quantization is None:
         return first

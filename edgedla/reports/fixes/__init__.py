@@ -1,4 +1,4 @@
-"""The answer of `fix` in every form that it can be shown in."""
+"""The answer of `fix` in every form of report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), term
     """The text of one form: "text", "json" (the document), "markdown" or "html".
 
     Args:
-        written: files that hold the model.
+        written: files that the model was written to.
     """
     if wanted == "json":
         from edgedla.reports.json_document import dump

@@ -1,4 +1,4 @@
-"""The answer of `fix` as one HTML page: the figures, both networks coloured by device, each rewrite with gain and proof."""
+"""The answer of `fix` as one HTML page: figures, both networks coloured by device, each rewrite with its gain and proof."""
 
 from __future__ import annotations
 

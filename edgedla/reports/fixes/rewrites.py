@@ -1,4 +1,4 @@
-"""What each rewrite did to a network, for the page and for Markdown: sites, proof and gain."""
+"""The effect of each rewrite on a network, for the page and for Markdown: sites, proof and gain."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from edgedla.fixes.result import FixResult
 from edgedla.reports.page.numbers import significant
 from edgedla.rules.remedies import rewrite_entries
 
-#: Objective -> unit of the value that bundles were judged by.
+#: Objective -> unit of its value.
 UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "loadables": "loadables"}
 
 
 def rewrite_rows(result: FixResult) -> List[Mapping[str, Any]]:
-    """One row for each rewrite that was applied: its sites, how they are proven, and what they win."""
+    """One row per applied rewrite: its sites, how they are proven, and their gain."""
     rows: List[Mapping[str, Any]] = []
     for rewrite, count in result.counts.items():
         entry = rewrite_entries()[rewrite]
@@ -43,7 +43,7 @@ def _difference(worst: Optional[float]) -> str:
 
 
 def _without(result: FixResult, rewrite: str) -> str:
-    """What the objective would be without every site of the rewrite."""
+    """The objective's value without this rewrite at any site."""
     for bundle in result.bundles:
         if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
             unit = UNITS[result.objective]

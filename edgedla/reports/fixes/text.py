@@ -1,4 +1,4 @@
-"""The answer of `fix` as text: what was rewritten, the figures before and after, the proofs, and what stays."""
+"""The answer of `fix` as text: rewrites, figures before and after, proofs, and remaining refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _us(value: Optional[float]) -> str:
     return "-" if value is None else f"{value:.0f} us"
 
 
-#: (what, its text), for every network.
+#: (name, function that gives its text), for every network.
 ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
     ("DLA loadables", lambda f: str(f.loadables)),
     ("dropped by the cap", lambda f: str(f.dropped)),
@@ -32,12 +32,12 @@ ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
     ("latency per frame", lambda f: _us(f.latency_us)),
     ("latency, all on the GPU", lambda f: _us(f.gpu_us)),
 )
-#: One more row for the objective that was asked for.
+#: One more row for the requested objective.
 OBJECTIVE_ROWS: Mapping[str, Tuple[str, Callable[[Figures], str]]] = {
     "throughput": ("busiest device, per frame", lambda f: _us(f.period_us)),
     "energy": ("energy per frame", lambda f: "-" if f.energy_mj is None else f"{significant(f.energy_mj)} mJ"),
 }
-#: What the headline says of a gain. The number of loadables stands in the table.
+#: The objective in the headline of a gain; the number of loadables is in the table.
 OBJECTIVE_WORDS: Mapping[str, str] = {
     "latency": "latency per frame",
     "throughput": "busiest device's time per frame",
@@ -68,7 +68,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if not result.applied:
         gain = _gain(result)
         if gain:
-            # What never changes is computed beforehand, whatever else is done.
+            # Constants are folded whatever else is done.
             return "good", f"no site rewritten; constants folded{gain}"
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
@@ -88,7 +88,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
 
 
 def _gain(result: FixResult) -> str:
-    """What the objective wins, as predicted; "" where it is unknown or no gain."""
+    """The predicted gain of the objective; "" if it is unknown or not a gain."""
     if result.objective not in OBJECTIVE_WORDS:
         return ""
     before, after = (value_of(figures, result.objective) for figures in (result.before, result.after))
@@ -99,7 +99,7 @@ def _gain(result: FixResult) -> str:
 
 
 def figure_rows(before: Figures, after: Figures, objective: str = "latency") -> List[Tuple[str, str, str]]:
-    """(what, before, after); times and energy are predicted. A network that the parser refuses has no figures."""
+    """(name, before, after); times and energy are predicted. A network that the parser refuses has no figures."""
 
     def cells(what: str, text: Callable[[Figures], str]) -> Tuple[str, str, str]:
         return what, "-" if before.refused else text(before), "-" if after.refused else text(after)
@@ -128,7 +128,7 @@ def proof_text(result: FixResult) -> str:
 
 
 def refused_groups(result: FixResult) -> List[Tuple[str, str, str, List[str]]]:
-    """(cause, rewrite, reason, nodes) of places that stay, the reasons with most nodes first."""
+    """(cause, rewrite, reason, nodes) of sites that stay; the reasons with most nodes first."""
     groups: Dict[Tuple[str, str, str], List[str]] = {}
     for site in result.refused:
         groups.setdefault((site.cause, site.rewrite, _generic(site)), []).append(clean(site.node))
@@ -136,7 +136,7 @@ def refused_groups(result: FixResult) -> List[Tuple[str, str, str, List[str]]]:
 
 
 def _generic(site: RefusedSite) -> str:
-    """The reason without the name of one value or its error, so that like places group."""
+    """The reason without a value's name or its error, so that similar sites form one group."""
     if site.cause == "proof":
         return _ERROR.sub(r"differs by more than the allowed \1 (relative L2)", clean(site.reason))
     return " ".join("..." if "/" in word and len(word) > 8 else word for word in clean(site.reason).split())

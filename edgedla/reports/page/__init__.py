@@ -1,1 +1,1 @@
-"""HTML pages of one look: base layout, stylesheet and components, for every report that edgedla writes."""
+"""HTML pages in one design: base layout, stylesheet and components, for every report that edgedla writes."""

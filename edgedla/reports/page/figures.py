@@ -1,4 +1,4 @@
-"""What the components of a page show, as values: key figures, bars with their whiskers, facts."""
+"""The values that a page's components show: key figures, bars with their error bars, facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Sequence, Tuple
 
 @dataclass(frozen=True)
 class Figure:
-    """One key figure. `share` (0 to 1) draws a meter; `pips` = (used, free, over) draws places of a limit."""
+    """One key figure. `share` (0 to 1) draws a meter; `pips` = (used, free, over) draws the places of a limit."""
 
     name: str
     value: str
@@ -29,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """One way to run the model: time in ms with one standard deviation, energy in mJ, the parts of the time."""
+    """One way to run the model: time in ms with one standard deviation, energy in mJ, and the parts of the time."""
 
     name: str
     note: str
@@ -54,5 +54,5 @@ class Fact:
 
 
 def widest(bars: Sequence[Bar]) -> float:
-    """The value at the end of the scale that all bars of a block share."""
+    """The end of the scale that all bars of a block share."""
     return max((bar.end for bar in bars), default=0.0) or 1.0

@@ -1,4 +1,4 @@
-"""Numbers as pages and tables write them: three significant digits, a unit behind a space, a real minus."""
+"""Numbers as pages and tables write them: three significant digits, a space before the unit, a real minus sign."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MINUS = "\u2212"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """0.840, 3.60, 11.5, 1234: `digits` significant digits with their zeros, integers never cut."""
+    """0.840, 3.60, 11.5, 1234: `digits` significant digits with trailing zeros; integer digits are never cut."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
@@ -21,19 +21,19 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def milliseconds(latency_us: float) -> str:
-    """A time in ms from 0.1 ms on, in µs below: `3.60 ms`, `8.41 µs`."""
+    """A time in ms from 0.1 ms on, below that in µs: `3.60 ms`, `8.41 µs`."""
     if abs(latency_us) >= 100 or latency_us == 0:
         return f"{significant(latency_us / 1e3)} ms"
     return f"{significant(latency_us)} µs"
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """With its sign: `+29`, `−0.202`."""
+    """A number with its sign: `+29`, `−0.202`."""
     return significant(value, digits) if value < 0 else f"+{significant(value, digits)}"
 
 
 def signed_count(value: int) -> str:
-    """An exact count with its sign."""
+    """An exact number with its sign."""
     return f"{MINUS}{-value}" if value < 0 else f"+{value}"
 
 

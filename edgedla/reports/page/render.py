@@ -1,4 +1,4 @@
-"""Rendering of a page: one template environment and one stylesheet for all of them."""
+"""Renders pages: one template environment and one stylesheet for all of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "templates")
 
 
 def render_page(template: str, *, command: str, title: str, **values: Any) -> str:
-    """One HTML file without scripts, fonts or loads; a policy in the page forbids every load.
+    """One HTML file without scripts, fonts or external resources; a policy in the page forbids loading any.
 
     Args:
         template: file under reports/templates that extends base.html.j2.
-        command: the command that made it, shown on top: "check".
-        title: of the browser's window.
+        command: the command that made it, shown at the top: "check".
+        title: title of the browser's window.
     """
     page: str = _environment().get_template(template).render(command=command, title=title, **values)
     return page
@@ -65,18 +65,18 @@ def _environment() -> Environment:
 
 
 def lines(text: str) -> str:
-    """Several lines for a title, each made safe."""
+    """Several lines for a title attribute, each made safe."""
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def longest(cells: Iterable[Any]) -> float:
-    """The longest time of a row of a table, which is the scale of its bars."""
+    """The longest time in a row of a table: the scale of the row's bars."""
     times = [cell.time_us(way) for cell in cells for way in ("tensorrt", "gpu")]
     return max((t for t in times if t), default=1.0)
 
 
 def breakable(name: str) -> Markup:
-    """A name from a model, escaped, that may break behind `/`, `_` and `.`."""
+    """A name from a model, escaped; it may break after `/`, `_` and `.`."""
     from markupsafe import Markup, escape
 
     text = str(escape(clean(name)))

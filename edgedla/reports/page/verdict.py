@@ -1,10 +1,10 @@
-"""The large answer on top of a page and of a text: its tone, word and sentence."""
+"""The large answer at the top of a page or text: tone, word and sentence."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Tone of a headline -> (class that brings its colour, mark). A colour never stands without its mark and word.
+#: Tone of a headline -> (class that sets its colour, mark). A colour never appears without its mark and word.
 TONES = {
     "good": ("ok", "✓"),
     "mixed": ("warn", "◐"),
@@ -17,7 +17,7 @@ TONES = {
 
 
 class Verdict(NamedTuple):
-    """One of the large answers on top: `word` in capitals, `text` one or two short sentences."""
+    """One of the large answers at the top: `word` in capitals, `text` one or two short sentences."""
 
     tone: str
     word: str

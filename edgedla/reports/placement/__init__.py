@@ -1,4 +1,4 @@
-"""A placement in every form that it can be shown in."""
+"""A placement in every form of report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def render_placement(
     """The text of one form: "text", "json" (the document), "html" or "trtexec" (one command per engine).
 
     Args:
-        everything: text with every layer, not the summary of one screen.
+        everything: text with every layer instead of a summary of one screen.
     """
     if wanted not in FORMS:
         raise UsageError(f"a placement has no form {wanted!r}", allowed=", ".join(FORMATS))

@@ -1,4 +1,4 @@
-"""A placement as one HTML page: the answer, its bars against the baselines, the timeline, the loadables, every layer."""
+"""A placement as one HTML page: answer, bars against the baselines, timeline, loadables, every layer."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _verdicts(placement: Placement) -> List[Verdict]:
 
 
 def _bar(name: str, note: str, figures: Figures) -> Bar:
-    """Latency of one frame, by device where one frame's loads add up to it."""
+    """Latency per frame; split by device if the loads of one frame add up to it."""
     latency = figures.latency
     by_kind = {"gpu": 0.0, "dla": 0.0}
     for device, cost in figures.loads.items():
         by_kind["gpu" if device == "GPU" else "dla"] += cost.latency_us / 1e3
     total, loads = latency.latency_us / 1e3, sum(by_kind.values())
-    # Loads are those of a period, slowdown counted: they give the shares, the latency gives the length.
+    # Loads are per period, with slowdown: they give the shares, the latency gives the length.
     scale = total / loads if loads else 0.0
     parts = tuple(Part(kind, value * scale) for kind, value in by_kind.items())
     return Bar(name[0].upper() + name[1:], note, total, total * latency.spread, figures.energy.energy_mj, parts)

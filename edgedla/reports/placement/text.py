@@ -1,4 +1,4 @@
-"""A placement as text: the answer, predictions beside the baselines, the timeline, then every layer with its reason."""
+"""A placement as text: answer, predictions beside the baselines, timeline, then every layer with its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.reports.placement.timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.words import count
 
-#: Objective -> what it makes small, for the headline.
+#: Objective -> what it minimises, for the headline.
 GOALS = {
     "latency": "latency per frame",
     "throughput": "time between frames of a stream",
@@ -21,7 +21,7 @@ GOALS = {
 }
 
 
-#: What the baselines are called where there is no room for their titles.
+#: Short names of the baselines.
 SHORT = {
     "gpu": "GPU alone",
     "dla-fallback": "all legal on DLA0",
@@ -30,13 +30,13 @@ SHORT = {
 }
 #: Columns of text.
 WIDTH = 80
-#: Groups of layers with one reason that stand on the first screen.
+#: Groups of layers with one reason on the first screen.
 GROUPS = 8
 _NUMBERS = re.compile(r"[\d.]+")
 
 
 def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = False, everything: bool = False) -> str:
-    """The report; for a terminal with its colours (NO_COLOR honoured)."""
+    """The report; for a terminal in colour (unless NO_COLOR is set)."""
     lines = list(report_lines(placement, everything))
     if not everything:
         lines = [part for line in lines for part in folded(line, WIDTH)]
@@ -44,7 +44,7 @@ def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
 
 
 def value_text(placement: Placement) -> str:
-    """What the objective reached, with its unit."""
+    """The objective's value with its unit."""
     value = placement.proof.value
     if placement.frames_per_second:
         idle = float(placement.costs.get("idle_power_w", 0.0))
@@ -71,7 +71,7 @@ def proof_text(placement: Placement) -> str:
 
 
 def headline(placement: Placement) -> Tuple[str, str]:
-    """What was placed where, and how good it is: a line each."""
+    """(what was placed on which platform, how good the placement is): one line each."""
     names = ", ".join(clean(m.name) for m in placement.models)
     p = placement.platform
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
@@ -81,7 +81,7 @@ def headline(placement: Placement) -> Tuple[str, str]:
 
 
 def goal_text(placement: Placement) -> str:
-    """What the objective makes small."""
+    """What the objective minimises."""
     if placement.frames_per_second:
         rates = ", ".join(f"{fps:g}" for fps in placement.frames_per_second)
         return f"board power at {rates} frames/s"
@@ -187,7 +187,7 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         yield from (("", 2, line) for line in aligned(_loadables(model, everything)))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
-        # Not `transitions`: those of a check leave the network's own inputs and outputs out.
+        # Not `transitions`: a check's transitions leave out the network's inputs and outputs.
         n = len(model.transitions)
         text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
         yield "", 2, f"{text}: {size / 1e6:.3g} MB, {moved:.1f} us"
@@ -201,8 +201,8 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
 
 
 def _loadables(model: PlacedModel, everything: bool) -> List[List[str]]:
-    """The table of a model's loadables, with the ends of their layers' names where not everything is wanted."""
-    # A check, a build and a prediction count layers; the limits count what TensorRT's fusions leave of them.
+    """The table of a model's loadables, with shortened names of first and last layers unless everything is wanted."""
+    # A check, a build and a prediction count layers; the limits count layers after TensorRT's fusions.
     fused = any(r.size != len(r.layers) for r in model.regions)
     table = [["loadable", "on", "layers (fused)" if fused else "layers", "us with start"]]
     for r in model.regions:
@@ -217,7 +217,7 @@ def _loadables(model: PlacedModel, everything: bool) -> List[List[str]]:
 
 
 def _by_reason(model: PlacedModel) -> Iterator[Line]:
-    """How many layers are where for reasons that differ in their numbers alone, the largest groups first."""
+    """Numbers of layers per device and reason; reasons that differ only in numbers are one. Largest groups first."""
     groups: Dict[Tuple[str, str, str], List[str]] = {}
     for layer in model.layers:
         device, why, reason = _same(layer)
@@ -241,7 +241,7 @@ def _every_layer(model: PlacedModel) -> Iterator[Line]:
 
 
 def _short(first: str, last: str, width: int) -> str:
-    """The ends of a loadable in a narrow column: the ends of their names."""
+    """First and last layer of a loadable in a narrow column: the ends of their names."""
     each = (width - 5) // 2
     ends = [name if len(name) <= each else f"…{name[1 - each :]}" for name in (first, last)]
     return f"{ends[0]} ... {ends[1]}" if first != last else ends[0]

@@ -1,4 +1,4 @@
-"""A placement's timeline: one line of text a device, and the same as SVG."""
+"""A placement's timeline: one line of text per device, and the same as SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from edgedla.placement.result.placement import Placement, TimelineBar
 from edgedla.reports.text import clean
 
-#: Letters of the models in the text form; more models than letters start again.
+#: Letters of the models in the text form, repeated if there are more models.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 #: Characters of the time axis.
@@ -20,22 +20,22 @@ KINDS = {
     "period": "one period of the stream; the same repeats with the next frames",
 }
 
-#: Colours by model that stay apart for the colour-blind (Okabe and Ito, 2008).
+#: Colours by model that colour-blind readers can tell apart (Okabe and Ito, 2008).
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
 
 
 def rows(placement: Placement) -> Iterator[Tuple[str, Tuple[TimelineBar, ...]]]:
-    """Bars by device, for every device that might be used."""
+    """Bars by device, for every device that may be used."""
     for device in placement.devices:
         yield device, tuple(b for b in placement.timeline.bars if b.device == device)
     rest = sorted({b.device for b in placement.timeline.bars} - set(placement.devices))
     for device in rest:
-        # Reformats run on the GPU even where no layer may.
+        # Reformats run on the GPU even if no layer may.
         yield device, tuple(b for b in placement.timeline.bars if b.device == device)
 
 
 def timeline_lines(placement: Placement) -> List[str]:
-    """The timeline as text: a letter a model, lower case for reformats without layers, dots for idle."""
+    """The timeline as text: one letter per model, lower case for reformats without layers, dots for idle."""
     length = placement.timeline.length_us
     lines = [f"{KINDS[placement.timeline.kind]}, {length:.0f} us", "(. idle, lower case: reformat only)"]
     for device, bars in rows(placement):
@@ -54,7 +54,7 @@ def timeline_lines(placement: Placement) -> List[str]:
 
 
 def _cells(bar: TimelineBar, length_us: float) -> Tuple[int, int]:
-    """First and one past the last cell; a bar that is there has a cell at least."""
+    """(first cell, one past the last cell); every bar gets at least one cell."""
     if length_us <= 0:
         return 0, 0
     first = min(int(bar.start_us / length_us * WIDTH), WIDTH - 1)
@@ -62,7 +62,7 @@ def _cells(bar: TimelineBar, length_us: float) -> Tuple[int, int]:
 
 
 def timeline_svg(placement: Placement, width: int = 960, row: int = 34) -> str:
-    """The timeline as one SVG element: a row per device, a bar per segment, its layers and times in the tooltip."""
+    """The timeline as one SVG element: a row per device, a bar per segment, with layers and times in its tooltip."""
     left, top, length = 60, 8, placement.timeline.length_us
     lanes = list(rows(placement))
     scale = (width - left - 10) / length if length > 0 else 0.0
@@ -107,12 +107,12 @@ def _layers(first: str, count: int) -> str:
 
 
 def labels(names: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-    """(colour, name) by model, for a legend."""
+    """(colour, name) by model, for the legend."""
     return tuple((COLOURS[m % len(COLOURS)], name) for m, name in enumerate(names))
 
 
 def _stage(placement: Placement, b: TimelineBar) -> str:
-    """The name of a bar: its loadable (D3), or its stretch on the GPU (G2); "" for reformats."""
+    """The name of a bar: its loadable (D3) or its stretch on the GPU (G2); "" for reformats."""
     if not b.layers:
         return ""
     return _stage_of(placement).get((b.model, b.device, b.layers[0]), "")
@@ -131,7 +131,7 @@ def _stage_of(placement: Placement) -> Dict[Tuple[int, str, int], str]:
 
 
 def stage_names(placement: Placement) -> Tuple[Tuple[str, str, str, str, float], ...]:
-    """(name, device, model, layers, time_us) of every stage, in the order in which they start."""
+    """(name, device, model, layers, time_us) of every stage, in order of their starts."""
     names = _stage_of(placement)
     rows_of = []
     seen = set()

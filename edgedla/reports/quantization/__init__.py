@@ -1,4 +1,4 @@
-"""The answers of `quantize` and `evaluate` in every form that they can be shown in."""
+"""The answers of `quantize` and `evaluate` in every form of report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def render_quantized(result: Quantized, wanted: str) -> str:
     """The text of one form: "text", "json" (the document) or "html" (a page).
 
     Raises:
-        UsageError: no such form.
+        UsageError: unknown form.
     """
     if wanted == "json":
         from edgedla.reports.json_document import dump

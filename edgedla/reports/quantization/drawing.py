@@ -11,15 +11,15 @@ from edgedla.accuracy.triage import TensorError
 from edgedla.reports.quantization.text import db
 from edgedla.reports.text import clean
 
-#: dB at the top of the error drawing; more looks like this.
+#: dB at the top of the error drawing; higher values are cut there.
 _TOP_DB = 60.0
 _WIDTH, _HEIGHT = 1000, 220
-#: Colours of the stylesheet; a mark never stands for its meaning alone: the legend names its shape.
+#: Colours of the stylesheet. The legend also names each mark's shape, so that colour alone carries no meaning.
 _ALONE, _SO_FAR, _LINE = "var(--dla)", "var(--gpu)", "var(--ink-2)"
 
 
 def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
-    """SQNR by tensor in the order of the network: bars for the tensor alone, points for all rounding before it.
+    """SQNR by tensor in network order: a bar for the tensor rounded alone, a point for all rounding before it.
 
     Args:
         network: the tensors in that order.
@@ -54,7 +54,7 @@ def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
 
 
 def _said(error: TensorError) -> str:
-    """What a pointer on the bar shows."""
+    """The tooltip of a bar."""
     so_far = "" if error.accumulated_db is None else f", {db(error.accumulated_db)} with all rounding before it"
     return f"{error.tensor}: {db(error.alone_db)} alone{so_far}"
 
@@ -65,7 +65,7 @@ def _y(value: float) -> float:
 
 
 def histogram_drawing(picture: HistogramPicture) -> str:
-    """Counts of |x|, their height logarithmic, with a line at each threshold."""
+    """Counts of |x| on a logarithmic axis, with a line at each threshold."""
     width, height, base = 480, 150, 120
     top = math.log10(max(picture.counts, default=0.0) + 1) or 1.0
     step = width / max(len(picture.counts), 1)

@@ -1,4 +1,4 @@
-"""The report of `edgedla quantize` as one page: error by tensor, histograms with thresholds, what was tried."""
+"""The report of `edgedla quantize` as one page: error by tensor, histograms with thresholds, the steps tried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.reports.quantization.text import db, judged
 
 
 def to_page(r: Quantized) -> str:
-    """One HTML file without scripts or loads."""
+    """One HTML file without scripts or external resources."""
     from markupsafe import Markup
 
     missing = len(r.coverage.missing)

@@ -1,4 +1,4 @@
-"""What `edgedla quantize` and `edgedla evaluate` print. Every error of INT8 is marked as simulated."""
+"""The texts of `edgedla quantize` and `edgedla evaluate`. Every INT8 error is marked as simulated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def score_text(score: Score) -> str:
 
 
 def db(value: float) -> str:
-    """An SQNR: one decimal; `exact` where there is no error, `not measured` for no number."""
+    """An SQNR with one decimal; `exact` if there is no error, `not measured` for NaN."""
     if math.isnan(value):
         return "not measured"
     if math.isinf(value):
@@ -98,7 +98,7 @@ def _lines(r: Quantized) -> List[str]:
 
 
 def judged(r: Quantized) -> str:
-    """What steps were judged by, beside what the result was measured on."""
+    """The samples that steps were judged by, as distinct from those of the result."""
     if r.judged != r.holdout:
         return f"by {r.judged}, none of which is in the error"
     return "by the same samples, so the error is optimistic; of 32 held-out samples or more half are kept apart"

@@ -1,3 +1,3 @@
-"""The page of a sweep: every row in a table that sorts and filters, and models against platforms as a heat map."""
+"""The page of a sweep: a sortable, filterable table of all rows, and a heat map of models and platforms."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A sweep as one HTML file. The browser draws the rows that are in sight, so that many thousands stay quick."""
+"""A sweep as one HTML file. The browser draws only the visible rows, so that many thousands stay fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.reports.page.render import FOLDER, render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.sweep.row import FAILED
 
-#: Columns of the table that a person looks at first; the others stand in the row's tooltip and in the other formats.
+#: Columns shown in the table; the others are in the row's tooltip and in the other formats.
 SHOWN = (
     "model", "platform", "precision", "status", "share_macs_dla", "share_layers_dla", "layers_gpu", "layers_unknown",
     "regions", "regions_dropped", "transitions", "latency_us", "gpu_latency_us", "energy_mj", "fixed_share_macs_dla",
@@ -28,8 +28,8 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
     """The page.
 
     Args:
-        rows: as `run_sweep` returns them. columns: name -> what it holds.
-        pages: a row's key -> its report's address, relative to this page.
+        rows: as `run_sweep` returns them. columns: name -> description.
+        pages: key of a row -> address of its report, relative to this page.
     """
     kept = [name for name in SHOWN if any(row[name] is not None for row in rows) or name in ("model", "status")]
     with open(os.path.join(FOLDER, "sweep.js"), encoding="utf-8") as f:
@@ -45,7 +45,7 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
         title=f"{len(rows)} checks",
         data=_json(data),
         script=_trusted(script),
-        # The one script of the page, and no other.
+        # The policy allows this script and no other.
         script_sha256=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
         name=f"{len(rows)} rows",
         about=", ".join(f"{n} {status}" for status, n in _counts(rows)),
@@ -64,7 +64,7 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
 
 
 def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
-    """The platform that takes most models whole, and what did not end."""
+    """The platform that runs most models wholly on the DLA, and the rows without an answer."""
     whole = {place: 0 for place in ((row["platform"], row["precision"]) for row in rows)}
     for row in rows:
         whole[row["platform"], row["precision"]] += row["layers_gpu"] == 0 and bool(row["layers_dla"])
@@ -85,7 +85,7 @@ def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
 
 
 def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
-    """Writes the page of one row below `folder`: called in the processes that check."""
+    """A function that writes the page of one row below `folder`; the checking processes call it."""
     from edgedla.reports import render_check
     from edgedla.sweep.evaluate import page_of
 
@@ -103,7 +103,7 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
 
 
 def _platforms(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
-    """(platform, precision, rows, of which wholly on the DLA, mean share of MACs on it) for readers without scripts."""
+    """(platform, precision, rows, rows wholly on the DLA, mean share of MACs on it), for readers without scripts."""
     by_platform: Dict[Any, List[Mapping[str, Any]]] = {}
     for row in rows:
         by_platform.setdefault((row["platform"], row["precision"]), []).append(row)
@@ -116,7 +116,7 @@ def _platforms(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
 
 
 def _json(value: Any) -> Any:
-    # In a script element only "</" and "<!--" end the text.
+    # In a script element only "</" and "<!--" can end the text.
     return _trusted(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 

@@ -25,7 +25,7 @@ def render_table(table: Table, output_format: str, terminal: bool = False) -> st
     """The table in one of TABLE_FORMATS.
 
     Raises:
-        UsageError: no such form.
+        UsageError: unknown form.
     """
     if output_format not in FORMS:
         raise UsageError(f"a table has no form {output_format!r}", allowed=", ".join(TABLE_FORMATS))

@@ -1,4 +1,4 @@
-"""The buyer's table for a spreadsheet: a line per cell, times in ms, energies in mJ."""
+"""The buyer's table for a spreadsheet: one line per cell, times in ms, energies in mJ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_csv(table: Table, terminal: bool) -> str:
 
 
 def _safe(value: object) -> object:
-    """Text that a spreadsheet takes as text: a model's name may begin like a formula."""
+    """Text that a spreadsheet does not evaluate: a model's name may look like a formula."""
     if not isinstance(value, str):
         return "" if value is None else value
     text = clean(value)

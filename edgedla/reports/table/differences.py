@@ -1,4 +1,4 @@
-"""One model on several platforms: the ONNX nodes that do not end alike wherever there is a DLA."""
+"""One model on several platforms: the ONNX nodes whose result differs between platforms with a DLA."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from edgedla.reports.table.table import Table
 from edgedla.reports.text import Line, clean
 from edgedla.reports.words import count
 
-#: So many nodes of one difference are named in text.
+#: Nodes named per difference in text.
 NAMED = 4
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An ONNX node that ends differently. `nodes[i]` belongs to `labels[i]`: the platforms with a DLA."""
+    """An ONNX node whose result differs. `nodes[i]` belongs to `labels[i]`: the platforms with a DLA."""
 
     name: str
     op: str
@@ -26,9 +26,9 @@ class Difference:
 
 
 def of_one_model(table: Table) -> Tuple[Difference, ...]:
-    """By ONNX node: layers are not the same in every release, the model's nodes are. () for several models.
+    """Differences by ONNX node, because layers vary by release but the model's nodes do not. () for several models.
 
-    A platform without a DLA differs in every node, which its column says once; it makes no differences.
+    A platform without a DLA would differ in every node; its column says so once, so it is left out here.
     """
     if len(table.rows) != 1 or len(table.columns) < 2:
         return ()
@@ -46,14 +46,14 @@ def of_one_model(table: Table) -> Tuple[Difference, ...]:
 
 
 def ends(node: NodeReport) -> str:
-    """Where the node ends; its own verdict, or that nobody knows, in brackets where that is another."""
+    """Where the node runs; its own verdict, or that it is unknown, in brackets if that differs."""
     placed = str(node.placed)
     verdict = "unknown" if node.cause is Cause.UNKNOWN else str(node.support)
     return placed if verdict == placed or placed == "folded" else f"{placed} ({verdict})"
 
 
 def differences(table: Table) -> Iterator[Line]:
-    """The differences as text, one paragraph for all nodes that differ for the same reasons."""
+    """The differences as text, one paragraph for all nodes with the same reasons."""
     if len(table.rows) != 1 or len(table.columns) < 2:
         return
     yield "", 0, ""

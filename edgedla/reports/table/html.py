@@ -1,4 +1,4 @@
-"""The buyer's table as one HTML page: the two answers that a buyer looks for, then models by platforms."""
+"""The buyer's table as one HTML page: the buyer's two questions answered, then models by platforms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.reports.table.table import Table
 from edgedla.reports.unchecked import DOES_NOT_BUILD, NOT_READ
 from edgedla.reports.words import count
 
-#: So many models that were not read are named on top; the table names all.
+#: Unreadable models named at the top; the table lists all.
 NAMED = 3
 
 
@@ -83,7 +83,7 @@ def _verdict_counts(table: Table) -> Verdict:
 
 
 def _spreads(table: Table) -> str:
-    """The range of the spreads, which a reader needs before comparing two numbers."""
+    """The range of the spreads, needed to compare two numbers."""
     from edgedla.reports.worth import way
 
     spreads = [

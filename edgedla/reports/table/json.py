@@ -1,4 +1,4 @@
-"""The buyer's table as a document: `edgedla.table`, or `edgedla.compare` for one model, which holds its nodes too."""
+"""The buyer's table as a document: `edgedla.table`; `edgedla.compare` for one model, with its nodes."""
 
 from __future__ import annotations
 

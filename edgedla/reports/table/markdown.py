@@ -1,4 +1,4 @@
-"""The buyer's table as Markdown: a table a platform."""
+"""The buyer's table as Markdown: one table per platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buyer's table as a value: a row per model, a column per platform and precision, and what a cell answers."""
+"""The buyer's table as a value: a row per model, a column per platform and precision, and the answer in each cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.targets import Platform
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one platform: its report, or why there is none: it was not read, or the platform's parser refuses it."""
+    """One model on one platform: its report, or the error: the model is unreadable, or the platform's parser refuses it."""
 
     report: Optional[CheckReport]
     error: Optional[ModelError] = None
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def reason(self) -> str:
-        """Why there is no report; "" where there is one."""
+        """Why there is no report; "" if there is one."""
         return self.error.what if self.error is not None else ""
 
     @property
@@ -43,7 +43,7 @@ class Cell:
         return None if self.report is None else worth.ratio(self.report)
 
     def time_us(self, name: str) -> Optional[float]:
-        """Of one frame: "tensorrt", "gpu" or "best"; None where it was not costed."""
+        """Time per frame: "tensorrt", "gpu" or "best"; None if not costed."""
         way = None if self.report is None else worth.way(self.report, name)
         return None if way is None else way.cost.latency_us
 
@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def worst(self) -> Tuple[str, int]:
-        """(what stops most layers, how many); ("", 0) where nothing does."""
+        """(what stops most layers, how many layers); ("", 0) if nothing does."""
         if self.report is None or not self.report.platform.has_dla:
             return "", 0
         groups = by_remedy(self.report)
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def cause(self) -> str:
-        """The worst cause in words of the finding; "" where nothing stops a layer."""
+        """The worst cause in words; "" if nothing stops a layer."""
         groups = by_remedy(self.report) if self.report is not None and self.report.platform.has_dla else ()
         return groups[0].message if groups else ""
 
@@ -88,7 +88,7 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class Column:
-    """A platform at a precision. `label` is what the user wrote."""
+    """A platform at a precision. `label` is the user's spelling."""
 
     label: str
     module: str
@@ -105,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A model. `name` tells rows apart, `file` is its path as given."""
+    """A model. `name` is unique in the table, `file` is its path as given."""
 
     name: str
     file: str
@@ -123,7 +123,7 @@ class Table:
                 yield row, column, cell
 
     def by_ratio(self) -> Tuple[Row, ...]:
-        """Rows by the time ratio on the first platform, the best for the DLA first; without one last, in their order."""
+        """Rows by time ratio on the first platform, the best for the DLA first; rows without one last, in their order."""
 
         def key(row: Row) -> float:
             ratio = row.cells[0].ratio
@@ -147,7 +147,7 @@ def column_at(platform: Platform, precision: str, label: str = "") -> Column:
 def table_of_reports(
     reports: Sequence[CheckReport], files: Sequence[str] = (), unchecked: Sequence[Unchecked] = ()
 ) -> Table:
-    """Reports of one platform as a table of one column; models without a report stand last."""
+    """Reports of one platform as a table of one column; models without a report come last."""
     names = distinct([report.model for report in reports], files)
     paths = list(files) or [report.model for report in reports]
     rows = [Row(name, path, (Cell(report),)) for name, path, report in zip(names, paths, reports)]
@@ -157,7 +157,7 @@ def table_of_reports(
 
 
 def distinct(names: Sequence[str], files: Sequence[str]) -> List[str]:
-    """Names of models, with their folder where two are alike."""
+    """Names of models, with their folder if two are equal."""
     counts: Dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1

@@ -1,4 +1,4 @@
-"""The buyer's table as text: a block per platform, 80 columns, a line per model."""
+"""The buyer's table as text of 80 columns: a block per platform, a line per model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.reports.table.differences import differences
 from edgedla.reports.table.table import Cell, Table
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 
-#: Columns of the whole, and of a model's and a platform's name, which are cut in their middle.
+#: Columns of the whole, of a model's name and of a platform's; longer names are shortened in the middle.
 WIDTH, NAME, PLATFORM = 80, 23, 30
 HEAD = ("verdict", "DLA ms", "GPU ms", "x", "loads", "worst cause")
 
@@ -19,7 +19,7 @@ def to_text(table: Table, terminal: bool) -> str:
 
 
 def table_lines(table: Table) -> List[Line]:
-    """The blocks, and for one model what differs between the platforms."""
+    """The blocks, and for a single model the differences between platforms."""
     return [part for line in _lines(table) for part in folded(line, 120 if line[1] == 2 else 80)]
 
 
@@ -42,7 +42,7 @@ def _lines(table: Table) -> Iterator[Line]:
 
 
 def _one_model(table: Table) -> Iterator[Line]:
-    """A line per platform, in place of a block for each."""
+    """A line per platform instead of a block."""
     row = table.rows[0]
     yield "", 0, ""
     yield "title", 0, clean(row.name)
@@ -59,7 +59,7 @@ def _one_model(table: Table) -> Iterator[Line]:
 def _block(what: str, cells: Sequence[Tuple[str, Cell]], name_width: int = NAME) -> Iterator[Line]:
     rows: List[Tuple[str, ...]] = [(what, *HEAD), *(_row(_cut(name, name_width), cell) for name, cell in cells)]
     tones = ["title", *(_TONES.get(cell.verdict[0], "") for _, cell in cells)]
-    # The cause takes what room is left.
+    # The cause gets the remaining width.
     width = max(len(line) for line in aligned([row[:-1] for row in rows])) + 4
     rows = [(*row[:-1], row[-1] if len(row[-1]) <= WIDTH - width else _ended(row[-1], WIDTH - width)) for row in rows]
     yield from ((tone, 2, line) for tone, line in zip(tones, aligned(rows)))
@@ -67,7 +67,7 @@ def _block(what: str, cells: Sequence[Tuple[str, Cell]], name_width: int = NAME)
 
 
 def _ended(cause: str, width: int) -> str:
-    """A cause and its count of layers, the cause cut at its end."""
+    """A cause and its number of layers; a long cause is shortened at the end."""
     text, _, count = cause.rpartition(" ")
     return f"{text[: max(width - len(count) - 2, 1)]}… {count}"
 
@@ -99,7 +99,7 @@ def _ms(time_us: Optional[float]) -> str:
 
 
 def _cut(name: str, width: int) -> str:
-    """The name with its middle left out: beginnings and ends tell models apart."""
+    """The name with its middle left out: the two ends distinguish models."""
     if len(name) <= width:
         return name
     ends = width - width // 2
