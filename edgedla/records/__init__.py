@@ -1,3 +1,3 @@
-"""What others wrote: build logs, engine records and loadables, read without judging them."""
+"""Files written by other tools (build logs, engine records, loadables), read as they are, without a verdict."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A TensorRT or trtexec build log (7.x to 10.x) as a value: what was refused, where it was cut, what runs where."""
+"""A TensorRT or trtexec build log (7.x to 10.x) as a value: refused layers, cuts, and the device of each layer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Dict, Optional, Tuple
 
 from edgedla.records.foreign_node import ForeignNode
 
-#: Layers whose refusal costs nothing with fallback: constants are folded into weights at build time.
+#: Layers whose refusal costs nothing with fallback: they are folded into weights at build time.
 FOLDED_TYPES = frozenset({"CONSTANT"})
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A layer that TensorRT gave to the GPU, or failed on.
+    """A layer that TensorRT moved to the GPU, or failed on.
 
     Attributes:
         stage: "layer check" (first look), "validation" (second look, at subgraphs), "strict" (fatal without fallback),
             "parser" (kREPORT_CAPABILITY_DLA).
-        type: TensorRT's LayerType name; "" where the text does not say it.
-        reason: the reason as logged; "" where TensorRT gives none (SHUFFLE, CONSTANT and others).
+        type: TensorRT's LayerType name; "" if the text does not state it.
+        reason: the reason as logged; "" if TensorRT gives none (SHUFFLE, CONSTANT and others).
         line: line number from 1.
     """
 
@@ -39,7 +39,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a candidate subgraph was parted: at a layer, or by a change of batch size (then without a name)."""
+    """Where a candidate subgraph was cut: at a layer, or (without a name) at a change of batch size."""
 
     reason: str
     layer: str = ""
@@ -67,7 +67,7 @@ class Pools:
 
 @dataclass(frozen=True)
 class LoggedLayer:
-    """A layer of one of the log's lists. `precision` and `detail` where the list gives them."""
+    """A layer in one of the log's lists. `precision` and `detail` only if the list has them."""
 
     name: str
     type: str = ""
@@ -80,7 +80,7 @@ class LoggedLayer:
 
 @dataclass(frozen=True)
 class Loadable:
-    """A DLA node of the engine: its name, its layers where the log lists them, its memory where the log gives it."""
+    """A DLA node of the engine: its name, and its layers and memory if the log has them."""
 
     node: ForeignNode
     layers: Tuple[LoggedLayer, ...] = ()
@@ -109,7 +109,7 @@ class Reformat:
 
 @dataclass(frozen=True)
 class LogError:
-    """An error line; `code` is TensorRT's error code where the text has one."""
+    """An error line; `code` is TensorRT's error code if the text has one."""
 
     text: str
     code: Optional[int] = None
@@ -124,22 +124,22 @@ class BuildLog:
     """One build.
 
     Attributes:
-        version: TensorRT's version, for example "10.3.0"; "" where the log does not say it.
-        command: trtexec's command line; device, precision, model, dla_core: as trtexec or the parser print them.
-        gpu_fallback, standalone: as trtexec echoes them; None where it does not.
-        refused: layers refused by the first look; with their reason where one is logged.
+        version: TensorRT's version, for example "10.3.0"; "" if not logged.
+        command: trtexec's command line; device, precision, model, dla_core: as trtexec or the parser prints them.
+        gpu_fallback, standalone: as trtexec echoes them; None if it does not.
+        refused: layers refused by the first look, with the reason if logged.
         validation: layers refused by the second look, at subgraphs.
-        fatal: the first offender of a build that allows no GPU; TensorRT names no further ones.
+        fatal: the first offender of a build without GPU fallback; TensorRT names no others.
         cuts: splits and segments of candidates.
-        cap: subgraphs per core that TensorRT allows here; dropped: first layer of each candidate above it, in order.
+        cap: number of subgraphs per core that TensorRT allows; dropped: first layer of each candidate above it, in order.
         dla_layers, gpu_layers: the lists "Layers Running on DLA" and "... GPU".
         lists_are_final: the DLA list holds loadables. False: it was printed before subgraphs and cap, and overstates.
-        loadables: DLA nodes that were compiled; empty where the log tells nothing (non-verbose 10.x).
+        loadables: compiled DLA nodes; empty if the log does not list them (non-verbose 10.x).
         offloaded, candidates: "Number of DLA node candidates offloaded : N out of M".
         pools, consumed: memory limits of a loadable and the sum over all.
         engine_layers: the engine's final layers (verbose).
-        built: True or False where the log says so, None where it does not.
-        lines: lines read; truncated: lists were cut at their limit, or the file ends in the middle of a stream.
+        built: True or False if logged, None otherwise.
+        lines: lines read; truncated: lists were cut at their limit, or the file ends in the middle of a compressed stream.
     """
 
     version: str = ""
@@ -174,7 +174,7 @@ class BuildLog:
 
     @property
     def has_dla(self) -> bool:
-        """True when the log tells anything about the DLA."""
+        """True if the log says anything about the DLA."""
         return bool(
             self.refused or self.validation or self.fatal or self.dla_layers or self.gpu_layers
             or self.loadables or self.dropped or self.cuts or self.candidates is not None or self.all_refused
@@ -182,7 +182,7 @@ class BuildLog:
 
     @property
     def lists_are_final(self) -> bool:
-        """The DLA list names loadables (ForeignNode, or the braces of TensorRT 7), not single layers."""
+        """True if the DLA list names loadables (ForeignNode, or the braces of TensorRT 7) instead of single layers."""
         return bool(self.dla_layers) and all(layer.name.startswith("{") for layer in self.dla_layers)
 
     @property

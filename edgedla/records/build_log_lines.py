@@ -1,4 +1,4 @@
-"""The lines of TensorRT's and trtexec's build logs: one table of texts that carry structure."""
+"""The lines of TensorRT's and trtexec's build logs that carry information: one table of patterns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Pattern, Tuple
 
-#: Patterns see this much of a line. Only TensorRT 7's device lists are longer, and those are split, not matched.
+#: Patterns see only this much of a line. Only TensorRT 7's device lists are longer; they are split, not matched.
 MATCHED_CHARACTERS = 16 * 1024
 
 
 @dataclass(frozen=True)
 class Line:
-    """A kind of line: its name, a plain text that it always holds (tried first, because it is fast), its pattern."""
+    """A kind of line: its name, a literal that it always contains (tested first, for speed), and its pattern."""
 
     kind: str
     needle: str
@@ -29,7 +29,7 @@ _MIB = (
     r"Local DRAM = (?P<local>" + _NUMBER + r") MiB,\s*Global DRAM = (?P<global>" + _NUMBER + r") MiB"
 )
 
-#: Tried in this order. Layer names may hold quotes, brackets, colons and commas, so names are matched greedily up to
+#: Tried in this order. Layer names may contain quotes, brackets, colons and commas, so names are matched greedily up to
 #: the fixed text that follows them. No pattern may take long on a hostile line.
 LINES: Tuple[Line, ...] = (
     _line(
@@ -137,15 +137,15 @@ LINES: Tuple[Line, ...] = (
     _line("failed", "Building serialized network failed", r"Building serialized network failed"),
 )
 
-#: An error by its own text; the severity says the same where a prefix stands.
+#: An error by its text; with a prefix, its severity says the same.
 ERROR_CODE = re.compile(
     r"(?:Error Code (?P<code>\d{1,9})|^(?P<old>\d{1,2}): (?=[\[A-Z])|^Error\[(?P<bracket>\d{1,9})\])"
 )
 
-#: What a line must hold to be the reason of the refusal on the line after it.
+#: A line must match this to be the reason of the refusal on the next line.
 REASON = re.compile(r"DLA|Dimension: \d|not supported|nsupported|requires at least|exceeds|missing scale")
 
-#: What sounds like a reason and is none: layers that run on the DLA get these lines too.
+#: Looks like a reason but is none: layers that run on the DLA get these lines too.
 REMARK = re.compile(
     r"(?:.+: )?(?:DLA Softmax optimization is enabled|"
     r"Input tensor has less than 4 dimensions for (?P<layer>.+?)\.? At least one shuffle)"
@@ -157,7 +157,7 @@ for _each in LINES:
 
 
 def recognise(text: str) -> Optional[Tuple[str, Dict[str, str]]]:
-    """(kind, what its groups found) for a line that carries structure; None for any other."""
+    """(kind, groups of its pattern) for a line in the table; None for any other."""
     text = text[:MATCHED_CHARACTERS]
     for needle, lines in _INDEX.items():
         if needle in text:
@@ -177,7 +177,7 @@ def version_of_number(number: str) -> str:
 
 
 def split_names(text: str) -> List[str]:
-    """A list of TensorRT 7 on one line: `{a,b}, {c}, ` or `a + b, PWN(c, d), `; commas inside brackets do not part."""
+    """A list of TensorRT 7 on one line: `{a,b}, {c}, ` or `a + b, PWN(c, d), `; commas inside brackets do not separate."""
     names: List[str] = []
     depth, begin = 0, 0
     for at, char in enumerate(text):
@@ -193,12 +193,12 @@ def split_names(text: str) -> List[str]:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` before a colon looks like another layer's name rather than the start of a sentence."""
+    """True if `text` before a colon looks like another layer's name, not like the start of a sentence."""
     return text != "Dimension" and (" " not in text or text.startswith("(Unnamed"))
 
 
 def inner_layer(rest: str) -> Tuple[str, str, str]:
-    """`name, Precision: Int8, in'[..] -> out'[..]` in its parts."""
+    """The parts of `name, Precision: Int8, in'[..] -> out'[..]`."""
     name, separator, tail = rest.partition(", Precision: ")
     if not separator:
         return rest, "", ""

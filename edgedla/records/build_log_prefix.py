@@ -1,4 +1,4 @@
-"""What stands before the text of a log line: time, severity, logger, and what files, containers and forums add to it."""
+"""The prefix of a log line: time, severity and logger, and what files, containers and forums add."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 from contextlib import suppress
 from typing import List, Tuple
 
-#: Prefixes stand this early in a line; what looks like one later belongs to the text.
+#: Prefixes are within this many characters; later matches belong to the text.
 _PREFIX_CHARACTERS = 240
 
-# Colours and other control sequences of terminals; what is left of a colour where a tool dropped the escape character.
+# Terminal colours and control sequences, and the remainder of a colour if a tool dropped the escape character.
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _LOST_COLOUR = re.compile(r"^(?:\[\d{1,3}(?:;\d{1,3})*m)+|(?:\[(?:\d{1,3}(?:;\d{1,3})*)?m)+$")
-# What a web page leaves of <, >, & and quotes in a copied log.
+# HTML entities for <, >, & and quotes in a log copied from a web page.
 _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
 # "frigate  | text": docker compose names the container before each line.
 _CONTAINER = re.compile(r"^[A-Za-z0-9][\w.-]{0,62}\s+\|\s(?=\s*\S)")
@@ -37,21 +37,21 @@ _PREFIX = re.compile(
     r"(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\]\s*"
     r")+"
 )
-# Where such a prefix stands behind another one: that of a container, a service, a ROS node or a CI system.
+# The start of such a prefix after another one: that of a container, a service, a ROS node or a CI system.
 _INNER = re.compile(
     rf"{_TIME}\s*\[|\[[VIWEF]\]\s*{_LOGGER}|{_LOGGER}:?\s|(?:{_LONG}): {_LOGGER}|TRT (?:{_LONG}): |"
     rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +(?:{_LONG})\]|(?<=[|:>\])] )\[[VIWEFX]\] |"
     rf"(?<=[|:>\])Z/] )(?:{_LONG}): |(?<=[#/:])(?:{_LONG}): "
 )
-#: One of these stands wherever `_INNER` can match; looking for them is faster.
+#: `_INNER` can only match if one of these occurs; searching for them is faster.
 _INNER_NEEDLES = ("] [", "][", "[T", "] ", "ERBOSE: ", "INFO: ", "WARNING: ", "ERROR: ")
-#: Two lines without a break between them, as processes that write to one file leave them.
+#: Two lines without a line break between them, as written by processes that share a file.
 _GLUED = re.compile(rf"(?<=\S)(?={_TIME} ?(?:\[[VIWEF]\]|\[TRT\]))")
 _SEVERITY = {"VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "X": "V", "!": "E"}
 
 
 def split_prefix(line: str) -> Tuple[str, str]:
-    """(severity V, I, W, E, F or "", the text without colours, time, severity and logger name)."""
+    """(severity V, I, W, E, F or "", text without colours, time, severity and logger name)."""
     line = _plain(line)
     match = _PREFIX.match(line)
     if (not match or not match["logger"]) and any(n in line[:_PREFIX_CHARACTERS] for n in _INNER_NEEDLES):
@@ -66,7 +66,7 @@ def split_prefix(line: str) -> Tuple[str, str]:
 
 
 def split_glued(line: str) -> List[str]:
-    """The line, or its parts where several lines stand on it without a break."""
+    """The line, or its parts if several log lines are joined without a line break."""
     line = _plain(line)
     if line.count("] [") < 2:
         return [line]

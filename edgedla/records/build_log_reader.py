@@ -12,7 +12,7 @@ from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
 
 
 def read_build_log(source: Source) -> BuildLog:
-    """The build of a log; of several builds in one file the last that tells about the DLA (see read_build_logs).
+    """The build in a log; if there are several, the last that says anything about the DLA (see read_build_logs).
 
     Raises:
         DocumentError: the file cannot be opened.
@@ -21,7 +21,7 @@ def read_build_log(source: Source) -> BuildLog:
 
 
 def last_build(builds: Sequence[BuildLog]) -> BuildLog:
-    """The last build that tells about the DLA or about an error; the last one where none does."""
+    """The last build that says anything about the DLA or an error; if none does, the last one."""
     informative = [b for b in builds if b.has_dla or b.errors]
     return (informative or list(builds))[-1]
 

@@ -1,4 +1,4 @@
-"""What the lines of one build have told so far, in bounded memory."""
+"""The state collected from the lines of one build, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from edgedla.records.build_log_lines import (
 )
 from edgedla.records.foreign_node import ForeignNode, parse_foreign_node
 
-#: A list of a log ends here; the largest known log has some 12,000 reformats.
+#: Lists of a log are cut at this length; the largest known log has some 12,000 reformats.
 MAX_ENTRIES = 200_000
 
 
-#: Refusals look back over this many lines for their reason.
+#: The reason of a refusal is searched in this many relevant lines before it,
 LOOK_BACK = 3
-#: ... that are no chatter and stand this near; verbose logs put other lines between.
+#: ... and at most this many lines of the log back: verbose logs put other lines between.
 NEAR_LINES = 12
 
 
@@ -35,7 +35,7 @@ class BuildState:
     """State between the lines of one build."""
 
     def __init__(self, before: Optional[BuildState] = None) -> None:
-        # What trtexec prints once, before the first build, holds for the following ones of the same file.
+        # What trtexec prints once, before the first build, also holds for later builds in the same file.
         keep = ("version", "command", "device", "precision", "dla_core", "gpu_fallback", "standalone")
         self.one: Dict[str, Any] = {k: before.one[k] for k in keep if k in before.one} if before else {}
         self.many: Dict[str, List[Any]] = {}
@@ -51,7 +51,7 @@ class BuildState:
         self.first: int = self.number
 
     def ended_by(self, match: Tuple[str, Dict[str, str]]) -> bool:
-        """Whether a line belongs to the next build: trtexec starts again, or another model is parsed (from Python)."""
+        """True if a line starts the next build: trtexec starts again, or another model is parsed (from Python)."""
         kind, values = match
         if kind in ("model", "version"):
             return (kind == "model" and "model" in self.one) or bool(self.many)
@@ -65,14 +65,14 @@ class BuildState:
             self.truncated = True
 
     def listed(self, name: str, layer: LoggedLayer) -> None:
-        """A layer of a device list; a node whose name breaks off is no node."""
+        """A layer of a device list; a node whose name is incomplete is not recorded as a loadable."""
         if layer.name.startswith("{") and not layer.name.endswith("}"):
             self.truncated = True
         else:
             self.add(name, layer)
 
     def take(self, severity: str, text: str, match: Optional[Tuple[str, Dict[str, str]]], lines: int = 1) -> None:
-        """One line of text; `lines` is 0 where it shares its line of the file with the one before."""
+        """Takes one line of text; `lines` is 0 if it shares its line of the file with the previous one."""
         self.number += lines
         if match is None:
             self.other(severity, text)
@@ -88,7 +88,7 @@ class BuildState:
             self.error(text)
 
     def other(self, severity: str, text: str) -> None:
-        """A line without structure: a name list of TensorRT 7, an error, or the reason of the next line."""
+        """A line outside the table: a name list of TensorRT 7, an error, or the reason for the next line."""
         if self.section in ("dla_layers", "gpu_layers") and text and not text.startswith(("[", "---")):
             if "{" in text or "," in text:
                 for name in split_names(text):
@@ -96,7 +96,7 @@ class BuildState:
             self.section = ""
             return
         if severity:
-            # An empty list is a line with nothing behind the prefix.
+            # A line with only a prefix is an empty list.
             self.section = ""
         if severity in ("E", "F") or ERROR_CODE.search(text[:400]):
             self.error(text)
@@ -109,7 +109,7 @@ class BuildState:
         self.add("errors", LogError(text[:4000], code, self.number))
 
     def reason_for(self, layer: str) -> Tuple[str, Tuple[str, ...]]:
-        """(reason, further remarks) from the lines just before: `X: reason`, or a reason that names no layer."""
+        """(reason, further remarks) from the lines just before: `X: reason`, or a reason without a layer's name."""
         reasons: List[str] = []
         remarks: List[str] = []
         for number, text in self.recent:
@@ -117,7 +117,7 @@ class BuildState:
                 continue
             remark = REMARK.match(text)
             if remark:
-                # True of layers that run on the DLA too, so it explains nothing by itself.
+                # Also logged for layers that run on the DLA, so it explains nothing by itself.
                 remarks += [text] if remark["layer"] in (layer, layer + ".") else []
                 continue
             named, _, rest = text.partition(": ")
@@ -251,7 +251,7 @@ class BuildState:
         self.add("not_implemented", values["layer"])
 
     def on_compile_failed(self, values: Dict[str, str], severity: str, text: str) -> None:
-        """Only an error line; `take` keeps it."""
+        """Only an error line; `take` records it."""
 
     def on_built(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.one.setdefault("built", True)

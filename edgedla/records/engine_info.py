@@ -1,4 +1,4 @@
-"""A TensorRT engine as its inspector describes it (IEngineInspector, trtexec --exportLayerInfo), as a value."""
+"""A TensorRT engine as a value, from its inspector's description (IEngineInspector, trtexec --exportLayerInfo)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.errors import DocumentError
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
 
-#: Above this a JSON file is no inspector output; the largest known one has some 30 MB.
+#: Larger JSON files are not inspector output; the largest known one has some 30 MB.
 MAX_FILE_BYTES = 512 * 1024 * 1024
 _WRITTEN_BY = "write it with trtexec --exportLayerInfo=FILE --profilingVerbosity=detailed"
 
@@ -20,7 +20,7 @@ _PROFILE = re.compile(r" \[profile \d+\]$")
 _ONNX_LAYER = re.compile(r"\[ONNX Layer: ([^\x1e]*?)\](?=\x1e|$)")
 _REFORMAT_OF = re.compile(r"^Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (?P<layer>.+)$")
 
-#: Words of the inspector's long format descriptions, by the name of the format. The first that fits holds.
+#: Words in the inspector's long format descriptions -> name of the format. The first match counts.
 _FORMAT_WORDS: Tuple[Tuple[str, str], ...] = (
     ("thirty-two wide channel", "CHW32"),
     ("sixteen wide channel", "CHW16"),
@@ -41,7 +41,7 @@ _DTYPE_WORDS: Tuple[Tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class EngineTensor:
-    """A tensor of the engine. `format` and `dtype` are TensorRT's names where the text could be read, "" otherwise."""
+    """A tensor of the engine. `format` and `dtype` are TensorRT's names, "" if the text could not be read."""
 
     name: str
     dims: Tuple[int, ...] = ()
@@ -65,10 +65,10 @@ class EngineLayer:
 
     Attributes:
         type: the inspector's LayerType ("DLA", "CaskConvolution", "Reformat", "Myelin", ...); "" in names-only output.
-        device: "DLA" or "GPU"; None where the output does not tell. Names alone do not: Myelin's GPU nodes are called
+        device: "DLA" or "GPU"; None if the output does not tell. Names alone do not: Myelin's GPU nodes are called
             {ForeignNode[...]} like those of the DLA.
         node: the parts of a ForeignNode name.
-        network_layers: names of the network's layers that the name holds, as far as it lists them.
+        network_layers: the network's layers listed in the name.
         onnx_nodes: ONNX nodes named in the layer's metadata (TensorRT 8.6 on).
     """
 
@@ -104,7 +104,7 @@ class EngineInfo:
     """All layers in execution order, and the engine's input and output names.
 
     Attributes:
-        detailed: False for output that holds names only (profiling verbosity below DETAILED when the engine was built).
+        detailed: False for output with names only (the engine was built with a profiling verbosity below DETAILED).
     """
 
     layers: Tuple[EngineLayer, ...]
@@ -117,7 +117,7 @@ class EngineInfo:
 
     @property
     def undecided(self) -> Tuple[EngineLayer, ...]:
-        """ForeignNodes of which nothing tells whether they run on the DLA."""
+        """ForeignNodes whose device is unknown."""
         return tuple(layer for layer in self.layers if layer.node and layer.device is None)
 
     @property
@@ -134,10 +134,10 @@ class EngineInfo:
 
 
 def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, Any]]) -> EngineInfo:
-    """The engine behind a file, its bytes, or the parsed JSON object.
+    """The engine described by a file, its bytes, or the parsed JSON object.
 
     Raises:
-        DocumentError: unreadable, no JSON, or not the inspector's form.
+        DocumentError: unreadable, not JSON, or not of the inspector's form.
     """
     if isinstance(source, Mapping):
         return parse_engine_info(source, "inspector output")
@@ -161,7 +161,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
 
 
 def parse_engine_info(document: Any, where: str = "inspector output") -> EngineInfo:
-    """The engine behind `{"Layers": [...], "Bindings": [...]}`, or behind the list of layers alone.
+    """The engine described by `{"Layers": [...], "Bindings": [...]}`, or by the list of layers alone.
 
     Raises:
         DocumentError: it has another form.
@@ -180,7 +180,7 @@ def parse_engine_info(document: Any, where: str = "inspector output") -> EngineI
 
 
 def is_engine_info(document: Any) -> bool:
-    """Whether a parsed JSON document has the inspector's form, or is the list of what it says layer by layer."""
+    """True if a parsed JSON document has the inspector's form, or is a list of its layer descriptions."""
     if isinstance(document, list):
         return bool(document) and all(isinstance(e, Mapping) and {"Name", "LayerType"} <= set(e) for e in document)
     return isinstance(document, Mapping) and isinstance(document.get("Layers"), list)
@@ -237,9 +237,9 @@ def _tensors(entries: Any) -> Tuple[EngineTensor, ...]:
 
 
 def read_format(text: str) -> Tuple[str, str]:
-    """(format, element type) of the inspector's words: long descriptions up to 8.6, `Int8` alone or with sizes later.
+    """(format, element type) from the inspector's words: long descriptions up to 8.6, later `Int8` alone or with sizes.
 
-    Either is "" where the text does not say it.
+    Either is "" if the text does not state it.
     """
     lowered = text.lower()
     dtype = next((name for word, name in _DTYPE_WORDS if word in lowered), "")

@@ -1,4 +1,4 @@
-"""Reading FlatBuffers of unknown origin: every offset and length is checked before it is followed."""
+"""Reads untrusted FlatBuffers: checks every offset and length before following it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from flatbuffers import encode, number_types
 
 from edgedla.errors import DocumentError
 
-#: Entries of all vectors together. Many offsets may name one table, so the file's size alone bounds nothing.
+#: Entries of all vectors together. Many offsets may lead to one table, so the file's size does not limit the work.
 MAX_ENTRIES = 100_000
-#: Bytes of one text and of all texts together.
+#: Bytes of one string, and of all strings together.
 MAX_TEXT_BYTES = 4096
 MAX_TEXTS_BYTES = 32 * 1024 * 1024
 
@@ -25,7 +25,7 @@ _SCALARS = {
 
 
 class Buffer:
-    """The file's bytes, and what may still be read of them."""
+    """The file's bytes, and the limits still left for reading them."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.data = data
@@ -38,7 +38,7 @@ class Buffer:
 
     def get(self, scalar: str, at: int) -> int:
         flags = _SCALARS[scalar]
-        # A negative position would be counted from the end by struct, so the lower bound matters as well.
+        # struct counts a negative position from the end, so the lower bound matters too.
         if at < 0 or at + flags.bytewidth > len(self.data):
             raise self.error(f"an offset leads to byte {at} of a file of {len(self.data)} bytes")
         return int(encode.Get(flags.packer_type, self.data, at))
@@ -49,8 +49,8 @@ class Buffer:
     def table(self, at: int) -> Table:
         """The table at a position, with its vtable checked.
 
-        Layout: the table begins with an i32, vtable = at - that; the vtable holds its own size, the table's size, then
-        one u16 offset a field, 0 where the field is absent.
+        Layout: the table begins with an i32, vtable = at - that; the vtable holds its own size, the table's size, then one
+        u16 offset per field, 0 if the field is absent.
         """
         vtable = at - self.get("i32", at)
         vtable_bytes = self.get("u16", vtable)
@@ -72,25 +72,25 @@ class Buffer:
 
 
 class Table:
-    """One table; fields are asked for by their number in the schema."""
+    """One table; fields are read by their number in the schema."""
 
     def __init__(self, buffer: Buffer, at: int, vtable: int, vtable_bytes: int) -> None:
         self.buffer, self.at, self.vtable, self.vtable_bytes = buffer, at, vtable, vtable_bytes
 
     @property
     def fields(self) -> int:
-        """How many fields the writer's schema had at least; a later schema has more."""
+        """At least how many fields the writer's schema had; a later schema has more."""
         return (self.vtable_bytes - 4) // 2
 
     def position(self, field: int, size_bytes: int) -> Optional[int]:
-        """Where a field stands; None where it is absent."""
+        """The position of a field; None if absent."""
         slot = 4 + 2 * field
         if slot >= self.vtable_bytes:
             return None
         offset = self.buffer.get("u16", self.vtable + slot)
         if offset == 0:
             return None
-        # The table's own size is no bound: the compiler of the open sample files leaves a struct at its end out of it.
+        # The table's own size is no limit: the compiler of the open sample files does not count a struct at its end.
         if offset < 4 or self.at + offset + size_bytes > len(self.buffer.data):
             raise self.buffer.error(f"field {field} of the table at byte {self.at} lies outside the file")
         return self.at + offset
@@ -100,7 +100,7 @@ class Table:
         return default if at is None else self.buffer.get(kind, at)
 
     def struct_u8(self, field: int, count: int) -> Optional[Tuple[int, ...]]:
-        """A struct of `count` bytes, stored in the table itself."""
+        """A struct of `count` bytes, stored inside the table."""
         at = self.position(field, count)
         return None if at is None else tuple(self.buffer.get("u8", at + i) for i in range(count))
 
@@ -130,7 +130,7 @@ class Table:
         return tuple(self.buffer.get(kind, begin + i * each) for i in range(count))
 
     def length(self, field: int, element_bytes: int = 1) -> int:
-        """How many elements a vector holds, without reading them."""
+        """The number of elements of a vector, without reading them."""
         at = self._referred(field)
         return 0 if at is None else self.buffer.vector(at, element_bytes)[1]
 

@@ -10,13 +10,13 @@ _OPEN = "{ForeignNode["
 
 @dataclass(frozen=True)
 class ForeignNode:
-    """A DLA node by its name.
+    """A DLA node, from its name.
 
     Attributes:
         name: the name as TensorRT writes it, braces included.
         first, last: its first and last layer in TensorRT's order; equal for a node of one layer.
-        members: all layers, where the name lists them (TensorRT 7, and nodes of one layer); None where it does not.
-            A name of the form first...last does not say which layers between the two belong to the node.
+        members: all layers if the name lists them (TensorRT 7, and nodes of one layer); otherwise None.
+            A name of the form first...last does not tell which layers between the two belong to the node.
     """
 
     name: str
@@ -34,8 +34,10 @@ class ForeignNode:
 
 
 def parse_foreign_node(name: str) -> Optional[ForeignNode]:
-    """The node behind a layer's name; None where the name is not that of a DLA node (or of a Myelin one, which has the
-    same form: whether a ForeignNode is a DLA node follows from where it stands)."""
+    """The node with a layer's name; None if the name is not of a DLA node's form.
+
+    Myelin's nodes have the same form: where the name occurs tells whether it is a DLA node.
+    """
     text = name.strip().rstrip(",")
     if text.startswith(_OPEN) and text.endswith("]}"):
         inner = text[len(_OPEN) : -2]
@@ -51,9 +53,9 @@ def parse_foreign_node(name: str) -> Optional[ForeignNode]:
 
 
 def names_in(name: str) -> Tuple[str, ...]:
-    """The network layers that a fused layer's name holds: `a + b`, `PWN(a, PWN(b))`. Best effort: names are free text.
+    """The network layers in a fused layer's name: `a + b`, `PWN(a, PWN(b))`. Best effort: names are free text.
 
-    `(Unnamed Layer* 5) [Shuffle]` is one name; `PWN(` and its closing bracket are taken off.
+    `(Unnamed Layer* 5) [Shuffle]` is one name; `PWN(` and its closing bracket are removed.
     """
     parts = []
     for chunk in name.split(" + "):

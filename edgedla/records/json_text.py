@@ -1,4 +1,4 @@
-"""JSON as tools write it: UTF-16, control characters in strings, C++'s nan and inf."""
+"""JSON as other tools write it: UTF-16, control characters in strings, C++'s nan and inf."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import math
 import re
 from typing import Any, Dict, Optional
 
-#: C++ streams write numbers that are none so, and JSON has no word for them.
+#: C++ streams write NaN and infinity so; JSON has no words for them.
 _NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:nan|inf)(?=\s*[,}\]])")
 
 
-#: A number beyond a double looks so. Names may too: then the numbers are only read more slowly.
+#: A number outside a double's range matches this. Names may match too: then parsing is only slower.
 _MAYBE_BEYOND = re.compile(r"[0-9]{300}|[0-9][eE]\+?[0-9]{3}")
-#: Every number of so many digits is a double.
+#: Every number with at most this many digits fits a double.
 _MOST_DIGITS = 300
 
 
 def parse_json(data: bytes) -> Any:
-    """The value; NaN, infinities and numbers that no double holds become None.
+    """The value; NaN, infinities and numbers outside a double's range become None.
 
     Raises:
-        ValueError: it is no JSON. RecursionError: it is nested too deeply.
+        ValueError: not JSON. RecursionError: nested too deeply.
     """
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's redirection writes UTF-16
     text = data.decode("utf-16" if wide else "utf-8-sig", "replace")

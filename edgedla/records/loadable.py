@@ -1,8 +1,8 @@
 """A DLA loadable of the open NVDLA family (FlatBuffers): tasks, memory, tensors, submit order.
 
 Source: nvdla/sw, umd/core/src/common/loadable.fbs (BSD licence), schema version 0.7.0. It is the only published
-relative of what TensorRT writes in standalone mode for Xavier and Orin; whether those files still follow it is not
-known, so everything is read defensively and what does not fit is said.
+relative of what TensorRT writes in standalone mode for Xavier and Orin. Whether those files still follow it is not
+known, so every read is checked, and deviations are reported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PIXEL_FORMATS = {0: "R8", 12: "A8B8G8R8", 36: "feature", 37: "feature x8"}
 
 @dataclass(frozen=True)
 class Task:
-    """Work for one interface (DLA1: the accelerator; EMU1: the CPU emulator, for example Softmax).
+    """Work for one interface (DLA1: the accelerator; EMU1: the CPU emulator, for example for Softmax).
 
-    `instance` is the core, -1 for any. `addresses` are ids of the address list.
+    `instance` is the core, -1 for any. `addresses` are ids in the address list.
     """
 
     id: int
@@ -44,8 +44,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory block. `contents` names the blobs it is filled from, `offsets` where they go; `bind_id` numbers inputs
-    and outputs among their kind."""
+    """One memory block.
+
+    `contents` names the blobs that fill it, `offsets` their positions; `bind_id` numbers inputs and outputs separately.
+    """
 
     id: int
     domain: str
@@ -77,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Blob:
-    """A named piece of data; `data_bytes` is what the file really holds of it."""
+    """A named piece of data; `data_bytes` is the number of bytes really in the file."""
 
     name: str
     size_bytes: int
@@ -89,7 +91,7 @@ class Blob:
 
 @dataclass(frozen=True)
 class TensorDesc:
-    """A tensor in a memory block. `strides` are those that are not 0, innermost first, in bytes."""
+    """A tensor in a memory block. `strides` are the non-zero ones, innermost first, in bytes."""
 
     name: str
     id: int
@@ -117,7 +119,7 @@ class Reloc:
 
 @dataclass(frozen=True)
 class Submit:
-    """Tasks that may run together; the entries run one after another."""
+    """Tasks that may run together; submits run one after another."""
 
     id: int
     tasks: Tuple[int, ...]
@@ -125,7 +127,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class LoadableFile:
-    """A loadable. `notes`: what does not fit together or is newer than the known schema."""
+    """A loadable. `notes`: inconsistencies, and parts newer than the known schema."""
 
     version: Tuple[int, ...]
     size_bytes: int
@@ -140,7 +142,7 @@ class LoadableFile:
     notes: Tuple[str, ...] = ()
 
     def bound(self, flag: str) -> Tuple[Tuple[Memory, Optional[TensorDesc]], ...]:
-        """The memory blocks with a flag ("input", "output") by bind id, each with its tensor where it has one."""
+        """The memory blocks with a flag ("input", "output") by bind id, each with its tensor if it has one."""
         of = {t.id: t for t in self.tensors}
         chosen = sorted((m for m in self.memory if flag in m.flags), key=lambda m: (m.bind_id, m.id))
         return tuple((m, of.get(m.tensor_desc_id)) for m in chosen)
@@ -167,7 +169,7 @@ def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:
     """The loadable of a file or its bytes.
 
     Raises:
-        DocumentError: unreadable, broken, or no loadable of this family.
+        DocumentError: unreadable, broken, or not a loadable of this family.
     """
     where = "loadable"
     if isinstance(source, (str, os.PathLike)):
@@ -271,7 +273,7 @@ def _name(names: Dict[int, str], value: int) -> str:
 
 
 def _notes(loadable: LoadableFile, root: Table) -> Tuple[str, ...]:
-    """What a reader should know: another version, unknown fields, references that lead nowhere."""
+    """Notes for a reader: another version, unknown fields, references to missing entries."""
     notes: List[str] = []
     if loadable.version != KNOWN_VERSION:
         text = ".".join(str(n) for n in loadable.version)

@@ -1,4 +1,4 @@
-"""The readable head of a serialised TensorRT engine, and what stands before the engine in the file."""
+"""The readable header of a serialised TensorRT engine, and the data before the engine in the file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Mapping, Optional, Tuple
 
 #: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
 PLAN_MAGIC = b"ftrt"
-#: Endings that people give engines.
+#: Common file endings of engines.
 ENGINE_ENDINGS = (".engine", ".plan", ".trt")
-#: A thousand class names have some 30 kB.
+#: A thousand class names take some 30 kB.
 MOST_METADATA_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class PlanHeader:
-    """The readable part of a serialised engine: the version of TensorRT where the header's form is known.
+    """The readable part of a serialised engine: TensorRT's version if the header's form is known.
 
     Attributes:
         offset: byte of the file at which the engine begins.
-        metadata: the JSON object before the engine; None where there is none.
+        metadata: the JSON object before the engine; None if there is none.
     """
 
     version: str
@@ -31,9 +31,9 @@ class PlanHeader:
 
 
 def plan_header(path: Path) -> Optional[PlanHeader]:
-    """The header of a serialised engine, also behind the JSON that Ultralytics puts before it; None for other files.
+    """The header of a serialised engine, also after the JSON that Ultralytics writes before it; None for other files.
 
-    Form of the header (trtexec's own check): tag, then a 32-bit serialisation version; where that is 0, bytes 24 to 27
+    Form of the header (as trtexec itself checks it): tag, then a 32-bit serialisation version; if that is 0, bytes 24 to 27
     are TensorRT's major, minor, patch and build.
     """
     header, engine = _read(path)
@@ -46,7 +46,7 @@ def plan_header(path: Path) -> Optional[PlanHeader]:
 
 
 def engine_header(path: Path) -> Optional[PlanHeader]:
-    """`plan_header`, also of a file whose name alone says that it is an engine: releases before 8.6 may use another tag.
+    """`plan_header`, also for a file that only its name marks as an engine: releases before 8.6 may use another tag.
 
     None for every other file.
     """
@@ -57,7 +57,7 @@ def engine_header(path: Path) -> Optional[PlanHeader]:
 
 
 def is_engine(path: Path) -> bool:
-    """Whether the file is an engine, or is named like one. False for what cannot be read."""
+    """True if the file is an engine or named like one. False if it cannot be read."""
     try:
         return path.is_file() and engine_header(path) is not None
     except OSError:
@@ -65,14 +65,14 @@ def is_engine(path: Path) -> bool:
 
 
 def engine_bytes(path: Path) -> bytes:
-    """The engine of a file, without what stands before it."""
+    """The engine in a file, without the data before it."""
     with open(path, "rb") as f:
         f.seek(_read(path)[0].offset)
         return f.read()
 
 
 def _read(path: Path) -> Tuple[PlanHeader, bytes]:
-    """(what stands before the engine, the engine's first 28 bytes)."""
+    """(header with what precedes the engine, the engine's first 28 bytes)."""
     with open(path, "rb") as f:
         start = f.read(5)
         before = PlanHeader("", 0, None)

@@ -1,4 +1,4 @@
-"""The profile table that trtexec prints (--dumpProfile), read into the rows that --exportProfile writes as JSON."""
+"""The profile table that trtexec prints (--dumpProfile), as the rows that --exportProfile writes in JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional
 from edgedla.records.build_log_prefix import split_prefix
 
 _TITLE = re.compile(r"^=+ Profile \((?P<count>\d{1,9}) iterations ?\) =+$")
-#: 7 to 8.5 put the layer first, later ones last; the column of medians came with 8.4.
+#: TensorRT 7 to 8.5 print the layer first, later releases last; 8.4 added the column of medians.
 _FIRST = re.compile(
     r"^(?P<name>.+?)\s+(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)$"
 )
@@ -19,9 +19,9 @@ _HEAD = re.compile(r"\bLayer\b.*\bTime|\bTime.*\bLayer\b")
 
 
 def read_profile_table(lines: Iterable[str]) -> Optional[List[Dict[str, Any]]]:
-    """[{"count": inferences}, {"name", "timeMs", "averageMs", "percentage"}, ...]; None where no table stands.
+    """[{"count": inferences}, {"name", "timeMs", "averageMs", "percentage"}, ...]; None if there is no table.
 
-    Times in milliseconds: of all inferences together, and of one.
+    Times in milliseconds: timeMs over all inferences, averageMs per inference.
     """
     rows: Optional[List[Dict[str, Any]]] = None
     within = False
@@ -29,7 +29,7 @@ def read_profile_table(lines: Iterable[str]) -> Optional[List[Dict[str, Any]]]:
         text = split_prefix(line)[1]
         title = _TITLE.match(text)
         if title:
-            # The last table counts: with --separateProfileRun the first one is of a shorter run.
+            # The last table counts: with --separateProfileRun an earlier one is from a shorter run.
             rows, within = [{"count": int(title["count"])}], True
             continue
         if rows is None or not within or _HEAD.search(text):

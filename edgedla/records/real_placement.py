@@ -1,4 +1,4 @@
-"""What TensorRT really placed, from a build log or an engine's inspector output, by layers of the network."""
+"""TensorRT's real placement by layers of the network, from a build log or an engine's inspector output."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ DLA, GPU = "dla", "gpu"
 
 @dataclass(frozen=True)
 class Real:
-    """Devices by layer of the network, as far as the source tells them.
+    """Devices by layer of the network, as far as the source tells.
 
     Attributes:
         source: "build log" or "engine inspector".
-        devices: layer name to "dla" or "gpu". Missing: the engine has no such layer (folded, fused away), or the
-            source does not tell.
-        inferred: those of them whose device follows from a refusal or from a node's first and last layer, not from a
-            list that names them; such a layer may as well have been folded away.
-        refused: layers that TensorRT's first look refused, with the logged reason ("" where there is none).
-        validation: layers that its second look refused, with the reason.
-        checked: the source tells the first look at every layer, so that a layer it does not name passed.
+        devices: layer name -> "dla" or "gpu". A missing layer is not in the engine (folded, fused away), or the source
+            does not tell its device.
+        inferred: layers whose device follows from a refusal or from a node's first and last layer, not from a list that
+            names them; such a layer may also have been folded away.
+        refused: layer that TensorRT's first look refused -> logged reason ("" if none).
+        validation: layer that its second look refused -> reason.
+        checked: the source shows the first look at every layer, so a layer that it does not name has passed.
         loadables: names of the DLA nodes.
-        notes: what could not be told, and why.
+        notes: what is unknown, and why.
     """
 
     source: str
@@ -40,10 +40,10 @@ class Real:
 
 
 def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
-    """The placement behind a build log.
+    """The placement in a build log.
 
-    Which layers a node of the name first...last holds is taken from the log where it lists them (verbose 10.x). Where it
-    does not, the layers between the two that no GPU list names are taken, if the log has a final GPU list.
+    The members of a node named first...last come from the log if it lists them (verbose 10.x). Otherwise they are the
+    layers between the two that no GPU list names, if the log has a final GPU list.
 
     Args:
         names: the network's layers in TensorRT's order.
@@ -64,7 +64,7 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
             place.put([n for member in loadable.node.members for n in names_in(member)], DLA)
         else:
             ranges.append(loadable.node)
-    # A GPU list that was printed before the cap says nothing of what the cap moved there.
+    # A GPU list printed before the cap lacks the layers that the cap moved to the GPU.
     place.fill(ranges, complete=bool(gpu_named) and (log.lists_are_final or bool(log.engine_layers)))
     if log.dla_layers and not log.loadables:
         place.notes.append(
@@ -88,7 +88,7 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
 
 
 def real_of_engine(info: EngineInfo, names: Sequence[str]) -> Real:
-    """The placement behind an engine's inspector output; members of a DLA node come from its ONNX metadata if it has any."""
+    """The placement in an engine's inspector output; members of a DLA node come from its ONNX metadata if it has any."""
     place = _Places(names)
     for layer in info.layers:
         if layer.device == GPU.upper() and not layer.is_reformat and layer.node is None:
@@ -120,16 +120,16 @@ def real_of_engine(info: EngineInfo, names: Sequence[str]) -> Real:
 
 
 def real_of_mapping(devices: Mapping[str, Any], source: str) -> Real:
-    """The placement that an artifact records: layer name to GPU, DLA0 or DLA1."""
+    """The placement recorded in an artifact: layer name -> GPU, DLA0 or DLA1."""
     plain = {name: DLA if str(device).upper().startswith("DLA") else GPU for name, device in devices.items()}
     return Real(source=source, devices=plain)
 
 
 class _Places:
-    """Devices by name while they are gathered.
+    """Collects devices by name.
 
-    A list that names a layer on the DLA wins over one that names it on the GPU: TensorRT lists what a DLA node holds once
-    the node exists, and the GPU's lists may be older or name a copy beside the node. Between equals the first one wins.
+    A list that names a layer on the DLA overrides one that names it on the GPU: TensorRT lists a DLA node's layers after the
+    node exists, while GPU lists may be older or name a copy beside the node. Otherwise the first list counts.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ class _Places:
         self.notes: List[str] = []
 
     def infer(self, names: Sequence[str], device: str) -> None:
-        """Devices that no list names: they never replace one that a list does."""
+        """Adds inferred devices, which never replace listed ones."""
         for name in names:
             if name in self.order and name not in self.devices:
                 self.devices[name] = device

@@ -1,4 +1,4 @@
-"""Lines of a text file that may be huge, compressed, UTF-16 or no text at all."""
+"""Lines of a text file that may be huge, compressed, UTF-16 or not text at all."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from edgedla.errors import DocumentError
 #: A path, the content, or the lines themselves.
 Source = Union[str, "os.PathLike[str]", bytes, Iterable[str]]
 
-#: Longer lines are cut: a file without line ends must not fill the memory.
+#: Longer lines are cut: a file without line breaks must not fill the memory.
 MAX_LINE_BYTES = 1 << 20
 
-#: What a gzip file that breaks off or is damaged raises while it is read.
+#: Raised while reading a truncated or damaged gzip file.
 BROKEN_STREAM = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def text_lines(source: Source) -> Iterator[str]:
-    """The lines of a log, longer ones cut at MAX_LINE_BYTES. Reading a damaged gzip file raises one of BROKEN_STREAM.
+    """The lines of a log, cut at MAX_LINE_BYTES. Reading a damaged gzip file raises one of BROKEN_STREAM.
 
     Raises:
         DocumentError: the file cannot be opened.

@@ -1,7 +1,7 @@
-"""What Ultralytics writes before an engine: task, class names, input size, DLA core.
+"""The metadata that Ultralytics writes before an engine: task, class names, input size, DLA core.
 
 Form: 4 bytes with the length, little-endian, then JSON (exporter.py of ultralytics 8.0 to 8.3: description, version,
-stride, task, batch, imgsz, names, args, end2end; kpt_shape of pose networks; dla where the engine was built for a core).
+stride, task, batch, imgsz, names, args, end2end; kpt_shape for pose networks; dla if the engine was built for a core).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
 
-#: Any of these makes it Ultralytics' metadata and not another tool's.
+#: Any of these keys marks the metadata as Ultralytics'.
 MARKS = ("task", "names", "stride", "imgsz")
 TASKS = ("detect", "segment", "classify", "pose", "obb")
 
 
 @dataclass(frozen=True)
 class UltralyticsMetadata:
-    """What is said of the network; None and () where nothing is.
+    """The stated facts of the network; None or () if not stated.
 
     Attributes:
-        task: detect, segment, classify, pose, obb, or another text of a later release.
+        task: detect, segment, classify, pose, obb, or another word of a later release.
         labels: class names in the network's order.
-        input_hw: height and width that it was exported for. stride: its largest.
-        dla_core: that it was built for.
+        input_hw: height and width of the export. stride: the network's largest stride.
+        dla_core: the core that it was built for.
         precision: int8, fp16 or fp32.
-        final_boxes: its rows are final: NMS is in the network, or it needs none.
-        transformer: an RT-DETR, whose boxes are shares of the picture.
-        keypoints: of a pose network; 0 for others. keypoint_values: numbers of each.
+        final_boxes: the rows are final: NMS is in the network, or not needed.
+        transformer: an RT-DETR, whose boxes are fractions of the picture.
+        keypoints: number of keypoints of a pose network, 0 for others. keypoint_values: values per keypoint.
     """
 
     task: str = ""
@@ -45,10 +45,10 @@ class UltralyticsMetadata:
 
 
 def ultralytics_metadata(document: Optional[Mapping[str, Any]], where: str) -> Optional[UltralyticsMetadata]:
-    """The metadata behind a JSON object; None where it is not Ultralytics'.
+    """The metadata in a JSON object; None if it is not Ultralytics'.
 
     Raises:
-        DocumentError: a field of another form.
+        DocumentError: a field has another form.
     """
     if document is None or not any(mark in document for mark in MARKS):
         return None
@@ -74,7 +74,7 @@ def ultralytics_metadata(document: Optional[Mapping[str, Any]], where: str) -> O
 
 
 class _Fields:
-    """Fields of the JSON object, each in its form or refused."""
+    """Reads fields of the JSON object, each in its expected form, or raises."""
 
     def __init__(self, document: Mapping[str, Any], where: str) -> None:
         self._document, self._where = document, where
@@ -87,7 +87,7 @@ class _Fields:
 
     def number(self, key: str) -> Optional[int]:
         value = self._document.get(key)
-        # The core of a DLA is written as text: "0".
+        # The DLA core is written as text: "0".
         if isinstance(value, str) and value.isdecimal() and len(value) < 10:
             value = int(value)
         if value is None or (type(value) is int and 0 <= value < 1 << 31):
@@ -103,7 +103,7 @@ class _Fields:
         return tuple(value)
 
     def size(self, key: str) -> Optional[Tuple[int, int]]:
-        """Height and width; one number where both are the same."""
+        """(height, width); a single number stands for both."""
         value = self._document.get(key)
         if type(value) is int and value > 0:
             return value, value
@@ -111,7 +111,7 @@ class _Fields:
         return None if pair is None else (pair[0], pair[1])
 
     def labels(self) -> Tuple[str, ...]:
-        """Class names: a list, or a mapping of the classes' numbers."""
+        """Class names: a list, or a mapping by class number."""
         names = self._document.get("names")
         if names is None:
             return ()
