@@ -1,3 +1,3 @@
-"""Boards over SSH: the verbs of a laptop run on a board, jobs outlive the connection, results come back verified."""
+"""Boards over SSH: a laptop's commands run on a board, jobs survive the connection, results are verified."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a board is: [user@]host[:port], taken apart and checked before it becomes an argument of ssh."""
+"""The address of a board, [user@]host[:port], parsed and checked before it becomes an argument of ssh."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Optional
 
 from edgedla.errors import UsageError
 
-#: Those of a directory service too: DOMAIN\\user, user@domain.
+#: Users of a directory service too: DOMAIN\\user, user@domain.
 _USER = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.+@\\-]{0,62}[A-Za-z0-9_.-])?\Z")
-#: A name, an IPv4 or IPv6 address, or a Host of ssh_config. Never a leading dash: ssh would read an option.
+#: A name, an IPv4 or IPv6 address, or a Host of ssh_config. Never a leading dash: ssh would take it for an option.
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,253}\Z|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9_.-]+)?\Z")
 _ADDRESS = re.compile(
     r"(?:(?P<user>.*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<bare>[^@\[\]]*:[^@\[\]]*:[^@\[\]]*)|(?P<host>[^@:\[\]]*))(?::(?P<port>[^:]*))?\Z"
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Address:
-    """A board's address; what is None is left to ssh_config."""
+    """A board's address; parts that are None come from ssh_config."""
 
     host: str
     user: Optional[str] = None
@@ -32,10 +32,10 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """`[user@]host[:port]`, an IPv6 address in brackets where a port follows.
+    """Parses `[user@]host[:port]`, with an IPv6 address in brackets if a port follows.
 
     Raises:
-        UsageError: another form, or characters that a name cannot have.
+        UsageError: another form, or characters that a name cannot contain.
     """
     match = _ADDRESS.match(text)
     host = (match["v6"] or match["bare"] or match["host"] or "") if match else ""

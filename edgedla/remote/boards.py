@@ -1,4 +1,4 @@
-"""What is asked of a board besides running a verb: its state, its jobs, its lock."""
+"""Queries to a board besides running a command: its state, its jobs, its lock."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from edgedla.targets import module_for
 
 @dataclass(frozen=True)
 class BoardState:
-    """What a board tells of itself; every text is its own word and made printable.
+    """What a board reports of itself; texts come from the board and are made printable.
 
     Attributes:
-        edgedla, version: program and version there, None where there is none.
-        l4t: first line of /etc/nv_tegra_release; None where it is no Jetson.
-        holder: who has the board; None while it is free.
-        clock_off_s: how far its clock is ahead of ours; negative where it is behind.
+        edgedla, version: program and version on the board, None if there is none.
+        l4t: first line of /etc/nv_tegra_release; None if it is not a Jetson.
+        holder: who has the board; None if it is free.
+        clock_off_s: how far its clock is ahead of ours; negative if behind.
     """
 
     python: str
@@ -45,7 +45,7 @@ class BoardState:
 
 @dataclass(frozen=True)
 class BoardJob:
-    """One job. `state` is starting, running, ended or lost; `rc` is its exit code once it has ended; `started` is of our clock."""
+    """One job. `state`: starting, running, ended or lost; `rc`: exit code of an ended job; `started`: on our clock."""
 
     id: str
     kind: str
@@ -60,7 +60,7 @@ class BoardJob:
 
 
 def state_of(board: BoardEntry) -> BoardState:
-    """Raises EnvironmentMissing where there is no connection."""
+    """The board's state. Raises EnvironmentMissing if there is no connection."""
     with contextlib.closing(Connection(board)) as connection:
         facts = connection.ask("hello", edgedla=board.edgedla)
     free = facts.get("free_bytes")
@@ -79,10 +79,10 @@ def state_of(board: BoardEntry) -> BoardState:
 
 
 def module_of(board: BoardEntry) -> str:
-    """The module that a board says it is, "agx-orin-64gb".
+    """The module that a board reports, for example "agx-orin-64gb".
 
     Raises:
-        EnvironmentMissing: no connection, or no module that edgedla knows.
+        EnvironmentMissing: no connection, or not a module that edgedla knows.
     """
     printed: List[str] = []
     run_on(board, Request("edgedla doctor", ("doctor", "--format=json"), exclusive=False), Terminal(out=printed.append))
@@ -99,7 +99,7 @@ def module_of(board: BoardEntry) -> str:
 
 
 def jobs_of(board: BoardEntry) -> Tuple[BoardJob, ...]:
-    """The jobs a board remembers, oldest first."""
+    """The jobs that a board remembers, oldest first."""
     with contextlib.closing(Connection(board)) as connection:
         answer = connection.ask("jobs")
     entries = answer.get("jobs")
@@ -112,14 +112,14 @@ def cancel(board: BoardEntry, job: str, how: str = "interrupt") -> None:
     """Sends a job the signal of Ctrl-C ("interrupt"), SIGTERM ("terminate") or SIGKILL ("kill").
 
     Raises:
-        BoardRefused: there is no such job, or it has ended.
+        BoardRefused: no such job, or it has ended.
     """
     with contextlib.closing(Connection(board)) as connection:
         connection.ask("cancel", job=job, how=how)
 
 
 def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) -> str:
-    """Reserves a board for this user for at most `hold_s`; jobs of this user run meanwhile. Returns the lock's job.
+    """Reserves a board for this user for at most `hold_s`; jobs of this user may run. Returns the lock's job.
 
     Raises:
         BoardRefused: somebody else has it.
@@ -138,11 +138,11 @@ def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) 
 
 
 def unlock(board: BoardEntry) -> int:
-    """Gives back this user's reservations; returns how many there were."""
+    """Releases this user's reservations; returns how many there were."""
     held = [j for j in jobs_of(board) if j.kind == "hold" and j.owner == client.owner() and j.state != "ended"]
     for job in held:
         cancel(board, job.id)
-    # The lock falls when its holder has seen it.
+    # The lock is released once its holder has seen the request.
     until = time.monotonic() + 10
     while held and time.monotonic() < until and any(j.state != "ended" for j in jobs_of(board) if j.id == held[-1].id):
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""This laptop as boards know it: who asks, and what it must remember of jobs that go on without it."""
+"""This laptop as boards know it: its identity, and its records of jobs that run without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def state_folder() -> Path:
 
 
 def client_id() -> str:
-    """A name of this installation, made once: parts of files that boards hold are found again by it."""
+    """A name of this installation, made once: boards find partial files by it."""
     path = state_folder() / "client"
     if not (path.is_file() and _CLIENT.match(path.read_text(encoding="ascii", errors="replace"))):
         write_atomic(path, os.urandom(8).hex())
@@ -30,7 +30,7 @@ def client_id() -> str:
 
 
 def owner() -> str:
-    """user@laptop, for people who wait for a board."""
+    """user@laptop, shown to people who wait for a board."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
@@ -39,12 +39,12 @@ def new_job_id() -> str:
 
 
 def remember(job: str, document: Dict[str, Any]) -> None:
-    """Where a job's results belong. It is kept here, for a board has no say in which files of a laptop are written."""
+    """Records where a job's results belong. It is kept here because a board must not choose which files are written."""
     write_atomic(_job_file(job), json.dumps(document, indent=1) + "\n")
 
 
 def remembered(job: str) -> Optional[Dict[str, Any]]:
-    """None where the job was started by another laptop, or its results were fetched."""
+    """The record of a job; None if another laptop started it, or if its results were fetched."""
     try:
         document = json.loads(_job_file(job).read_text(encoding="utf-8"))
     except FileNotFoundError:

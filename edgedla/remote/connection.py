@@ -1,4 +1,4 @@
-"""One connection to a board: starts our side of it there, and asks it one thing after the other."""
+"""One connection to a board: starts our side there, and sends requests one by one."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from edgedla.remote.holder import holder_from, in_use
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.ssh import TOO_OLD, explain, ssh_command
 
-#: Modules of the board's side in the order in which they need each other.
+#: Modules of the board's side, each after those that it imports.
 MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
-#: The whole of what the board's shell reads. The program itself and every request come through stdin.
+#: The entire command for the board's shell. The program and every request come through stdin.
 START = "exec {python} -X utf8 -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
-#: Without any frame for so long the board is gone: its side speaks every HEARTBEAT_S.
+#: A board that sends no frame for this long is gone: its side sends one every HEARTBEAT_S.
 SILENCE_S = 12 * HEARTBEAT_S
-#: So long a board may take until our side of it answers at all.
+#: Longest time until our side on the board first answers.
 START_S = 60.0
 
 
 class ConnectionLost(RunError):
-    """The connection broke. The job on the board goes on."""
+    """The connection broke. The job on the board continues."""
 
 
 class Connection:
-    """Requests to one board. Not for several threads.
+    """Requests to one board, from a single thread.
 
     Attributes:
-        look: called again and again while the board is waited for; what it raises ends the waiting. It sends nothing.
+        look: called repeatedly while waiting for the board; an exception from it ends the wait. It must not send.
 
     Raises:
-        EnvironmentMissing: no connection, an unknown or changed host key, no Python there.
+        EnvironmentMissing: no connection, an unknown or changed host key, or no Python on the board.
     """
 
     def __init__(self, board: BoardEntry, look: Callable[[], None] = lambda: None) -> None:
         self.board, self.look = board, look
         command = ssh_command(board.address, START.format(python=board.python))
-        # Not a pipe: the process that keeps the connection for later calls would hold it open.
+        # Not a pipe: ssh's master process for later calls would keep it open.
         self._stderr: IO[bytes] = tempfile.TemporaryFile()
         self._ssh = subprocess.Popen(
             command,
@@ -63,7 +63,7 @@ class Connection:
         self._since = time.monotonic()
         try:
             self._ssh.stdin.write(bootstrap())
-            # A board that reads nothing must not keep us.
+            # A board that does not read must not block us.
             os.set_blocking(self._ssh.stdin.fileno(), False)
             self._wire.skip_to(MARK, lambda: self._waited(START_S))
         except (WireClosed, OSError) as e:
@@ -82,10 +82,10 @@ class Connection:
         return f"board {self.board.name}"
 
     def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Dict[str, Any]:
-        """The last answer to a request.
+        """Sends a request and returns its last answer.
 
         Raises:
-            ConnectionLost: it broke. BoardRefused: the board refuses.
+            ConnectionLost: the connection broke. BoardRefused: the board refuses.
         """
         self.send(op, payload, **fields)
         return self.answer()
@@ -100,7 +100,7 @@ class Connection:
     def answer(
         self, other: Optional[Callable[[Message, bytes], None]] = None, ask: Callable[[], None] = lambda: None
     ) -> Dict[str, Any]:
-        """Waits for the answer with `done`; hands what comes before it to `other`, and calls `ask`, which may send, meanwhile."""
+        """Waits for the answer with `done`. Passes earlier answers to `other`; meanwhile calls `ask`, which may send."""
         for message, payload in self.messages(ask):
             if message.get("done"):
                 if "error" in message:
@@ -123,7 +123,7 @@ class Connection:
                 yield got
 
     def _waited(self, silence_s: Optional[float] = None) -> None:
-        """Raises WireClosed where the board has been silent for too long."""
+        """Raises WireClosed if the board has been silent for too long."""
         self.look()
         silence_s = SILENCE_S if silence_s is None else silence_s
         if time.monotonic() - max(self._since, self._wire.heard) > silence_s:
@@ -154,7 +154,7 @@ class Connection:
     def _why(self) -> EnvironmentMissing:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._ssh.wait(5)
-        # A login that is refused may say so where our side would have spoken.
+        # A refused login may print its message where our side would have answered.
         return explain(self._said() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address)
 
     def _said(self) -> str:
@@ -193,7 +193,7 @@ class BoardRefused(RunError):
 
 
 def printable(text: str) -> str:
-    """A text from the board without what a terminal would obey."""
+    """A text from the board, without characters that a terminal would obey."""
     return "".join(
         c if c in "\n\t" or (c.isprintable() and c != "\x7f") else f"\\x{ord(c):02x}" if ord(c) < 256 else "�"
         for c in text
@@ -201,7 +201,7 @@ def printable(text: str) -> str:
 
 
 def bootstrap() -> bytes:
-    """The board's side as one program: its length in eight digits, then Python that makes its modules and runs it."""
+    """The board's side as one program: its length in eight digits, then Python that creates and runs its modules."""
     folder = Path(__file__).resolve().parent / "board_side"
     sources = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
     packed = base64.b85encode(zlib.compress(json.dumps(sources).encode("utf-8"))).decode("ascii")

@@ -1,4 +1,4 @@
-"""Who has a board, as the board tells it: read with care, and put into words."""
+"""Who has a board, as the board reports it: validated, and as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgedla.printable import printable
 
 
 def holder_from(described: Any) -> Optional[Dict[str, str]]:
-    """Who has the board; None where it is free. `since` is of this machine's clock where the board says for how long."""
+    """Who has the board; None if it is free. `since` is on this machine's clock if the board says for how long."""
     if not isinstance(described, dict):
         return None
     holder = {str(key): printable(str(value))[:200] for key, value in described.items()}
@@ -21,7 +21,7 @@ def holder_from(described: Any) -> Optional[Dict[str, str]]:
 
 
 def in_use(holder: Dict[str, str]) -> str:
-    """ "in use by ana@laptop since 2026-11-22 10:15:00 UTC (edgedla bench art)", as far as it is known."""
+    """ "in use by ana@laptop since 2026-11-22 10:15:00 UTC (edgedla bench art)", as far as known."""
     by, since, what = holder.get("owner"), holder.get("since"), holder.get("what")
     if not (by or since or what):
         return "in use, its lock does not say by whom"

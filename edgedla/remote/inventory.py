@@ -1,4 +1,4 @@
-"""boards.yaml: the boards by name, read strictly."""
+"""boards.yaml: the boards by name, validated strictly."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgedla.errors import DocumentError, RuleError, UsageError
 from edgedla.files import make_folder, write_atomic
 from edgedla.remote.address import Address, parse_address
 
-#: Sets another file than ~/.config/edgedla/boards.yaml.
+#: Names another file than ~/.config/edgedla/boards.yaml.
 FILE_VARIABLE = "EDGEDLA_BOARDS"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
-#: A program on the board becomes part of ssh's one command line: no character that a shell reads.
+#: A program on the board becomes part of ssh's command line: no characters that a shell interprets.
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+~][A-Za-z0-9_./+~-]*\Z")
 _KEYS = ("host", "groups", "python", "edgedla", "note")
 
@@ -27,8 +27,8 @@ class BoardEntry:
 
     Attributes:
         groups: names that `sweep --board-group` and `board list` select by.
-        python: the board's Python that serves the connection, 3.8 or newer.
-        edgedla: the board's edgedla; None: where jetson/setup.sh puts it, else on PATH.
+        python: the board's Python for the connection, 3.8 or newer.
+        edgedla: the board's edgedla; None: where jetson/setup.sh installs it, else on PATH.
     """
 
     name: str
@@ -47,10 +47,10 @@ def inventory_file() -> Path:
 
 
 def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
-    """The boards by name; none where there is no file.
+    """The boards by name; {} if there is no file.
 
     Raises:
-        DocumentError: an unknown key, a wrong type, a name or address that cannot be one; `where` is file:line.
+        DocumentError: an unknown key, a wrong type, an invalid name or address; `where` is file:line.
     """
     from edgedla.strict_documents import read_yaml
     from edgedla.strict_yaml import Table
@@ -86,24 +86,24 @@ def _entry(name: str, boards: Any) -> BoardEntry:
 
 
 def board_named(text: str, path: Optional[Path] = None) -> BoardEntry:
-    """A board of the inventory, or one that is given by its address.
+    """A board of the inventory, or one given by its address.
 
     Raises:
-        UsageError: neither. DocumentError: the inventory is wrong.
+        UsageError: neither. DocumentError: the inventory is invalid.
     """
     boards = read_inventory(path)
     if text in boards:
         return boards[text]
     address = parse_address(text)
-    # A bare name may be a Host of ssh_config; ssh says so where it is none.
+    # A bare name may be a Host of ssh_config; if it is not, ssh says so.
     return BoardEntry(text, address)
 
 
 def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]:
-    """The boards of a group; "all" is every one.
+    """The boards of a group; "all" selects every board.
 
     Raises:
-        UsageError: the group has none.
+        UsageError: the group has no board.
     """
     boards = read_inventory(path)
     members = tuple(b for b in boards.values() if group == "all" or group in b.groups)
@@ -120,11 +120,11 @@ def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Holds the inventory's folder, so that of two who read, change and save neither loses what the other added."""
+    """Locks the inventory's folder: of two processes that read, change and save it, neither loses the other's change."""
     folder = inventory_file().absolute().parent
     make_folder(folder)
     with contextlib.ExitStack() as stack:
-        # Windows, or a file system without locks: whoever saves last wins.
+        # On Windows, or on a file system without locks, the last to save wins.
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
@@ -135,10 +135,10 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
-    """Writes a board into the file, after a check that it reads back; what else stands there is left as it is.
+    """Writes a board into the file after checking that it reads back; other content stays unchanged.
 
     Raises:
-        UsageError: a name or value that the file cannot hold. DocumentError: the file is wrong.
+        UsageError: a name or value that the file cannot hold. DocumentError: the file is invalid.
     """
     from edgedla.remote.inventory_text import with_board
 
@@ -146,7 +146,7 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
     if not _NAME.match(board.name):
         raise UsageError(f"{board.name!r} is no name of a board", where="NAME", allowed="letters, digits, - and _")
     boards = read_inventory(path)
-    # As bytes, for the ends of lines to stay what they are.
+    # As bytes, to keep the line endings.
     old = path.read_bytes().decode("utf-8") if path.exists() else ""
     before = _values(boards[board.name]) if board.name in boards else {}
     text = with_board(old, board.name, _values(board), before)
@@ -158,7 +158,7 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
         try:
             same = list(read_inventory(probe).items()) == list({**boards, board.name: board}.items())
         except DocumentError as e:
-            # Its place is a line of a file that is gone.
+            # Its position refers to a temporary file.
             raise UsageError(e.what, where=str(path), allowed=e.allowed, hint=e.hint) from e
         if not same:
             raise UsageError("the inventory cannot hold these values", where=str(path))
@@ -166,7 +166,7 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
 
 
 def _values(board: BoardEntry) -> Dict[str, Any]:
-    """The keys of a board's entry; what is as it is without them is left out."""
+    """The keys of a board's entry, without those that have their default."""
     values = {
         "host": str(board.address), "groups": list(board.groups), "python": board.python, "edgedla": board.edgedla, "note": board.note,
     }  # fmt: skip

@@ -1,21 +1,21 @@
-"""One board put into the text of boards.yaml: everything else in it stays as its user wrote it, comments and order too."""
+"""Edits one board in the text of boards.yaml: everything else stays as the user wrote it, comments and order included."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
-#: (from, to, what stands there instead), in characters of the text.
+#: (start, end, replacement), in characters of the text.
 Edit = Tuple[int, int, str]
 HEAD = "# The boards of `edgedla --board NAME`.\nboards:\n"
 
 
 def with_board(text: str, name: str, values: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """The text with the board behind all others; one that stands there is changed where its values differ.
+    """The text with the board: a new one is appended; in an existing one only values that differ are changed.
 
     Args:
-        text: of an inventory that can be read, or "".
-        values: keys of the entry and their values, "host" among them. before: those that stand there; empty for a new board.
+        text: the text of a valid inventory, or "".
+        values: keys and values of the entry, including "host". before: the present ones; empty for a new board.
     """
     import yaml
 
@@ -39,7 +39,7 @@ def with_board(text: str, name: str, values: Mapping[str, Any], before: Mapping[
 
 
 def _changes(text: str, entry: Any, values: Mapping[str, Any], before: Mapping[str, Any]) -> List[Edit]:
-    """Value by value, so that a comment beside one stays."""
+    """One edit per value, so that comments beside the values stay."""
     if entry.flow_style:
         return [(entry.start_mark.index, entry.end_mark.index, _flow(values))]
     there: Dict[str, Tuple[Any, Any]] = {key.value: (key, value) for key, value in entry.value}
@@ -63,7 +63,7 @@ def _edited(text: str, edits: List[Edit]) -> str:
 
 
 def _end(text: str, node: Any) -> int:
-    """Behind the last character of a value; PyYAML counts the comments behind a block to it."""
+    """The position after the last character of a value; PyYAML counts comments after a block as part of it."""
     if isinstance(node.value, list) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -81,7 +81,7 @@ def _block(name: str, values: Mapping[str, Any], indent: str) -> str:
 
 
 def _key(name: str) -> str:
-    """A board may be called `n` or `7`, which are no texts in YAML."""
+    """A board's name as a YAML key: `n` or `7` would not be text without quotes."""
     from edgedla.errors import RuleError
     from edgedla.strict_yaml import loads
 

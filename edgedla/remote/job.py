@@ -1,4 +1,4 @@
-"""A verb on a board: its files go over, it runs there as a job, its words come back as they fall, its results verified."""
+"""A command on a board: sends its files, runs it there as a job, shows its output live, and verifies its results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from edgedla.remote.results import by_slot, place, staging_of
 from edgedla.remote.transfer import Sent, checked_outputs, fetch, send_files
 from edgedla.version import __version__
 
-#: Waits between attempts to find a board again; what runs there does not need us.
+#: Waits between attempts to reconnect; the job on the board does not need us.
 RECONNECT_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to run on a board.
+    """A command to run on a board.
 
     Attributes:
-        argv: words of the command behind `edgedla`; files are named as they stand below the job's folder.
-        files: what goes over, below `in/`.
-        slots: result below `out/` -> where it belongs here.
-        names: spelling on the board -> spelling of the user, for what is shown.
-        model: what an artifact among the results must have been built from.
-        exclusive: one at a time on the board.
+        argv: words of the command after `edgedla`; files are named by their paths below the job's folder.
+        files: files to send, below `in/`.
+        slots: result below `out/` -> its destination here.
+        names: spelling on the board -> the user's spelling, for the output shown.
+        model: the model that an artifact among the results must have been built from.
+        exclusive: only one such job at a time on the board.
         wait_s: how long to wait while somebody else has the board.
     """
 
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: its exit code, and the results that stand here now."""
+    """How a job ended: its exit code, and the results that were fetched."""
 
     job: str
     rc: int
@@ -59,7 +59,7 @@ class Ended:
 
 
 class Terminal:
-    """Where a job's words go. `stop` is asked while it runs; the answer, "interrupt" or "kill", is sent to the job."""
+    """Where a job's output goes. `stop` is polled while it runs; its answer, "interrupt" or "kill", is sent to the job."""
 
     def __init__(
         self,
@@ -73,22 +73,22 @@ class Terminal:
         self.err(f"{line}\n")
 
     def look(self) -> None:
-        """Where there is nothing to interrupt on the board, the waiting for it ends."""
+        """Ends the wait for the board on an interrupt before there is a job to interrupt."""
         if self.stop() is not None:
             raise KeyboardInterrupt
 
 
 def run_on(board: BoardEntry, request: Request, terminal: Terminal) -> Ended:
-    """Runs a verb on a board as if it ran here; a broken connection is taken up again.
+    """Runs a command on a board as if it ran here; reconnects if the connection breaks.
 
     Raises:
-        EnvironmentMissing: no connection, no edgedla there or of another version. BoardRefused: busy, full disk.
-        ConnectionLost: the board did not come back; the job goes on. RunError: a result does not verify.
+        EnvironmentMissing: no connection, no edgedla on the board, or another version. BoardRefused: busy, full disk.
+        ConnectionLost: the board did not return; the job continues. RunError: a result fails verification.
     """
     job = client.new_job_id()
     slots = {slot: str(Path(path).absolute()) for slot, path in request.slots.items()}
     model = str(request.model.absolute()) if request.model else None
-    # Before the job can exist: whatever happens to us, `attach` knows where its results belong.
+    # Before the job can exist, so that `attach` knows its results' destinations whatever happens to us.
     client.remember(
         job, {"board": board.name, "what": request.what, "slots": slots, "names": dict(request.names), "model": model}
     )
@@ -109,10 +109,10 @@ def run_on(board: BoardEntry, request: Request, terminal: Terminal) -> Ended:
 
 
 def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path] = None) -> Ended:
-    """A job's words from the first on, and its results when it has ended.
+    """A job's output from its start, and its results when it has ended.
 
     Args:
-        into: folder for the results of a job that another laptop started.
+        into: folder for the results of a job that another laptop has started.
 
     Raises:
         As `run_on`. BoardRefused: the board has no such job.
@@ -202,7 +202,7 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
         if how is not None and asked:
             raise KeyboardInterrupt
         if how is not None:
-            # A board that waits for its lock takes any request for the end of the waiting.
+            # A board that waits for its lock takes any request as the end of the wait.
             asked = how
             connection.send("jobs")
 
@@ -263,7 +263,7 @@ def _results(
         except ConnectionLost:
             raise
         except (EdgedlaError, OSError, KeyboardInterrupt):
-            # Nothing half stays here: the board still has it.
+            # Nothing incomplete stays here: the board still has the result.
             remove_folder(staging)
             raise
         written.append(destination)
@@ -277,7 +277,7 @@ def _with_reconnect(
     goes_on: str,
     started: Callable[[], bool],
 ) -> None:
-    """Runs `use` over a connection, and over a new one where it breaks; everything that `use` asks can be asked again."""
+    """Runs `use` over a connection, and again over a new one if it breaks; every request of `use` can be repeated."""
     waits = list(RECONNECT_S)
     first: Optional[EdgedlaError] = None
     while True:
@@ -291,7 +291,7 @@ def _with_reconnect(
             if time.monotonic() - before > 60:
                 waits = list(RECONNECT_S)
         except EnvironmentMissing as e:
-            # Before anything worked it is the answer; later the board may be starting again.
+            # If nothing has worked yet, this is the answer; later the board may be rebooting.
             if first is None or "host key" in e.what:
                 raise
         if not waits:
@@ -316,7 +316,7 @@ def _progress(terminal: Terminal, total: int) -> Callable[[int, int], None]:
     def show(done: int, todo: int) -> None:
         nonlocal shown
         terminal.look()
-        # Small files need no word; large ones one every other second.
+        # Small files need no message; large ones get one every two seconds.
         if time.monotonic() - shown > 2.0:
             shown = time.monotonic()
             terminal.say(f"  {_mb(done)} of {_mb(todo)}")

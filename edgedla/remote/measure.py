@@ -1,4 +1,4 @@
-"""A model built and measured on a board, by the verbs that a person would call."""
+"""Builds and measures a model on a board, with the commands that a person would use."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Request, Terminal, run_on
 from edgedla.remote.transfer import folder_files, model_files
 
-#: How much of a failed verb's words the error shows.
+#: Characters of a failed command's output in the error.
 SAID = 400
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What came back.
+    """The results.
 
     Attributes:
-        bench: the document edgedla.bench. profile: by signature of operators; None where none was asked for, or where
-            the artifact has no layers to time.
+        bench: the document edgedla.bench. profile: by signature of operators; None if not requested, or if the artifact
+            has no layers to time.
     """
 
     artifact: Artifact
@@ -40,7 +40,7 @@ class Measured:
 
 
 class _Verb(Terminal):
-    """A verb's words are kept; what is said of its way to the board and back is the caller's to show, and Ctrl-C the caller's."""
+    """Keeps a command's output; messages about the transfer go to the caller's terminal, which also handles Ctrl-C."""
 
     def __init__(self, shown: Terminal) -> None:
         self.messages: List[str] = []
@@ -72,12 +72,12 @@ def measure_on(
 
     Args:
         folder: where artifact, measurement and profile are written.
-        terminal: shows the way there, and says when to stop; None: nothing is shown, and nobody stops it.
-        what: the command that asks, for people who look at the board's jobs.
-        build, bench: further words of these verbs.
+        terminal: shows the messages, and tells when to stop; None: shows nothing and never stops.
+        what: the requesting command, for people who list the board's jobs.
+        build, bench: further arguments of these commands.
 
     Raises:
-        BuildError, RunError: the board's verb failed; its last words are the message. EnvironmentMissing: no connection.
+        BuildError, RunError: the board's command failed; its last output is the message. EnvironmentMissing: no connection.
     """
     folder.mkdir(parents=True, exist_ok=True)
     terminal = terminal or Terminal()
@@ -88,7 +88,7 @@ def measure_on(
     )  # fmt: skip
     _run(board, request, BuildError, terminal)
     built = load_artifact(artifact)
-    # A simulated artifact's layers tell nothing of a Jetson, and a loadable runs as a whole.
+    # A simulated artifact's layer times say nothing about a Jetson, and a loadable runs as a whole.
     profiled = profile and built.backend == "tensorrt" and built.kind != "standalone"
     files = [*folder_files(artifact, "1/artifact")]
     slots: Dict[str, Path] = {"0/bench.json": folder / "bench.json"}

@@ -1,4 +1,4 @@
-"""What a job made, put where the user asked for it: an artifact verified and whole, a file in one step."""
+"""A job's results, moved to the user's destination: an artifact verified and complete, a file in one step."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from edgedla.files import MOST_NAME, below, special_file, writing
 from edgedla.remote.client import state_folder
 from edgedla.remote.transfer import Output
 
-#: The name by which a folder is known to be an artifact.
+#: The file that marks a folder as an artifact.
 MANIFEST = "manifest.json"
 
 
 def staging_of(destination: Path, job: str, slot: str) -> Path:
-    """Where a job's result gathers until it is whole: beside the destination, so that a rename suffices.
+    """Where a job's result is collected until complete: beside the destination, so that a rename suffices.
 
-    What goes to a device or a pipe, which no rename replaces, gathers in the state folder.
+    Results for a device or a pipe, which no rename can replace, are collected in the state folder.
     """
     target = os.path.realpath(destination)
     name = f"{job}.{slot.partition('/')[0]}.part"
     if special_file(target, True) and not os.path.isdir(target):
         return state_folder() / "jobs" / name
-    # A name of up to 255 bytes leaves no room for more.
+    # A name may have at most 255 bytes.
     return Path(os.path.dirname(target), f".{os.path.basename(target)[:MOST_NAME]}.{name}")
 
 
 def by_slot(outputs: Sequence[Output], slots: Iterable[str]) -> Dict[str, List[Output]]:
-    """Slot ("0/art") -> the results that belong to it. What belongs to none was not asked for and is left there.
+    """Slot ("0/art") -> its results. Results outside all slots were not requested and stay on the board.
 
-    A slot is a file, or a folder with what stands below it.
+    A slot is a file, or a folder with everything below it.
     """
     by_name: Dict[str, List[Output]] = {slot: [] for slot in slots}
     for output in outputs:
@@ -43,13 +43,13 @@ def by_slot(outputs: Sequence[Output], slots: Iterable[str]) -> Dict[str, List[O
 
 
 def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[Path]) -> None:
-    """Moves what was fetched into `staging` to its destination; the staging place is gone afterwards.
+    """Moves the result collected in `staging` to its destination; `staging` is then removed.
 
     Args:
-        model: what an artifact must have been built from.
+        model: the model that an artifact must have been built from.
 
     Raises:
-        DocumentError: an artifact that does not verify. BuildError, UsageError: the destination cannot take it.
+        DocumentError: an artifact fails verification. BuildError, UsageError: the destination cannot take it.
     """
     if slot_is_file:
         if destination.is_dir():
@@ -61,7 +61,7 @@ def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[
         from edgedla.builder.artifact.store import adopt_artifact, own_folder
 
         adopt_artifact(load_artifact(staging, model=model), destination)
-        # Beside it only what outlives a build: its log, the drift file.
+        # Only what outlives a build goes beside the artifact: its log, the drift file.
         staging_work = staging / ".work"
         if staging_work.is_dir():
             _keep_files(staging_work, own_folder(destination / ".work"))
@@ -71,7 +71,7 @@ def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[
 
 
 def _file(staging: Path, target: str) -> None:
-    """As `write_atomic`: a link keeps pointing where it points, a file keeps its permissions, a pipe or device is written to."""
+    """Like `write_atomic`: a link keeps its target, a file its permissions, and a pipe or device is written to."""
     with writing(target):
         if special_file(target, True):
             with open(staging, "rb") as source, open(target, "wb") as special:

@@ -1,4 +1,4 @@
-"""Sets up a board: this very version as a wheel, and jetson/setup.sh, run there as a job."""
+"""Sets up a board: sends this version as a wheel, and runs jetson/setup.sh there as a job."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from edgedla.remote.job import Ended, Request, Terminal, run_on
 from edgedla.remote.transfer import file_to_send, folder_files
 from edgedla.remote.wheel import write_wheel
 
-#: JetPack's Python by the major number of L4T: what jetson/setup.sh takes.
+#: JetPack's Python by the major number of L4T, as jetson/setup.sh uses it.
 PYTHON_OF_L4T = {"35": "3.8", "36": "3.10", "38": "3.12", "39": "3.12"}
-#: What setup.sh installs beside edgedla, and the pip that knows the tags of new wheels; pycuda has no wheel and is built on the board.
+#: Packages that setup.sh installs besides edgedla, and a pip that knows the tags of new wheels.
+#: pycuda has no wheel: it is built on the board.
 BESIDE = ("prometheus-client", "numpy<2", "pip")
 
 
 def set_up(
     board: BoardEntry, options: Tuple[str, ...], terminal: Terminal, *, offline: bool = False, wait_s: float = 0.0
 ) -> Ended:
-    """Sends the wheel and setup.sh and runs it.
+    """Sends the wheel and setup.sh, and runs setup.sh.
 
     Args:
         options: further options of setup.sh.
-        offline: the wheels of everything that edgedla needs are downloaded here, for the board's Python and platform.
+        offline: downloads the wheels of all dependencies here, for the board's Python and platform.
 
     Raises:
-        EnvironmentMissing: no connection, no Jetson, wheels that cannot be downloaded.
+        EnvironmentMissing: no connection, not a Jetson, or wheels that cannot be downloaded.
     """
     state = state_of(board)
     python = python_of(state, board)
@@ -55,10 +56,10 @@ def set_up(
 
 
 def python_of(state: BoardState, board: BoardEntry) -> str:
-    """The Python that JetPack brings, "3.10".
+    """The Python of the board's JetPack, for example "3.10".
 
     Raises:
-        EnvironmentMissing: it is no Jetson with JetPack 5, 6 or 7.
+        EnvironmentMissing: not a Jetson with JetPack 5, 6 or 7.
     """
     match = re.match(r"# R(\d+) ", state.l4t or "")
     if match is None or match.group(1) not in PYTHON_OF_L4T:
@@ -70,7 +71,7 @@ def python_of(state: BoardState, board: BoardEntry) -> str:
 
 
 def download(wheel: Path, python: str, state: BoardState, folder: Path) -> None:
-    """Wheels of edgedla's needs for another Python and platform, by this machine's pip.
+    """Downloads the wheels of edgedla's dependencies for another Python and platform, with this machine's pip.
 
     Raises:
         EnvironmentMissing: pip cannot get one of them.
@@ -90,10 +91,10 @@ def download(wheel: Path, python: str, state: BoardState, folder: Path) -> None:
 
 
 def platforms_of(state: BoardState) -> Tuple[str, ...]:
-    """Platform tags that a machine takes, newest first: manylinux by its glibc down to 2.17.
+    """Platform tags that a machine accepts, newest first: manylinux by its glibc down to 2.17.
 
     Raises:
-        EnvironmentMissing: it tells no glibc.
+        EnvironmentMissing: the machine does not state its glibc.
     """
     match = re.match(r"2\.(\d{1,3})\Z", state.glibc)
     if match is None or not re.match(r"[a-z0-9_]{1,20}\Z", state.machine):

@@ -1,4 +1,4 @@
-"""The OpenSSH client as a transport: the user's ssh_config, agent, ProxyJump and known_hosts hold, nothing is asked."""
+"""The OpenSSH client as the transport: it uses the user's ssh_config, agent, ProxyJump and known_hosts, without prompts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Dict, List, Optional, Tuple
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.remote.address import Address
 
-#: The command to connect with, for example "ssh -F lab.config"; as git's GIT_SSH_COMMAND.
+#: The command to connect with, for example "ssh -F lab.config"; like git's GIT_SSH_COMMAND.
 SSH_VARIABLE = "EDGEDLA_SSH"
-#: A connection that brings nothing for so long is dead: ssh asks every 5 s and gives up after three.
+#: ssh probes a silent connection every 5 s and gives up after three probes.
 OPTIONS = (
     "BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ClearAllForwardings=yes",
     "RemoteCommand=none", "PermitLocalCommand=no", "LogLevel=ERROR",
 )  # fmt: skip
-#: Longest path of a Unix socket that Linux takes, less what ssh adds while it binds.
+#: Longest path of a Unix socket on Linux, less what ssh appends while binding.
 _SOCKET_BYTES = 107 - 18
-#: What our program says to a Python that cannot run it; one before 3 says the other.
+#: Printed by our program on an old Python 3; Python 2 fails with a message of its own.
 TOO_OLD = "edgedla needs Python 3.8 or newer"
 _OLD = ("its Python is older than 3.8", "python: in boards.yaml names another one")
-#: What ssh says -> what it means here and what to do. The first that fits counts.
+#: Text from ssh -> (its meaning here, what to do). The first match counts.
 CAUSES: Tuple[Tuple[str, str, str], ...] = (
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
      "flashed anew? Make sure of it, then: ssh-keygen -R {known}. If not, somebody stands between you and the board."),
@@ -49,13 +49,13 @@ CAUSES: Tuple[Tuple[str, str, str], ...] = (
 
 
 def ssh_command(address: Address, command: str) -> List[str]:
-    """Arguments that run `command` on the board, over a connection that further calls share.
+    """Arguments that run `command` on the board over a connection shared with later calls.
 
     Args:
-        command: read by the board's shell, so nothing that a user or a board named stands in it.
+        command: interpreted by the board's shell, so it must not contain anything that a user or a board has named.
 
     Raises:
-        UsageError: EDGEDLA_SSH cannot be read. EnvironmentMissing: there is no ssh.
+        UsageError: EDGEDLA_SSH is malformed. EnvironmentMissing: there is no ssh.
     """
     base = _base()
     target = _target(address)
@@ -64,7 +64,7 @@ def ssh_command(address: Address, command: str) -> List[str]:
     ignores = settings.get("stricthostkeychecking") in ("no", "off", "false")
     known = settings.get("userknownhostsfile", "").split() + settings.get("globalknownhostsfile", "").split()
     if ignores or "/dev/null" in known:
-        # Set so for machines that change by the hour; a board that runs what we send is none of them.
+        # Users relax this for short-lived machines; a board that runs our code is not one.
         options.append("StrictHostKeyChecking=yes")
     sockets = _socket_folder()
     if sockets is not None:
@@ -73,7 +73,7 @@ def ssh_command(address: Address, command: str) -> List[str]:
 
 
 def explain(stderr: str, address: Address) -> EnvironmentMissing:
-    """Why the connection failed, from ssh's own words."""
+    """The cause of a failed connection, from ssh's own messages."""
     last_words = " ".join(stderr.split())[-500:].replace("ssh: ", "", 1)
     for text, what, hint in CAUSES:
         if text in stderr:
@@ -86,13 +86,13 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
 
 
 def _login(address: Address) -> str:
-    """The address as ssh and ssh-copy-id take it."""
+    """The address in the form that ssh and ssh-copy-id accept."""
     login = (f"{address.user}@" if address.user else "") + address.host
     return (f"-p {address.port} " if address.port else "") + shlex.quote(login)
 
 
 def _known(address: Address) -> str:
-    """The host as known_hosts names it."""
+    """The host's name in known_hosts."""
     return f"'[{address.host}]:{address.port}'" if address.port not in (None, 22) else address.host
 
 
@@ -117,7 +117,7 @@ def _target(address: Address) -> List[str]:
 
 
 def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:
-    """What ssh_config means for this host, as `ssh -G` tells."""
+    """ssh_config's settings for this host, from `ssh -G`."""
     try:
         out = subprocess.run(
             [*base, "-G", *target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
@@ -128,7 +128,7 @@ def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:
 
 
 def _socket_folder() -> Optional[str]:
-    """A private folder for the shared connections; None where its path is too long or not ours alone."""
+    """A private folder for shared connections; None if its path is too long or others can access it."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(base) / "edgedla" if base else Path(tempfile.gettempdir()) / f"edgedla-{os.getuid()}"
     with contextlib.suppress(OSError):

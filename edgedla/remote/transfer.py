@@ -1,4 +1,4 @@
-"""Files to and from a board: each content goes over once, goes on where it broke off, and is verified where it arrives."""
+"""Files to and from a board: each content is sent once, resumed after a break, and verified on arrival."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgedla.remote.board_side.store import SHA256
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message
 from edgedla.remote.connection import Connection, printable
 
-#: Chunks that are under way before the first answer is waited for.
+#: Chunks sent before the first answer is awaited.
 WINDOW = 8
 MAX_INPUTS = 20_000
-#: (bytes done, bytes in all) while files go over.
+#: (bytes done, bytes in total) during a transfer.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A file of ours and where it stands below a job's `in`."""
+    """A file of ours and its path below a job's `in`."""
 
     path: str
     source: Path
@@ -33,7 +33,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Output:
-    """A file that a board offers, checked to be a path below a folder."""
+    """A file that a board offers, with a path verified to stay below a folder."""
 
     path: str
     sha256: str
@@ -41,7 +41,7 @@ class Output:
 
 
 def file_to_send(source: Path, path: str) -> Sent:
-    """Raises DataError where it cannot be read."""
+    """Raises DataError if the file cannot be read."""
     try:
         return Sent(path, source, sha256_of(source), source.stat().st_size)
     except OSError as e:
@@ -49,7 +49,7 @@ def file_to_send(source: Path, path: str) -> Sent:
 
 
 def model_files(source: Path, path: str) -> List[Sent]:
-    """An ONNX file and the files beside it that hold its weights; another kind of file alone.
+    """An ONNX file and the files beside it that hold its weights; any other file alone.
 
     Raises:
         DataError: unreadable. ModelError: the model names weights outside its folder.
@@ -62,7 +62,7 @@ def model_files(source: Path, path: str) -> List[Sent]:
     try:
         external = model_identity(source)["external"]
     except Exception:
-        # A broken model: the board's verb says what is wrong with it, as it would here.
+        # A broken model: the board's command reports what is wrong, as it would here.
         return files
     parent = path.rpartition("/")[0]
     for name in external:
@@ -73,10 +73,10 @@ def model_files(source: Path, path: str) -> List[Sent]:
 
 
 def folder_files(source: Path, path: str) -> List[Sent]:
-    """Every plain file of a folder but hidden ones.
+    """Every plain file of a folder, except hidden ones.
 
     Raises:
-        UsageError: too many.
+        UsageError: too many files.
     """
     sendable: List[Sent] = []
     for parent, folders, files in os.walk(source):
@@ -91,10 +91,10 @@ def folder_files(source: Path, path: str) -> List[Sent]:
 
 
 def send_files(connection: Connection, files: Sequence[Sent], client: str, progress: Progress) -> int:
-    """Sends what the board has not; returns how many bytes that were.
+    """Sends the files that the board lacks; returns the number of bytes sent.
 
     Raises:
-        BoardRefused: the disk is full. ConnectionLost: what arrived stays, the next call goes on with it.
+        BoardRefused: the disk is full. ConnectionLost: what has arrived stays, and the next call continues.
     """
     unique = {f.sha256: f for f in files}
     blobs = [{"sha256": f.sha256, "size": f.size} for f in unique.values()]
@@ -132,7 +132,7 @@ def _send(connection: Connection, file: Sent, offset: int, client: str) -> Itera
 
 
 def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
-    """What a board says that it has to offer, as values that cannot name a file anywhere else.
+    """The results that a board offers, as values that cannot name a file outside their folder.
 
     Raises:
         RunError: a path that leaves its folder, a wrong type.
@@ -154,10 +154,10 @@ def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
 
 
 def fetch(connection: Connection, job: str, output: Output, target: Path) -> None:
-    """Brings one result to `target`, which may hold the beginning of it already.
+    """Fetches one result to `target`, which may already hold its beginning.
 
     Raises:
-        RunError: it is not what was announced; the file is removed. EnvironmentMissing: our disk is full.
+        RunError: the content is not as announced; the file is removed. EnvironmentMissing: our disk is full.
     """
     make_folder(target.parent)
     there = target.stat().st_size if target.is_file() else 0

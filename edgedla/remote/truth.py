@@ -1,4 +1,4 @@
-"""`edgedla board report`: what TensorRT placed against what we said, times against predictions; no weights, no names."""
+"""`edgedla board report`: TensorRT's placement against ours, times against predictions; no weights, no names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from edgedla.graph import LayerGraph
     from edgedla.targets import Platform
 
-#: Hexadecimal digits of a hashed name: enough to tell a network's layers apart.
+#: Hexadecimal digits of a hashed name: enough to distinguish a network's layers.
 HASH_DIGITS = 12
 
 
 def board_report(models: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-    """The document edgedla.board-report; `models` are of `model_report` and `failed_report`."""
+    """The document edgedla.board-report; `models` come from `model_report` and `failed_report`."""
     from edgedla.rules import load_rules
 
     return {
@@ -33,7 +33,7 @@ def board_report(models: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
 
 
 def failed_report(model: Path, precision: str, error: EdgedlaError, hash_names: bool) -> Dict[str, Any]:
-    """A model that the board did not build or run. The error's text may hold names, so its class alone is told."""
+    """A model that the board did not build or run. Only the error's class is given, because its text may hold names."""
     return {
         **_named("model", model.name, hash_names), "precision": precision, "failed": type(error).__name__,
         "exit_code": error.exit_code,
@@ -41,7 +41,7 @@ def failed_report(model: Path, precision: str, error: EdgedlaError, hash_names: 
 
 
 def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str, Any]:
-    """One model: each layer by what it is, the rules' verdict, the plan and what TensorRT made of it; and the times."""
+    """One model: per layer its kind, the rules' verdict, the plan and TensorRT's placement; and the times."""
     from edgedla.costs.profile import layer_signature
     from edgedla.importers import load_onnx
     from edgedla.targets import platform_for
@@ -85,7 +85,7 @@ def _named(key: str, name: str, hash_names: bool) -> Dict[str, str]:
 
 
 def _board(measured: Measured) -> Dict[str, Any]:
-    """Module, release, mode and clocks; nothing that tells one board from another of its kind."""
+    """Module, release, mode and clocks; nothing that identifies a single board."""
     facts, platform = measured.artifact.board or {}, measured.artifact.platform
     keys = ("target", "l4t", "jetpack", "power_mode", "clocks_mhz")
     return {**{key: facts.get(key) for key in keys}, "target": platform["target"],
@@ -93,7 +93,7 @@ def _board(measured: Measured) -> Dict[str, Any]:
 
 
 def _verdicts(measured: Measured) -> Dict[str, str]:
-    """Layer -> what the rules say of it, as the plan has it."""
+    """Layer -> the rules' verdict in the plan."""
     import json
 
     plan = json.loads(measured.artifact.file("plan").read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ def _verdicts(measured: Measured) -> Dict[str, str]:
 
 
 def _answers(measured: Measured) -> Dict[str, str]:
-    """Layer -> what TensorRT's own check answered: the drift file's word, else the same as the rules'."""
+    """Layer -> the answer of TensorRT's own check: from the drift file, else the same as the rules'."""
     import yaml
 
     if measured.artifact.backend != "tensorrt":
@@ -114,7 +114,7 @@ def _answers(measured: Measured) -> Dict[str, str]:
 
 
 def _time(measured: Measured, graph: LayerGraph, platform: Platform) -> Dict[str, Any]:
-    """One frame: measured, and predicted for the placement that TensorRT made."""
+    """Time per frame: measured, and predicted for the placement that TensorRT made."""
     from edgedla.placement.prediction.predict import predict
 
     result = measured.result
@@ -141,7 +141,7 @@ def _mode(measured: Measured, platform: Platform) -> Optional[str]:
 
 
 def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform) -> List[Dict[str, Any]]:
-    """Each timed operator by its signature, beside its prediction."""
+    """Each timed operator, by its signature, with its prediction."""
     from edgedla.costs.model import CostModel
     from edgedla.costs.profile import operator_signature
 
@@ -167,7 +167,7 @@ def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform
 
 
 def summary_lines(report: Mapping[str, Any]) -> List[str]:
-    """One line per model for people."""
+    """One line of text per model."""
     lines: List[str] = []
     for k, model in enumerate(report["models"], 1):
         if "failed" in model:

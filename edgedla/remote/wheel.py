@@ -1,4 +1,4 @@
-"""The wheel of this very installation, from a checkout or from site-packages, without a build tool."""
+"""The wheel of this installation, from a checkout or from site-packages, without a build tool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgedla.data import jetson_dir, rules_dir
 from edgedla.errors import EnvironmentMissing
 from edgedla.version import __version__
 
-#: One moment for every file, so that the same installation makes the same bytes, which a board then has already.
+#: One time for every file, so that an installation always gives the same bytes, which a board may already have.
 _TIME = (2020, 1, 1, 0, 0, 0)
-#: What the package consists of besides Python.
+#: The package's files besides Python.
 _KEPT = (
     ".py",
     ".yaml",
@@ -34,7 +34,7 @@ _KEPT = (
 
 
 def write_wheel(folder: Path) -> Path:
-    """Writes edgedla-VERSION-py3-none-any.whl of the code that runs now.
+    """Writes edgedla-VERSION-py3-none-any.whl with the code that is running now.
 
     Raises:
         EnvironmentMissing: the installation's metadata is missing.
@@ -43,7 +43,7 @@ def write_wheel(folder: Path) -> Path:
     contents: Dict[str, bytes] = {}
     package = Path(__file__).resolve().parents[1]
     trees: List[Tuple[Path, str]] = [(package, "edgedla")]
-    # A checkout has them beside the package, a wheel inside it.
+    # A checkout has these beside the package, a wheel inside it.
     trees += [(rules_dir(), "edgedla/_rules"), (jetson_dir(), "edgedla/_jetson")]
     for base, name in trees:
         contents.update((f"{name}/{path.relative_to(base).as_posix()}", path.read_bytes()) for path in _files(base))
@@ -78,7 +78,7 @@ def _metadata() -> bytes:
             "edgedla runs from a folder that is not installed, so its needs are not known",
             hint="pip install -e . in the checkout",
         ) from e
-    # Line by line: a writer of e-mail folds long ones, which old releases of pip do not unfold.
+    # Line by line: the e-mail writer folds long lines, which old releases of pip do not unfold.
     lines = ["Metadata-Version: 2.1", "Name: edgedla", f"Version: {__version__}"]
     lines.append(f"Requires-Python: {headers['Requires-Python'] or '>=3.8'}")
     lines += [f"Provides-Extra: {extra}" for extra in headers.get_all("Provides-Extra") or []]

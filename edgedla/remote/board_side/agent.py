@@ -1,4 +1,4 @@
-"""The board's side of a connection: answers one request after the other until the laptop closes or vanishes."""
+"""The board's side of a connection: answers requests one by one until the laptop closes it or vanishes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from edgedla.remote.board_side import jobs, lock, store
 from edgedla.remote.board_side.store import Refused
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message, Wire, WireBroken, WireClosed
 
-#: The first line of the answer; what comes before it was printed by a login script.
+#: The first line of the answer; anything before it was printed by a login script.
 MARK = b"edgedla-board 1\n"
 #: Where jetson/setup.sh puts edgedla, for a user and for services.
 PLACES = ("~/edgedla/bin/edgedla", "/opt/edgedla/bin/edgedla")
 HEARTBEAT_S = 5.0
-#: A board that does not get on for so long does not say any more that it lives: its disk hangs.
+#: After so long without progress the board sends no more heartbeats: its disk hangs.
 STUCK_S = 600.0
-#: The disk is, or what this user may have of it.
+#: Errors of a full disk, or of a full quota of this user.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Agent:
-    """One connection. Every request gets answers, the last of which has `done`."""
+    """One connection. Every request gets answers; the last one has `done`."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire, self.busy = wire, False
@@ -52,7 +52,7 @@ class Agent:
                 self.incoming.abandon()
 
     def beat(self) -> None:
-        """Says that the board lives, as long as it does nothing or gets on: a slow card takes minutes for one answer."""
+        """Sends heartbeats while the board is idle or makes progress: a slow card may take minutes for one answer."""
         try:
             while True:
                 time.sleep(HEARTBEAT_S / 5)
@@ -60,7 +60,7 @@ class Agent:
                 if now - self.wire.spoke > HEARTBEAT_S and not (self.busy and now - store.Progress.at > STUCK_S):
                     self.wire.send({"alive": True})
         except WireClosed:
-            return  # the other thread meets it too
+            return  # the other thread gets the same error
 
     def answer(self, message: Message, payload: bytes) -> None:
         store.Progress.made()
@@ -76,7 +76,7 @@ class Agent:
         except (WireClosed, WireBroken):
             raise
         except Exception as e:
-            # One request failed; the connection did not.
+            # Only this request failed; the connection continues.
             self.done(error="system", what=f"{type(e).__name__}: {e}", hint="")
         finally:
             self.busy = False
@@ -102,7 +102,7 @@ class Agent:
         )
 
     def have(self, message: Message, payload: bytes) -> None:
-        """Bytes that stand here of each blob."""
+        """How many bytes of each blob are on the board."""
         sizes = [store.offset_of(b["sha256"], b["size"], message["client"]) for b in message["blobs"]]
         missing = sum(b["size"] - there for b, there in zip(message["blobs"], sizes))
         if missing > store.free_bytes():
@@ -114,7 +114,7 @@ class Agent:
         self.done(offsets=sizes)
 
     def put(self, message: Message, payload: bytes) -> None:
-        """One chunk; the first opens the part at its offset, the last is verified."""
+        """One chunk; the first opens the partial file at its offset, the last one is verified."""
         if self.incoming is None or self.incoming.sha256 != message["sha256"]:
             if self.incoming is not None:
                 self.incoming.abandon()
@@ -158,7 +158,7 @@ class Agent:
                 raise Refused("a request while another waits")
 
     def follow(self, message: Message, payload: bytes) -> None:
-        """Sends the log from an offset on, and how the job ended. Takes `cancel` meanwhile."""
+        """Sends the log from an offset on, and how the job ended. Accepts `cancel` meanwhile."""
         folder, offset = jobs.job_folder(message["job"]), int(message.get("offset", 0))
         while True:
             store.Progress.made()
@@ -171,7 +171,7 @@ class Agent:
                 return
             got = self.wire.receive(0.05)
             if got is not None and got[0].get("op") == "cancel":
-                # Refused where it has ended meanwhile, which is told next.
+                # Refused if the job has ended meanwhile; the next message says so.
                 with contextlib.suppress(Refused):
                     jobs.cancel(message["job"], got[0]["how"])
 
@@ -203,7 +203,7 @@ def _refusal(e: OSError) -> Dict[str, str]:
 
 
 def _program(named: Optional[str]) -> Optional[str]:
-    """The board's edgedla: the one that the inventory names, else where setup.sh puts it, else on PATH."""
+    """The board's edgedla: the one in the inventory, else where setup.sh installs it, else on PATH."""
     for place in (named,) if named else PLACES:
         path = os.path.expanduser(place)
         if os.access(path, os.X_OK):
@@ -239,7 +239,7 @@ def _first_line(path: str) -> Optional[str]:
 
 
 def main() -> None:
-    """Runs over stdin and stdout; whatever else would print there goes to stderr."""
+    """Runs over stdin and stdout; other output to stdout is redirected to stderr."""
     for number in (signal.SIGPIPE, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     write_fd = os.dup(1)

@@ -1,4 +1,4 @@
-"""Jobs on the board: a folder each with inputs, outputs, log and state."""
+"""Jobs on the board: one folder each, with inputs, outputs, log and state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from edgedla.remote.board_side.runner import detach, reserve, write_json
 from edgedla.remote.board_side.store import KEEP_S, Progress, Refused, blob_path, home, settle
 
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
-#: A job that has just been started has no process yet: what is to end it waits for one.
+#: Seconds to wait for the process of a job that has just been started, before cancelling it.
 PID_S = 30.0
 SIGNALS = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM, "kill": signal.SIGKILL}
 
 
 def job_folder(job: Any) -> str:
-    """Raises Refused where there is no such job."""
+    """The job's folder. Raises Refused if there is no such job."""
     if not isinstance(job, str) or not JOB_ID.match(job):
         raise Refused(f"{job!r} is no job", code="job")
     folder = os.path.join(home(), "jobs", job)
@@ -34,14 +34,14 @@ def job_folder(job: Any) -> str:
 
 
 def start(job: Dict[str, Any], held: List[int]) -> str:
-    """Makes the job's folder from blobs and starts it; returns its id. A job that is there already is not started again.
+    """Makes the job's folder from blobs and starts it; returns its id. Does not start an existing job again.
 
     Args:
         job: {"id", "argv", "inputs": [{"path", "sha256"}], "folders": [path], "kind", "owner", "what", ...}. The laptop
-            chooses the id, so that it can ask again where the answer was lost.
+            chooses the id, so that it can repeat the request if the answer was lost.
 
     Raises:
-        Refused: an input that was not sent, a path that leaves the folder.
+        Refused: an input was not sent, or a path leaves the folder.
     """
     if not isinstance(job["id"], str) or not JOB_ID.match(job["id"]):
         raise Refused("{!r} is no job".format(job["id"]), code="job")
@@ -56,7 +56,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
             target = safe_join(os.path.join(new, "in"), entry["path"])
             os.makedirs(os.path.dirname(target), exist_ok=True)
             try:
-                # No link: ONNX takes weights in a file with several names for an attack.
+                # Copied, not linked: ONNX refuses external weights in a file with several hard links as an attack.
                 _copy(entry, target)
             except FileNotFoundError:
                 raise Refused("the file {} was not sent".format(entry["path"]), "try again")
@@ -65,7 +65,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
         reserve(os.path.join(new, "reserve"))
         begun = {"started": time.time(), "up_s": uptime_s(), "boot": _boot()}
         write_json(os.path.join(new, "job.json"), dict(job, **begun))
-        # Locked before anybody can see the folder: on a busy board the job's process may take seconds to start.
+        # Locked before the folder is visible: on a busy board the job's process may take seconds to start.
         alive = os.open(os.path.join(new, "alive"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(alive, fcntl.LOCK_EX)
         os.rename(new, folder)
@@ -75,13 +75,13 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
     try:
         detach(folder, job, held, alive)
     finally:
-        # The job's process has it too, and with it the lock.
+        # The job's process has the descriptor too, and with it the lock.
         os.close(alive)
     return str(job["id"])
 
 
 def _copy(entry: Dict[str, Any], target: str) -> None:
-    """Raises Refused where a card has lost what was verified when it came; the next try sends it again."""
+    """Copies a blob. Raises Refused if the card has damaged it since it was verified; the next try sends it again."""
     source, digest = blob_path(entry["sha256"]), hashlib.sha256()
     with open(source, "rb") as taken, open(target, "wb") as made:
         for block in iter(lambda: taken.read(1 << 20), b""):
@@ -97,7 +97,7 @@ def _copy(entry: Dict[str, Any], target: str) -> None:
 
 
 def safe_join(base: str, path: str) -> str:
-    """`base`/`path`, refused where it would stand anywhere else."""
+    """`base`/`path`; refused if it leads out of `base`."""
     parts = path.split("/") if isinstance(path, str) else [""]
     if any(p in ("", ".", "..") or "\0" in p for p in parts):
         raise Refused(f"not a path below a folder: {path!r}")
@@ -105,10 +105,10 @@ def safe_join(base: str, path: str) -> str:
 
 
 def state_of(folder: str) -> Dict[str, Any]:
-    """The job's state; one that neither lives nor wrote how it ended is "lost"."""
+    """The job's state; "lost" if it neither runs nor recorded how it ended."""
     state = _load(os.path.join(folder, "state.json")) or {"state": "starting"}
     if state["state"] != "ended" and not _alive(folder):
-        # It may have ended between the two looks.
+        # Read again: it may have ended after the first read.
         state = _load(os.path.join(folder, "state.json")) or {"state": "starting"}
         if state["state"] != "ended":
             return {"state": "lost", "rc": 4, "outputs": []}
@@ -116,7 +116,7 @@ def state_of(folder: str) -> Dict[str, Any]:
 
 
 def listing() -> List[Dict[str, Any]]:
-    """All jobs, oldest first; those that ended long ago are removed."""
+    """All jobs, oldest first; removes those that ended long ago."""
     settle()
     base, boot = os.path.join(home(), "jobs"), _boot()
     entries = []
@@ -129,11 +129,11 @@ def listing() -> List[Dict[str, Any]]:
             shutil.rmtree(folder, ignore_errors=True)
             continue
         if boot and job.get("boot") == boot:
-            # The clock may have been set since.
+            # The clock may have been set meanwhile, so count back from the uptime.
             job["started"] = time.time() - (uptime_s() - job["up_s"])
         shown = {k: job.get(k) for k in ("id", "kind", "owner", "what", "started")}
         entries.append({**shown, "state": state["state"], "rc": state.get("rc"), "ended": state.get("ended")})
-    # Ids count seconds: of two jobs of one second the clock of the board tells which came first.
+    # Ids count seconds; the board's clock orders two jobs of the same second.
     return sorted(entries, key=lambda entry: (entry["started"] or 0, entry["id"]))
 
 
@@ -146,10 +146,10 @@ def _boot() -> str:
 
 
 def cancel(job: str, how: str) -> None:
-    """Sends a signal to the job's processes; a reservation is released.
+    """Sends a signal to the job's processes, or releases a reservation.
 
     Raises:
-        Refused: it has ended.
+        Refused: the job has ended.
     """
     folder = job_folder(job)
     state = state_of(folder)
@@ -163,13 +163,13 @@ def cancel(job: str, how: str) -> None:
         time.sleep(0.05)
         state = state_of(folder)
     if state.get("pid"):
-        # Its number cannot be another's by now: the runner that waits for it lives.
+        # The process id cannot have been reused: the runner that waits for the process is alive.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(state["pid"], SIGNALS[how])
 
 
 def log_from(folder: str, offset: int) -> Iterator[Tuple[int, Dict[str, Any]]]:
-    """(offset behind it, record) of every whole line from `offset` on."""
+    """(offset after it, record) of every complete line from `offset` on."""
     try:
         with open(os.path.join(folder, "log"), "rb") as f:
             f.seek(offset)

@@ -1,4 +1,4 @@
-"""One user at a time: a lock that belongs to the board, not to an account, and says who holds it since when."""
+"""One user at a time: a lock that belongs to the board, not to an account, and records who holds it since when."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-#: Who holds it is written by others and read with care: no more than this is read.
+#: The holder's record is written by others, so at most this much of it is read.
 INFO_BYTES = 4096
 FIELDS = ("owner", "since", "up_s", "what", "kind", "job")
-#: Who has just taken it writes a moment later who that is.
+#: A new holder writes its record a moment after it takes the lock.
 READS, READ_EVERY_S = 5, 0.05
 
 
 class Busy(Exception):
-    """Somebody else has the board; `holder` says who, as far as it is known; `path` is the lock's file."""
+    """Somebody else has the board: `holder` says who, if known; `path` is the lock's file."""
 
     def __init__(self, holder: Dict[str, Any], path: str = "") -> None:
         super().__init__("busy")
@@ -25,10 +25,10 @@ class Busy(Exception):
 
 
 def acquire(info: Dict[str, str]) -> List[int]:
-    """Takes the board for a job or a reservation; returns the descriptors that hold it until the last copy is closed.
+    """Takes the board for a job or a reservation; returns descriptors that hold it until the last copy is closed.
 
-    A job takes two locks: one that jobs share among themselves, and the board's. It goes without the second where its own
-    user has reserved the board.
+    A job takes two locks: one common to all jobs, and the board's. It skips the second if its own user has reserved the
+    board.
 
     Raises:
         Busy.
@@ -50,12 +50,12 @@ def acquire(info: Dict[str, str]) -> List[int]:
 
 
 def uptime_s() -> float:
-    """Since the board was started; unlike the time of day it does not jump when the clock is set."""
+    """Seconds since the board was started; unlike the time of day, this never jumps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def holder() -> Optional[Dict[str, Any]]:
-    """Who has the board now, and for how many seconds (`for_s`); None where it is free."""
+    """Who has the board now, and for how many seconds (`for_s`); None if it is free."""
     for name in ("jobs", "board"):
         fd = _open(name)
         try:
@@ -80,7 +80,7 @@ def _take(name: str, info: Dict[str, str]) -> int:
         info = dict(info, up_s=f"{uptime_s():.1f}")
         os.pwrite(fd, json.dumps({k: info[k] for k in FIELDS if k in info}).encode("ascii")[:INFO_BYTES], 0)
     except OSError:
-        pass  # a lock file of another user that only they may write: held all the same, without a word of who
+        pass  # a lock file that only another user may write: the lock is held anyway, without a record of the holder
     return fd
 
 
@@ -95,7 +95,7 @@ def _path(name: str) -> str:
 def _open(name: str) -> int:
     path = _path(name)
     for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
-        # Opening to create is refused in a sticky folder where the file is another user's, so it is tried second.
+        # In a sticky folder, opening another user's file with O_CREAT is refused, so that is tried second.
         try:
             fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except (FileNotFoundError, FileExistsError, PermissionError):

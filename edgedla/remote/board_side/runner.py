@@ -1,4 +1,4 @@
-"""Runs one job in a process of its own, so that it goes on when the connection breaks, and writes down how it ended."""
+"""Runs one job in a process of its own, so that it survives the connection, and records how it ended."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any, Dict, List, Sequence
 
 from edgedla.remote.board_side.store import digest_of
 
-#: A log that grows beyond is cut: a job may run for weeks.
+#: Longer logs are cut: a job may run for weeks.
 MAX_LOG_BYTES = 64 << 20
 MAX_OUTPUTS = 10_000
-#: Kept for a job's last words and its end: it may be the job that fills the disk.
+#: Space reserved for a job's last messages and its end: the job itself may fill the disk.
 RESERVE_BYTES = 256 << 10
 
 
 def write_json(path: str, value: Any) -> None:
-    """Whole or not at all."""
+    """Writes the file completely or not at all."""
     with open(path + ".new", "w") as f:
         json.dump(value, f)
         f.flush()
@@ -33,7 +33,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 class Log:
-    """Lines of JSON: which stream, and its text."""
+    """A log as lines of JSON: the stream, and its text."""
 
     def __init__(self, path: str, reserve: str = "") -> None:
         self._reserve = reserve
@@ -56,7 +56,7 @@ class Log:
                     release(self._reserve)
 
     def copy(self, stream: str, source: Any) -> None:
-        """Everything that a pipe brings, as it comes."""
+        """Copies everything from a pipe as it arrives."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while True:
             data = os.read(source.fileno(), 65536)
@@ -68,9 +68,9 @@ class Log:
 
 
 def reserve(path: str) -> None:
-    """Raises OSError where not even this fits."""
+    """Reserves the space. Raises OSError if not even that fits."""
     with open(path, "wb") as f:
-        f.write(os.urandom(RESERVE_BYTES))  # nothing that a file system stores as a hole
+        f.write(os.urandom(RESERVE_BYTES))  # random, so that no file system stores it as a hole
 
 
 def release(path: str) -> None:
@@ -79,11 +79,11 @@ def release(path: str) -> None:
 
 
 def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> None:
-    """Starts the job's process and returns at once.
+    """Starts the job's process and returns immediately.
 
     Args:
-        held: stay open in it and in what it runs: they are the board's lock.
-        alive: stays open in it alone: the lock on it is how others see that it lives.
+        held: descriptors of the board's lock, which stay open in the process and in its children.
+        alive: stays open only in the process: its lock shows others that the process lives.
     """
     child = os.fork()
     if child:
@@ -93,7 +93,7 @@ def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> Non
         os.setsid()
         if os.fork():
             os._exit(0)
-        # The connection's pipes too: sshd would wait for them.
+        # Close the connection's pipes too: sshd would wait for them.
         for fd in range(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536):
             if fd not in held and fd != alive:
                 with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> Non
 
 
 def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
-    """Runs the job to its end."""
+    """Runs the job until it ends."""
     state = os.path.join(folder, "state.json")
     log = Log(os.path.join(folder, "log"), os.path.join(folder, "reserve"))
     write_json(state, {"state": "running", "pid": 0})
@@ -142,7 +142,7 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     rc = child.wait()
     for copier in copiers:
         copier.join(5)  # a grandchild may keep the pipe open for ever
-    # The contents stay as blobs; a model twice on a board's disk is once too often.
+    # The inputs stay as blobs; a second copy of each model would waste the board's disk.
     shutil.rmtree(os.path.join(folder, "in"), ignore_errors=True)
     outputs = outputs_of(os.path.join(folder, "out"))
     if len(outputs) == MAX_OUTPUTS:
@@ -164,13 +164,13 @@ def _hold(folder: str, job: Dict[str, Any]) -> None:
 
 
 def outputs_of(base: str) -> List[Dict[str, Any]]:
-    """Path below `base`, size and SHA-256 of the plain files there; links and sockets are no results."""
+    """(path below `base`, size, SHA-256) of each plain file; links and sockets are no results."""
     outputs: List[Dict[str, Any]] = []
     for parent, folders, files in os.walk(base):
         folders.sort()
         for name in sorted(files):
             path = os.path.join(parent, name)
-            # Of edgedla: a build's lock, and what a killed process left beside a result.
+            # edgedla's own files: a build's lock, and what a killed process left beside a result.
             if (
                 name == ".lock"
                 or (name[0] == "." and name.endswith(".part"))
@@ -185,8 +185,8 @@ def outputs_of(base: str) -> List[Dict[str, Any]]:
 
 
 def _environment(job: Dict[str, Any]) -> Dict[str, str]:
-    """As a login would have it: nvcc and trtexec stand in places that a connection without terminal does not search."""
-    # A job's words are UTF-8 whatever the board's locale is.
+    """The environment of a login: nvcc and trtexec are in folders that a connection without a terminal does not search."""
+    # A job's output is UTF-8 whatever the board's locale.
     env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONUTF8="1")
     env["PATH"] = ":".join([env.get("PATH", os.defpath), "/usr/local/cuda/bin", "/usr/src/tensorrt/bin", "/usr/sbin"])
     env.update(job.get("env", {}))

@@ -1,4 +1,4 @@
-"""Files on the board by their SHA-256: sent once, whole or as a part that the next connection goes on with."""
+"""Files on the board by SHA-256: each is sent once, and a partial one is continued by the next connection."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import BinaryIO, Optional, Tuple
 
 SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 CLIENT = re.compile(r"[0-9a-z]{1,32}\Z")
-#: After so many bytes they are on the card: to write the whole of a large file out at its end may take minutes.
+#: Data is flushed to the card after so many bytes: flushing a large file at its end may take minutes.
 SYNC_BYTES = 64 << 20
-#: Blobs and parts that no job used for so long are removed.
+#: Blobs and partial files unused for this long are removed.
 KEEP_S = 30 * 24 * 3600.0
-#: A clock that goes back further was set.
+#: A clock that goes back by more than this was set.
 CLOCK_S = 24 * 3600.0
 
 
 class Refused(Exception):
-    """The board cannot do what is asked: what, and what to do about it."""
+    """The board cannot do what was requested: `what`, and a hint."""
 
     def __init__(self, what: str, hint: str = "", code: str = "refused") -> None:
         super().__init__(what)
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Progress:
-    """When the board's side last got on with something (time.monotonic): what is slow gets on, what hangs does not."""
+    """The time of the board's last progress (time.monotonic), which tells a slow board from one that hangs."""
 
     at = time.monotonic()
 
@@ -39,27 +39,27 @@ class Progress:
 
 
 def place() -> str:
-    """Where everything stands; EDGEDLA_BOARD_HOME sets another place."""
+    """The folder of all data; EDGEDLA_BOARD_HOME sets another one."""
     chosen = os.environ.get("EDGEDLA_BOARD_HOME")
     return chosen or os.path.join(os.path.expanduser("~"), ".cache", "edgedla", "board")
 
 
 def home() -> str:
-    """`place`, made where it is missing."""
+    """`place`, created if missing."""
     base = place()
     os.makedirs(base, mode=0o700, exist_ok=True)
     return base
 
 
 def blob_path(sha256: str) -> str:
-    """Raises Refused where it is no SHA-256: it becomes a file's name."""
+    """The path of a blob. Raises Refused if the name is not a SHA-256, because it becomes a file's name."""
     if not isinstance(sha256, str) or not SHA256.match(sha256):
         raise Refused(f"no SHA-256: {sha256!r}")
     return os.path.join(home(), "blobs", sha256)
 
 
 def offset_of(sha256: str, size: int, client: str) -> int:
-    """How many bytes of a blob stand here already: `size` where it is whole."""
+    """How many bytes of a blob are already here: `size` if it is complete."""
     path = blob_path(sha256)
     try:
         if os.path.getsize(path) == size:
@@ -79,7 +79,7 @@ def free_bytes() -> int:
 
 
 class Incoming:
-    """One blob that is being sent: bytes are appended to its part; `finish` verifies and names it."""
+    """A blob being sent: bytes are appended to a partial file; `finish` verifies and renames it."""
 
     def __init__(self, sha256: str, size: int, offset: int, client: str) -> None:
         self.sha256, self.size = sha256, size
@@ -98,7 +98,7 @@ class Incoming:
             raise Refused("the part has %d bytes, not %d" % (there, offset), "try again")
 
     def append(self, data: bytes) -> None:
-        """Raises Refused: the disk is full, or more comes than was announced."""
+        """Raises Refused: the disk is full, or more bytes come than announced."""
         assert self._file is not None
         if self._file.tell() + len(data) > self.size:
             self.abandon()
@@ -110,13 +110,13 @@ class Incoming:
             if at // SYNC_BYTES != (at + len(data)) // SYNC_BYTES:
                 os.fsync(self._file.fileno())
         except OSError as e:
-            # The part goes: on a full disk it would be what keeps it full.
+            # The partial file is removed: otherwise it would keep the full disk full.
             os.unlink(self._part)
             self.abandon()
             raise Refused("the board's disk: %s" % (e.strerror or e), f"free some space below {home()}", "disk")
 
     def finish(self) -> None:
-        """Raises Refused: the content is not what was announced; the part is removed."""
+        """Raises Refused if the content is not the announced one; then the partial file is removed."""
         assert self._file is not None
         os.fsync(self._file.fileno())
         if digest_of(self._part) != (self.sha256, self.size):
@@ -128,7 +128,7 @@ class Incoming:
         self.abandon()
 
     def abandon(self) -> None:
-        """Ends writing; the part stays for the next connection."""
+        """Stops writing; the partial file stays for the next connection."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -136,7 +136,7 @@ class Incoming:
 
 
 def digest_of(path: str) -> Tuple[str, int]:
-    """SHA-256 and size."""
+    """(SHA-256, size) of a file."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb") as f:
         for block in iter(lambda: f.read(1 << 20), b""):
@@ -147,9 +147,9 @@ def digest_of(path: str) -> Tuple[str, int]:
 
 
 def settle(now: Optional[float] = None) -> None:
-    """Counts all ages from now on where the clock jumped: without a battery it wakes up in another year until it is set.
+    """Restarts all ages if the clock has jumped: without a battery it starts in another year until it is set.
 
-    A board that nobody used for KEEP_S looks the same; what it holds stays for as long again.
+    A board that nobody used for KEEP_S looks the same; its data then stays for another KEEP_S.
     """
     now = now or time.time()
     seen = os.path.join(home(), "seen")
@@ -168,7 +168,7 @@ def settle(now: Optional[float] = None) -> None:
 
 
 def prune(now: Optional[float] = None) -> None:
-    """Removes blobs and parts that nobody used for KEEP_S."""
+    """Removes blobs and partial files that nobody used for KEEP_S."""
     settle(now)
     for folder in ("blobs", "parts"):
         base = os.path.join(home(), folder)

@@ -1,4 +1,4 @@
-"""Frames between laptop and board: one line of JSON, then as many payload bytes as its `bytes` says."""
+"""Frames between laptop and board: one line of JSON, then as many payload bytes as its `bytes` states."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-#: A message's JSON has file lists at most; payloads are chunks of files.
+#: The largest headers are lists of files; file contents are payloads.
 MAX_HEADER_BYTES = 16 << 20
 MAX_PAYLOAD_BYTES = 4 << 20
 CHUNK_BYTES = 1 << 20
-#: So often somebody who waits for the other side looks whether it is still wanted.
+#: How often a side that waits for the other checks whether it still should.
 LOOK_S = 0.2
 
 Message = Dict[str, Any]
 
 
 class WireClosed(Exception):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 class WireBroken(Exception):
-    """What came is no frame of this protocol."""
+    """The received data is not a frame of this protocol."""
 
 
 class Wire:
     """Frames over two file descriptors. One thread receives; others may send.
 
     Attributes:
-        heard, spoke: when bytes came last, and when a frame was sent last (time.monotonic).
+        heard, spoke: time of the last bytes received, and of the last frame sent (time.monotonic).
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
@@ -42,13 +42,13 @@ class Wire:
         self.heard = self.spoke = time.monotonic()
 
     def send(self, message: Message, payload: bytes = b"", look: Callable[[], None] = lambda: None) -> None:
-        """Sends one frame; what comes meanwhile is kept for `receive`.
+        """Sends one frame; data received meanwhile is kept for `receive`.
 
         Args:
-            look: called again and again while the other side takes nothing, if the descriptor does not block.
+            look: called repeatedly while the other side accepts nothing, if the descriptor does not block.
 
         Raises:
-            WireClosed: nobody reads any more.
+            WireClosed: the other side no longer reads.
         """
         header = {**message, "bytes": len(payload)} if payload else message
         data = memoryview(json.dumps(header, separators=(",", ":")).encode("ascii") + b"\n" + payload)
@@ -66,7 +66,7 @@ class Wire:
             self.spoke = time.monotonic()
 
     def receive(self, timeout_s: Optional[float] = None) -> Optional[Tuple[Message, bytes]]:
-        """The next frame; None where nothing comes for `timeout_s` (None: waits). A frame may come in many parts.
+        """The next frame; None if nothing comes for `timeout_s` (None: waits for ever). A frame may come in many parts.
 
         Raises:
             WireClosed, WireBroken.
@@ -105,10 +105,10 @@ class Wire:
         return bytes(self._buffer)
 
     def skip_to(self, mark: bytes, look: Callable[[], None], limit: int = 1 << 16) -> None:
-        """Drops what a login script prints before our own first line.
+        """Drops what a login script prints before our first line.
 
         Raises:
-            WireClosed, WireBroken: the mark does not come.
+            WireClosed, WireBroken: the mark does not arrive.
         """
         while mark not in self._buffer:
             if len(self._buffer) > limit:
