@@ -1,7 +1,7 @@
-"""PyTorch modules and the DLA: checked before training, adapted to it, trained with its numbers.
+"""PyTorch modules for the DLA: checked before training, adapted to it, trained with its rounding.
 
-Needs PyTorch (`pip install 'edgedla[torch]'`, Python 3.10 or newer), on the host alone; nothing of it runs on a board.
-The public names are imported when they are first used, so that `import edgedla.torch` costs nothing.
+Needs PyTorch (`pip install 'edgedla[torch]'`, Python 3.10 or newer) on the host only; nothing of it runs on a board.
+The public names are imported on first use, so that `import edgedla.torch` costs nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Dict, List
 
-#: Public name -> the module that has it.
+#: Public name -> its module.
 _PUBLIC: Dict[str, str] = {
     "Adapted": "edgedla.torch.adaptation.adapting",
     "DlaCheck": "edgedla.torch.callbacks",

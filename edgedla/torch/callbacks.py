@@ -1,4 +1,4 @@
-"""The check as a callback: once, at the start of a training by Lightning, Accelerate, or a loop of one's own."""
+"""The check as a callback: once, at the start of training with Lightning, Accelerate, or a custom loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DlaCheck:
 
     With Lightning: `Trainer(callbacks=[DlaCheck(x, target=...).lightning()])`.
     With Accelerate: `DlaCheck(x, target=...)(accelerator, model)` before or after `accelerator.prepare`.
-    In a loop of one's own: `DlaCheck(x, target=...).on(model)`.
+    In a custom loop: `DlaCheck(x, target=...).on(model)`.
 
     Attributes:
         report: the CheckReport; None before the check, and on processes other than the main one.
@@ -41,7 +41,7 @@ class DlaCheck:
         self.report: Optional[CheckReport] = None
 
     def on(self, module: nn.Module) -> CheckReport:
-        """Checks the module now, unless it was done before. Returns the report."""
+        """Checks the module now, unless already done. Returns the report."""
         if self.report is None:
             inputs = _on_device_of(module, self.example_inputs)
             if self.demand:
@@ -53,7 +53,7 @@ class DlaCheck:
         return self.report
 
     def __call__(self, accelerator: Any, module: nn.Module) -> Optional[CheckReport]:
-        """For Accelerate: the main process checks, all wait for it."""
+        """For Accelerate: the main process checks, the others wait."""
         if accelerator.is_main_process:
             self.on(accelerator.unwrap_model(module))
         accelerator.wait_for_everyone()

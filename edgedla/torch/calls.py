@@ -1,9 +1,9 @@
-"""The calls of PyTorch functions that a module's forward makes, each with its module path and the user's own line.
+"""The PyTorch function calls of a module's forward, each with its module path and the user's own line.
 
-A call is known again in another forward, in training as in evaluation, by its key: the path of the module that makes
-it, the function, and which of these calls it is within one forward. It stays known in an ONNX file too: while
-TorchScript's exporter traces, each call opens a scope of its own, so that the nodes it becomes carry its number in
-their names ("/layer1/layer1.0/op@17/Add").
+A call is recognised in other forwards, in training and in evaluation, by its key: the path of its module, the
+function, and its number among the module's calls of this function in one forward. It can be recognised in an ONNX
+file too: while TorchScript's exporter traces, each call opens a scope of its own, so that its nodes have the call's
+number in their names ("/layer1/layer1.0/op@17/Add").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-#: Folder of PyTorch's own files, between the user's code and the call; and ours, in the middle of it.
+#: Folder of PyTorch's own files; frames from there, and from ours, lie between the user's code and the call.
 _FRAMEWORK = os.path.dirname(torch.__file__) + os.sep
 _OURS = os.path.dirname(__file__) + os.sep
 
@@ -32,9 +32,9 @@ class Call:
     """One call of a function on tensors.
 
     Attributes:
-        key: (module path, function, which of them in one forward, from 0).
+        key: (module path, function, number among such calls in one forward, from 0).
         reads: indices of the calls whose results it takes.
-        file, line, function: the innermost place outside PyTorch; "", 0, "" where there is none.
+        file, line, function: the innermost place outside PyTorch; "", 0, "" if there is none.
     """
 
     key: Key
@@ -53,7 +53,7 @@ class Call:
 
 
 class Paths:
-    """Which module of a network runs now, while the block stands."""
+    """Tracks which module of a network is running, within the `with` block."""
 
     def __init__(self, module: nn.Module) -> None:
         self.stack: List[str] = []
@@ -65,7 +65,7 @@ class Paths:
         return self.stack[-1] if self.stack else ""
 
     def __enter__(self) -> Paths:
-        # Hooks for all modules, for the time of the block: hooks on each module would be copied with it.
+        # Global hooks, only during the block: hooks on each module would be copied with it.
         self._handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
@@ -86,9 +86,9 @@ class Paths:
 
 
 class CallMode(TorchFunctionMode):
-    """Hands every function call on tensors in a forward to `on_call(key, func, args, kwargs)`.
+    """Passes every function call on tensors in a forward to `on_call(key, func, args, kwargs)`.
 
-    Queries of a tensor (its shape, its type) are no calls. A function that becomes several ONNX nodes is several calls.
+    Queries of a tensor (shape, type) do not count. A function that becomes several ONNX nodes counts as several calls.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -114,7 +114,7 @@ class CallMode(TorchFunctionMode):
         return self.on_call((path, name, number), func, args, kwargs or {})
 
 
-#: What asks a tensor for something and computes nothing.
+#: Functions that query a tensor and compute nothing.
 _QUERIES = frozenset(
     "__get__ __set__ dim size shape stride numel is_floating_point is_complex is_contiguous get_device type item tolist "
     "element_size data_ptr requires_grad_ is_cuda __len__ __bool__ __repr__ __format__ storage_offset is_same_size "
@@ -138,7 +138,7 @@ def _gelu(input: Any, approximate: str = "none") -> Any:
 
 
 _GELU_SCALE = math.sqrt(2 / math.pi)
-#: Functions that the DLA has no one layer for: what they are made of.
+#: Functions without a single DLA layer -> what they are computed from.
 PARTS: Dict[str, Callable[..., Any]] = {
     "silu": _silu, "silu_": _silu, "mish": _mish, "mish_": _mish, "gelu": _gelu
 }  # fmt: skip
@@ -157,7 +157,7 @@ def tensors_in(values: Any) -> Iterator[Any]:
 
 
 class Recorder(CallMode):
-    """Writes down every call, and numbers it in the trace of TorchScript's exporter."""
+    """Records every call, and numbers it in the trace of TorchScript's exporter."""
 
     def __init__(self, paths: Paths) -> None:
         super().__init__(paths)
@@ -175,7 +175,7 @@ class Recorder(CallMode):
 
 
 class scope:
-    """While it is open, TorchScript's trace writes a call's number into the names of its nodes."""
+    """Within the `with` block, TorchScript's trace writes the call's number into the names of its nodes."""
 
     def __init__(self, number: int) -> None:
         self._name = f"edgedla::{MARK}{number}"

@@ -1,4 +1,4 @@
-"""`check` of a PyTorch module, before it is trained, and the same as an assertion in a test."""
+"""`check` of a PyTorch module before training, and the same as an assertion for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 class NotOnDla(AssertionError):
-    """A module does not run on the DLA as asked; `report` says what does."""
+    """A module does not run on the DLA as required; see `report`."""
 
     def __init__(self, text: str, report: CheckReport) -> None:
         super().__init__(text)
@@ -36,14 +36,14 @@ def check(
     exporter: str = "torchscript",
     opset: int = OPSET,
 ) -> CheckReport:
-    """What TensorRT will run on the DLA of this module once it is trained, with module paths and Python lines.
+    """Predicts what TensorRT will run on the DLA once the module is trained, with module paths and Python lines.
 
-    The module is exported in evaluation mode and left as it was; its weights do not matter.
+    The module is exported in evaluation mode and left unchanged; its weights do not matter.
 
     Args:
-        example_inputs: one tensor, a sequence for forward's parameters, or a mapping by their names.
+        example_inputs: one tensor, a sequence in the order of forward's parameters, or a mapping by their names.
         target, jetpack, trt, precision, mode: as for edgedla.check.
-        exporter: "torchscript" or "dynamo": the one that the trained network will be exported with.
+        exporter: "torchscript" or "dynamo": the exporter to be used for the trained network.
 
     Raises:
         UsageError, ModelError, EnvironmentMissing: as edgedla.check and to_onnx.
@@ -66,11 +66,11 @@ def assert_dla(
     mode: str = "fallback",
     exporter: str = "torchscript",
 ) -> CheckReport:
-    """Asserts in a test that a module runs on the DLA. An unknown verdict counts as the GPU.
+    """Asserts in a test that a module runs on the DLA. Layers with an unknown verdict count as GPU layers.
 
     Args:
-        max_loadables: most DLA loadables, each of which costs a hand-over. max_gpu_layers: most layers on the GPU.
-        gpu: patterns of module paths whose layers may stand on the GPU and are not counted, for example "classifier*".
+        max_loadables: maximum number of DLA loadables, each of which costs time. max_gpu_layers: maximum layers on the GPU.
+        gpu: patterns of module paths whose layers may run on the GPU and are not counted, for example "classifier*".
         mode: "strict" and "standalone" must also pass as a whole.
 
     Raises:
@@ -94,7 +94,7 @@ def assert_dla(
 
 
 def in_short(report: CheckReport) -> str:
-    """The answer in a few lines: how much runs on the DLA, and where the causes of the rest stand."""
+    """The answer in a few lines: how much runs on the DLA, and the causes of the rest with their places."""
     if not report.platform.has_dla:
         return f"{report.model}: {report.platform.no_dla}"
     totals = report.totals
@@ -112,7 +112,7 @@ def _offences(report: CheckReport, max_loadables: Optional[int], max_gpu_layers:
     on_gpu = [x for x in report.layers if x.placed is Placed.GPU and not _excused(x, gpu)]
     if len(on_gpu) > max_gpu_layers:
         lines.append(f"layers on the GPU: {len(on_gpu)}, allowed: {max_gpu_layers}")
-        # Causes first: what only follows from another layer is mended with it.
+        # Causes first: layers that are on the GPU because of another layer are fixed with it.
         ordered = sorted(on_gpu, key=lambda x: not x.cause.is_root)
         lines += [f"  {_line(x)}" for x in ordered[:_SHOWN]]
         if len(ordered) > _SHOWN:

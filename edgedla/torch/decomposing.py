@@ -1,7 +1,7 @@
-"""Decompositions for PyTorch's dynamo exporter, each distinct call traced once: PyTorch traces the whole network again.
+"""Decompositions for PyTorch's dynamo exporter that trace each distinct call once; PyTorch would trace the whole network.
 
 A network repeats few calls (the 53 batch normalizations of ResNet-50 have 12 forms), so this takes a tenth of the time.
-What this does not know to be safe, PyTorch decomposes as ever: then the result is PyTorch's own.
+Any graph that may not be safe is left to PyTorch, with PyTorch's own result.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _FUNCTIONAL_KEYS = ("val", "tensor_meta")
 
 
 class _Unknown(Exception):
-    """A graph that PyTorch has to decompose itself."""
+    """A graph that is left to PyTorch."""
 
 
 def decompose_once(program: Any) -> Any:
-    """The torch.export.ExportedProgram, whose `run_decompositions` traces each distinct call once.
+    """The torch.export.ExportedProgram with a `run_decompositions` that traces each distinct call once.
 
-    It changes the program's own graph: use the program for one export alone.
+    This changes the program's own graph: use the program for one export only.
     """
     whole = program.run_decompositions
 
@@ -33,7 +33,7 @@ def decompose_once(program: Any) -> Any:
         try:
             parts = _parts(program, table)
         except Exception:
-            # Nothing is changed yet; what is wrong with the graph, PyTorch says in its own words.
+            # Nothing has been changed yet, and PyTorch reports what is wrong with the graph.
             return whole(table)
         _replace(program, parts)
         return program
@@ -43,10 +43,10 @@ def decompose_once(program: Any) -> Any:
 
 
 def _parts(program: Any, table: Mapping[Any, Any]) -> Dict[fx.Node, Any]:
-    """Node -> the graph that takes its place, or the function without side effects that does; changes nothing yet.
+    """Node -> its replacement, a graph or a function without side effects; changes nothing yet.
 
     Raises:
-        _Unknown: a subgraph, a value without a size, something written to that has another name.
+        _Unknown: a subgraph, a value without a size, or an in-place write to aliased memory.
     """
     kept = set(torch.export.default_decompositions())
     aliased = _Aliases()
@@ -100,7 +100,7 @@ class _Aliases:
 
 
 def _without_writing(node: fx.Node, aliased: _Aliases, table: Mapping[Any, Any]) -> Any:
-    """relu for relu_, where what it writes to has one name alone."""
+    """The function without side effects (relu for relu_), if the memory that is written has no alias."""
     name, _, overload = str(node.target.name()).partition("::")[2].partition(".")  # type: ignore[union-attr]
     written = node.args[0]
     packet = getattr(torch.ops.aten, name[:-1], None) if name.endswith("_") else None
@@ -115,7 +115,7 @@ def _without_writing(node: fx.Node, aliased: _Aliases, table: Mapping[Any, Any])
 
 
 def _form(node: fx.Node) -> Tuple[Any, ...]:
-    """All that a decomposition may depend on; values of tensors are not among it."""
+    """Everything that a decomposition may depend on; it never depends on tensor values."""
     described = fx.map_arg((node.args, node.kwargs), _sized)
     return (node.target, repr(described))
 
@@ -128,14 +128,14 @@ def _sized(node: Any) -> Any:
 
 
 def _called(node: fx.Node, values: Iterable[Any]) -> Any:
-    """The node's function on these values in place of its input nodes."""
+    """The node's function, called on these values instead of its input nodes."""
     value_of = dict(zip(node.all_input_nodes, values))
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: value_of[n])
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _shared(node: fx.Node) -> List[int]:
-    """Which of its input nodes share memory with its result, as eval-mode Dropout gives what it gets."""
+    """The input nodes that share memory with the result; eval-mode Dropout, for example, returns its input."""
     values = [n.meta["val"] for n in node.all_input_nodes]
     memory = [_memory(v) for v in values]
     results = {_memory(t) for t in tensors_in(_called(node, values))}
@@ -147,7 +147,7 @@ def _memory(tensor: Any) -> Any:
 
 
 def _traced(node: fx.Node, table: Mapping[Any, Any]) -> fx.Graph:
-    """The call by what the table makes of it: a graph with one placeholder for each input node."""
+    """The call decomposed by the table: a graph with one placeholder per input node."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     def call(*tensors: Any) -> Any:
@@ -173,7 +173,7 @@ def _replace(program: Any, parts: Mapping[fx.Node, Any]) -> None:
             else:
                 result = graph.create_node("call_function", part, node.args, node.kwargs, _name(part))
                 result.meta = dict(node.meta)
-                # Whoever reads what was written to, reads the result.
+                # Later readers of the written value read the result instead.
                 for user in [u for u in node.args[0].users if node < u]:
                     user.replace_input_with(node.args[0], result)
         pairs = [(node, result)]
@@ -190,12 +190,12 @@ def _replace(program: Any, parts: Mapping[fx.Node, Any]) -> None:
 
 
 def _name(function: Any) -> str:
-    """As PyTorch's own decomposition names a call."""
+    """The name that PyTorch's own decomposition would give the call."""
     return str(getattr(function, "overloadpacket", function).__name__)
 
 
 def _copied(graph: fx.Graph, node: fx.Node, part: fx.Graph) -> Any:
-    """The part's nodes in the graph, each with the place that the call has in the user's code."""
+    """Copies the part's nodes into the graph, each with the call's place in the user's code."""
     value_of: Dict[fx.Node, Any] = {}
     inputs = iter(node.all_input_nodes)
     result: Any = None

@@ -1,4 +1,4 @@
-"""What PyTorch's exporters fail with, in one line that names the cause."""
+"""Failures of PyTorch's exporters, each in one line that names the cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from edgedla.errors import ModelError
 
 _ERROR_CHARACTERS = 500
-#: Of an exporter's chain of errors.
+#: Most errors followed in an exporter's chain.
 _CAUSES = 8
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: The first PyTorch whose dynamo exporter writes BatchNormalization with onnxscript 0.7; 2.6 does not.
@@ -18,7 +18,7 @@ DYNAMO_FITS = (2, 7)
 
 
 def export_failure(error: Exception, last: Any) -> ModelError:
-    """The exporter's failure in one line: the two innermost causes, as the outer ones say only which step failed."""
+    """The failure in one line: its two innermost causes, because outer errors only say which step failed."""
     chain: List[str] = []
     cause: Optional[BaseException] = error
     while cause is not None and len(chain) < _CAUSES:

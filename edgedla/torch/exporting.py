@@ -1,4 +1,4 @@
-"""A PyTorch module as ONNX, by either exporter, each node with its module path and the user's own line."""
+"""A PyTorch module as ONNX, by either exporter; each node has its module path and the user's own line."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from edgedla.torch.decomposing import decompose_once
 from edgedla.torch.export_failures import export_failure
 from edgedla.vocabulary import one_of
 
-#: A tensor, several in order, or by name of forward's parameters.
+#: A tensor, several in order, or a mapping by forward's parameters.
 Inputs = Union[torch.Tensor, Sequence[Any], Mapping[str, Any]]
 
 EXPORTERS = ("torchscript", "dynamo")
-#: The last opset that the parser of TensorRT 8.5 (JetPack 5) reads, and TorchScript's exporter writes.
+#: The newest opset that TensorRT 8.5 (JetPack 5) reads and TorchScript's exporter writes.
 OPSET = 17
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An ONNX model and the calls that its nodes came from.
+    """An ONNX model and the calls that made its nodes.
 
     Attributes:
         model: onnx.ModelProto. calls: every call of the forward, in order.
-        call_of: node name -> index in `calls`; without entries where the dynamo exporter wrote the model.
+        call_of: node name -> index in `calls`; empty if the dynamo exporter wrote the model.
     """
 
     model: Any
@@ -53,16 +53,17 @@ def to_onnx(
     opset: int = OPSET,
     output_names: Sequence[str] = (),
 ) -> Any:
-    """The module in evaluation mode as an onnx.ModelProto with source locations; the module is left as it was.
+    """The module in evaluation mode as an onnx.ModelProto with source locations; the module is left unchanged.
 
     Args:
-        example_inputs: one tensor, a sequence for forward's parameters, or a mapping by their names. Sizes become static.
-        exporter: "torchscript" (fast, opset 7 to 20) or "dynamo" (PyTorch's new one, opset 18 or newer, needs onnxscript).
-        opset: ONNX opset; 17 is the last that TensorRT 8.5 reads.
-        output_names: names of the outputs; "output", or "output_0" and so on where empty.
+        example_inputs: one tensor, a sequence in the order of forward's parameters, or a mapping by their names; they fix
+            the sizes.
+        exporter: "torchscript" (fast, opset 7 to 20) or "dynamo" (PyTorch's newer one, opset 18 or newer, needs onnxscript).
+        opset: ONNX opset; 17 is the newest that TensorRT 8.5 reads.
+        output_names: names of the outputs; by default "output", or "output_0" and so on.
 
     Raises:
-        UsageError: inputs or opset do not fit. ModelError: the exporter fails; the module's place is named.
+        UsageError: inputs or opset do not fit. ModelError: the exporter fails; the message names the place in the module.
         EnvironmentMissing: onnxscript is missing.
     """
     return export(module, example_inputs, exporter=exporter, opset=opset, output_names=output_names).model
@@ -77,10 +78,10 @@ def export(
     output_names: Sequence[str] = (),
     make_recorder: Callable[[Paths], Recorder] = Recorder,
 ) -> Exported:
-    """As to_onnx, with the calls behind the nodes.
+    """`to_onnx`, with the calls that made the nodes.
 
     Args:
-        make_recorder: what stands between the module and PyTorch while TorchScript's exporter traces.
+        make_recorder: makes the recorder of calls while TorchScript's exporter traces.
     """
     one_of("exporter", exporter, EXPORTERS)
     args, names = forward_inputs(module, example_inputs)
@@ -98,7 +99,7 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
     """(arguments in order, their names) for the module's forward.
 
     Raises:
-        UsageError: no module, what is no tensor, a name that forward does not have, or more inputs than it takes.
+        UsageError: not a module, not a tensor, a name that forward does not have, or too many inputs.
     """
     if not isinstance(module, nn.Module):
         raise UsageError(f"it is a {type(module).__name__}", allowed="an nn.Module")
@@ -123,7 +124,7 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode; after it each part is in the mode it was in before."""
+    """Sets evaluation mode within the `with` block; afterwards each part has its former mode again."""
     before = [(m, m.training) for m in module.modules()]
     module.eval()
     try:
@@ -135,11 +136,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Exporters warn of what does not concern an export with static sizes."""
+    """Silences the exporters' warnings, which do not concern an export with static sizes."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    # TorchScript's exporter prints the whole graph where it fails.
+    # On failure TorchScript's exporter prints the whole graph.
     printing = torch._C._jit_is_onnx_log_enabled()
     torch._C._jit_set_onnx_log_enabled(False)
     try:
@@ -153,7 +154,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Exporters make millions of small objects and hardly any cycles: looking for these is a sixth of dynamo's time."""
+    """Switches off garbage collection: exporters make millions of small objects, few cycles; it takes a sixth of dynamo's time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -199,7 +200,7 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
     try:
         program = _exported(decompose_once(torch.export.export(module, args, strict=False)), args, names, opset)
     except Exception:
-        # From the module itself torch.onnx.export has other ways to capture it, and names what fails.
+        # Given the module itself, torch.onnx.export has other ways to capture it, and names what fails.
         try:
             program = _exported(module, args, names, opset)
         except Exception as e:
@@ -210,7 +211,7 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
 
 
 def _exported(source: Any, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Any:
-    """torch.onnx.export by dynamo; without the optimizer first, as half of what it would walk through is dead."""
+    """torch.onnx.export by dynamo; dead nodes are removed first, because half of what the optimizer would visit is dead."""
     program = torch.onnx.export(
         source, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18), optimize=False
     )
@@ -220,17 +221,17 @@ def _exported(source: Any, args: Tuple[Any, ...], names: Sequence[str], opset: i
 
 
 def _without_dead_nodes(program: Any) -> None:
-    """Drops what nothing reads: each batch normalization has results for training, four nodes for empty tensors."""
+    """Drops unread nodes: each batch normalization has training results, which cost four nodes for empty tensors."""
     try:
         from onnx_ir.passes.common import RemoveUnusedNodesPass
     except ImportError:
-        # onnxscript before 0.3 has an IR of its own; its optimizer finds them as well.
+        # onnxscript before 0.3 has another IR; its optimizer removes them as well.
         return
     RemoveUnusedNodesPass()(program.model)
 
 
 def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
-    """Module path -> its calls at different places."""
+    """Module path -> its calls with distinct places."""
     with Paths(module) as paths, Recorder(paths) as recorder:
         module(*args)
     places: Dict[str, List[Call]] = {}
@@ -242,9 +243,9 @@ def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
 
 
 def _mend_places(model: Any, places: Mapping[str, Sequence[Call]]) -> None:
-    """The dynamo exporter keeps frames of functions named forward alone, so it names the line that called a helper.
+    """Corrects places: the dynamo exporter only keeps frames of functions named forward, so it gives the line that calls a helper.
 
-    Where all calls of a module stand at one place, and it is another than the exporter's, the place is this one.
+    If all calls of a module are at one place, and the exporter gives another, the node gets the former.
     """
     for node in model.graph.node:
         source = source_of(node)
@@ -260,7 +261,7 @@ _MARKED = re.compile(rf"/{MARK}(\d+)(?=/)")
 
 
 def _unmark(model: Any) -> Dict[str, int]:
-    """Takes the calls' numbers out of all names, which become those of a plain export. Returns node name -> number."""
+    """Removes the calls' numbers from all names, as in a plain export. Returns node name -> number."""
     renamed: Dict[str, str] = {}
     used: Dict[str, int] = {}
     call_of: Dict[str, int] = {}
@@ -269,7 +270,7 @@ def _unmark(model: Any) -> Dict[str, int]:
         match = _MARKED.search(node.name)
         base = _MARKED.sub("", node.name)
         if match is not None:
-            # As PyTorch counts: Relu, Relu_1, Relu_2 in one scope.
+            # Numbered as PyTorch does: Relu, Relu_1, Relu_2 in one scope.
             base = re.sub(r"_\d+$", "", base)
             count = used.get(base, 0)
             used[base] = count + 1
@@ -289,7 +290,7 @@ def _unmark(model: Any) -> Dict[str, int]:
 
 
 def _without_shared(model: Any) -> None:
-    """Reads equal parameters of an untrained network directly: PyTorch shares them through Identity nodes."""
+    """Reads equal parameters of an untrained network directly, without the Identity nodes by which PyTorch shares them."""
     constants = {i.name for i in model.graph.initializer}
     outputs = {o.name for o in model.graph.output}
     aliases: Dict[str, str] = {}
@@ -306,9 +307,9 @@ def _without_shared(model: Any) -> None:
 
 
 def _write_source(node: Any, call: Call) -> None:
-    """The call's module path and place, in the form of PyTorch's dynamo exporter."""
+    """Writes the call's module path and place into the node, in the form of PyTorch's dynamo exporter."""
     if not hasattr(node, "metadata_props"):
-        # ONNX 1.15 and before know no metadata of nodes; the name still tells the module.
+        # ONNX up to 1.15 has no node metadata; the node's name still gives the module.
         return
     node.metadata_props.add(key=SCOPES, value=str(["", call.module, call.key[1]]))
     if call.file:
@@ -316,7 +317,7 @@ def _write_source(node: Any, call: Call) -> None:
 
 
 def _name_outputs(model: Any, wanted: Sequence[str]) -> None:
-    """Gives the outputs names: those wanted, or "output" where the exporter counted."""
+    """Names the outputs: as requested, or "output" where the exporter only numbered them."""
     outputs = [o.name for o in model.graph.output]
     if wanted and len(wanted) != len(outputs):
         raise UsageError(f"{len(wanted)} output names", allowed=f"{len(outputs)}, one for each output")

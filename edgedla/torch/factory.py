@@ -1,4 +1,4 @@
-"""`package.module:factory` on the command line: a PyTorch module that a function of the user's own code makes."""
+"""`package.module:factory` on the command line: a PyTorch module made by a function in the user's code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _NAME = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)
 
 
 def is_factory(text: str) -> bool:
-    """True for the form `package.module:factory` that names no file; a drive letter alone is no package."""
+    """True for `package.module:factory` that names no file; a single drive letter is not a package."""
     return bool(_NAME.match(text)) and not os.path.exists(text) and not re.match(r"^[A-Za-z]:\w+$", text)
 
 
 def onnx_of_factory(
     text: str, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None
 ) -> bytes:
-    """The serialised ONNX model of what the factory makes.
+    """The serialised ONNX model of the factory's module.
 
-    The factory is called without arguments. It gives a module, or (module, example inputs). A class that derives from
-    nn.Module is a factory too, and so is a module that stands in the file itself.
+    The factory is called without arguments and returns a module, or (module, example inputs). A subclass of nn.Module is a
+    factory too, and so is a module object in the file.
 
     Args:
-        shapes: dims by input name, "" for the only one; needed where the factory gives no example inputs.
+        shapes: dims by input name, "" for a single input; required if the factory returns no example inputs.
         batch: replaces the first dim of every input.
 
     Raises:
@@ -58,7 +58,7 @@ def onnx_of_factory(
 def _made(text: str, torch: Any) -> Any:
     name, _, attribute = text.partition(":")
     if os.getcwd() not in sys.path:
-        # As `python -m` does: the user's package stands where the command is given.
+        # As with `python -m`: the user's package is in the current folder.
         sys.path.insert(0, os.getcwd())
     try:
         value: Any = importlib.import_module(name)

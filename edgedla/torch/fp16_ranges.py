@@ -1,7 +1,7 @@
-"""Values that FP16 cannot hold, found while a module trains, and a penalty that keeps them out.
+"""Finds values beyond FP16's range while a module trains, and penalises them.
 
-The DLA computes in FP16 wherever it does not in INT8: what exceeds 65504 becomes infinite there, though training in FP32
-or BF16 never shows it.
+The DLA computes in FP16 wherever it does not use INT8: values above 65504 become infinite there, which training in FP32
+or BF16 never shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgedla.torch.calls import Call, CallMode, Key, Paths, tensors_in, user_pla
 
 @dataclass(frozen=True)
 class Range:
-    """The largest magnitude that a call has given. `share`: of FP16's largest number, 65504; above 1 it overflows."""
+    """The largest magnitude in a call's results. `share`: of FP16's largest number, 65504; above 1 it overflows."""
 
     call: Call
     absmax: float
@@ -34,7 +34,7 @@ class Range:
 
 
 class Fp16Ranges:
-    """Watches every call of a module's forward while the block stands, in training or evaluation.
+    """Watches every call of a module's forward within the `with` block, in training or evaluation.
 
         with Fp16Ranges(model, limit=0.25) as ranges:
             loss = criterion(model(x), y) + 1e-3 * ranges.penalty()
@@ -42,7 +42,7 @@ class Fp16Ranges:
         text = ranges.report()
 
     Args:
-        limit: share of 65504 from which the penalty counts: room for inputs that training does not show.
+        limit: share of 65504 above which the penalty applies; the rest is room for inputs not seen in training.
     """
 
     def __init__(self, module: nn.Module, limit: float = 0.25) -> None:
@@ -67,9 +67,9 @@ class Fp16Ranges:
             handle.remove()
 
     def penalty(self) -> torch.Tensor:
-        """sum over calls of (max |y| / (65504 limit) - 1)^2 where max |y| is above it, of all forwards since the last call.
+        """sum over calls of (max |y| / (65504 limit) - 1)^2 if max |y| exceeds 65504 limit, for all forwards since the last call.
 
-        It is zero, without a gradient, where nothing is.
+        Zero, without a gradient, if no call exceeds the limit.
         """
         device = next((p.device for p in self.module.parameters()), torch.device("cpu"))
         total = torch.zeros((), device=device)
@@ -79,16 +79,16 @@ class Fp16Ranges:
         return total
 
     def ranges(self) -> Tuple[Range, ...]:
-        """What each call has given at most, the largest first."""
+        """The largest magnitude of each call, largest first."""
         values = [Range(self._calls[key], float(value)) for key, value in self._absmax.items()]
         return tuple(sorted(values, key=lambda r: -r.absmax))
 
     def overflows(self) -> Tuple[Range, ...]:
-        """The calls whose values FP16 does not hold."""
+        """The calls with values beyond FP16's range."""
         return tuple(r for r in self.ranges() if not r.absmax <= FP16_MAX)
 
     def report(self, most: int = 10) -> str:
-        """The calls that come nearest to the end of FP16's range, one per line."""
+        """The calls closest to the end of FP16's range, one per line."""
         return "\n".join(str(r) for r in self.ranges()[:most])
 
     def _enter(self, module: nn.Module, _args: Any) -> None:

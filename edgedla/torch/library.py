@@ -1,4 +1,4 @@
-"""PyTorch: the one place that says how to get it where it is missing."""
+"""Imports PyTorch, and says how to install it if it is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def import_torch() -> Any:
     """The torch module, for code whose file must load without it.
 
     Raises:
-        EnvironmentMissing: it is not installed, or its installation is broken.
+        EnvironmentMissing: PyTorch is not installed, or its installation is broken.
     """
     try:
         import torch

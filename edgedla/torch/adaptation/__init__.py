@@ -1,3 +1,3 @@
-"""Modules made over for the DLA before they are trained."""
+"""Adapts modules to the DLA before training."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`adapt`: a module made over for the DLA before it is trained, with what was changed, what was not, and why."""
+"""`adapt`: a module adapted to the DLA before training, with the changes made, those refused, and the reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgedla.torch.exporting import OPSET, Inputs, export, forward_inputs
 
 @dataclass(frozen=True)
 class Change:
-    """One place. `place`: module path and line. `exact`: the module computes what it did, but for the order of rounding."""
+    """One change. `place`: module path and line. `exact`: same results, except for the order of rounding."""
 
     place: str
     name: str
@@ -35,11 +35,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Adapted:
-    """A module made over.
+    """An adapted module.
 
     Attributes:
-        module: the new module; the one that came is as it was. Parameters that stayed keep their names.
-        changes: what was changed. refusals: (place, reason) of what the DLA does not run and adapt cannot change.
+        module: the new module; the original is unchanged. Unchanged parts keep their parameters' names.
+        changes: the changes made. refusals: (place, reason) of each call that the DLA refuses and adapt cannot change.
         before, after: the checks of both modules.
     """
 
@@ -51,7 +51,7 @@ class Adapted:
 
     @property
     def exact(self) -> bool:
-        """Both modules compute the same with the same weights."""
+        """True if both modules compute the same with the same weights."""
         return all(change.exact for change in self.changes)
 
     def __str__(self) -> str:
@@ -76,19 +76,19 @@ def adapt(
     outputs_4d: bool = False,
     ending_at: Sequence[str] = (),
 ) -> Adapted:
-    """A copy of the module whose calls the DLA runs; weights stay, so do the names of parameters.
+    """A copy of the module, changed so that the DLA runs its calls; weights and parameter names stay.
 
-    Exact, where the DLA refuses what stands there: a global average becomes a depthwise convolution (INT8) or poolings,
+    Exact changes, made where the DLA refuses a call: a global average becomes a depthwise convolution (INT8) or poolings,
     HardSigmoid and HardSwish become scale, clip and product, a gate N x C x 1 x 1 is enlarged, channel slices become
-    Splits, and Linears behind the last flatten become convolutions, with the flatten after them.
+    Splits, and Linears after the last flatten become convolutions, with the flatten after them.
 
     Args:
-        activations: exchanges that training has to make good, for example {"silu": "relu"}; see rewrites.ACTIVATIONS.
-        outputs_4d: classifiers give N x K x 1 x 1: without the last flatten a standalone loadable can be built.
-        ending_at: paths of parts whose results become the outputs, for heads that end before boxes are decoded.
+        activations: replacements that need training, for example {"silu": "relu"}; see rewrites.ACTIVATIONS.
+        outputs_4d: classifiers return N x K x 1 x 1: without the last flatten, a standalone loadable can be built.
+        ending_at: paths of parts whose results become the outputs, for heads that end before box decoding.
 
     Raises:
-        UsageError: an unknown exchange or path. ModelError: the module cannot be exported.
+        UsageError: an unknown replacement or path. ModelError: the module cannot be exported.
     """
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     args, names = forward_inputs(module, example_inputs)
@@ -113,7 +113,7 @@ def _checked(module: nn.Module, args: Tuple[Any, ...], platform: Any, precision:
 
 
 class _Work:
-    """The copy that is changed, and what was done to it."""
+    """The copy being changed, and the changes so far."""
 
     def __init__(self, module: nn.Module, args: Tuple[Any, ...]) -> None:
         self.module, self.args = module, args
@@ -148,7 +148,7 @@ class _Work:
         if head is not None:
             seen = _as_maps(seen, head)
             call = seen[head.flatten]
-            # A mean over H and W is an average too; what only drops dims goes.
+            # A mean over H and W is an average too; dims that it only drops need no change.
             if call.function != "mean":
                 edits.setdefault(call.key[0], []).append((call, Edit(call.key, None)))
         for i, call in enumerate(seen):
@@ -158,7 +158,7 @@ class _Work:
             if head is not None and i == head.flatten:
                 form = replace(form, flat=False)
             edits.setdefault(call.key[0], []).append((call, Edit(call.key, form)))
-        # The deepest first: what holds them is traced with the new parts in it.
+        # Innermost parts first: the parts that contain them are then traced with the new parts inside.
         inputs = inputs_of_parts(self.module, edits, self.args)
         for path in sorted(edits, key=lambda p: -p.count(".") - bool(p)):
             self._edit(path, edits[path], inputs[path])
@@ -212,7 +212,7 @@ class _Work:
 
 
 def _as_maps(seen: Sequence[ObservedCall], head: Head) -> Tuple[ObservedCall, ...]:
-    """The calls behind the flatten as they will be: N x C becomes N x C x 1 x 1."""
+    """The calls after the flatten with their future shapes: N x C becomes N x C x 1 x 1."""
     changed = []
     for i, call in enumerate(seen):
         if head.flatten < i <= head.last and call.function != "linear":

@@ -1,4 +1,4 @@
-"""The modules that stand in for what the DLA does not run; each says what it equals."""
+"""Modules that replace what the DLA does not run; each states what it equals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 class GlobalAverageConv(nn.Module):
     """The mean over H x W as one depthwise convolution with weights 1/(HW): N x C x H x W to N x C x 1 x 1.
 
-    In INT8 it has an output scale of its own, where a pooling shares the scale of its input.
+    In INT8 it has its own output scale, whereas a pooling shares its input's scale.
     """
 
     weight: torch.Tensor
@@ -27,7 +27,7 @@ class GlobalAverageConv(nn.Module):
 
 
 class GlobalAveragePool(nn.Module):
-    """The mean over H x W as a chain of average poolings, each within the DLA's window."""
+    """The mean over H x W as a chain of average poolings, each within the DLA's window size."""
 
     def __init__(self, windows: Sequence[Tuple[int, int]]) -> None:
         super().__init__()
@@ -43,16 +43,16 @@ class GlobalAveragePool(nn.Module):
 
 
 class Affine(nn.BatchNorm2d):
-    """a x + b as a BatchNormalization that never changes: in a strict build the DLA takes no constant operands."""
+    """a x + b as a constant BatchNormalization: in a strict build the DLA takes no constant operands."""
 
     def __init__(self, channels: int, slope: float, offset: float) -> None:
-        # PyTorch takes no 0; 1 + 1e-12 is 1 in FP32.
+        # PyTorch rejects eps = 0; 1 + 1e-12 is 1 in FP32.
         super().__init__(channels, eps=1e-12, affine=False)
-        # Buffers of these names are what F.batch_norm reads; nothing of them belongs in a checkpoint.
+        # Buffers with the names that F.batch_norm reads; none of them belongs in a checkpoint.
         for name, value in (("weight", slope), ("bias", offset), ("running_mean", 0.0), ("running_var", 1.0)):
             delattr(self, name)
             self.register_buffer(name, torch.full((channels,), value), persistent=False)
-        # Else loading a checkpoint would ask for the count of its batches.
+        # Otherwise loading a checkpoint would require num_batches_tracked.
         self.track_running_stats = False
         self.num_batches_tracked = None
 
@@ -86,7 +86,7 @@ class HardSwish(nn.Module):
 
 
 class Enlarge(nn.Module):
-    """A gate N x C x 1 x 1 copied to N x C x H x W by nearest Resizes: the DLA's elementwise layers want equal sizes."""
+    """A gate N x C x 1 x 1 copied to N x C x H x W by nearest Resizes: the DLA's elementwise layers need equal sizes."""
 
     def __init__(self, factors: Sequence[Tuple[int, int]]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Enlarge(nn.Module):
 
 
 class ChannelSlice(nn.Module):
-    """Channels [start, stop) by a Split, whose pieces are a DLA layer where a Slice of INT64 numbers is not."""
+    """Channels [start, stop) by a Split: its pieces are a DLA layer, a Slice with INT64 numbers is not."""
 
     def __init__(self, channels: int, start: int, stop: int) -> None:
         super().__init__()
@@ -116,9 +116,9 @@ class ChannelSlice(nn.Module):
 
 
 class DenseConv(nn.Conv2d):
-    """A Linear as a convolution whose kernel covers the map: N x C x H x W to N x K x 1 x 1, weights K x C x H x W.
+    """A Linear as a convolution with a kernel as large as the map: N x C x H x W to N x K x 1 x 1, weights K x C x H x W.
 
-    It loads the Linear's weights (K x CHW) as they are. With `flat` its result is N x K.
+    It loads the Linear's weights (K x CHW) unchanged. With `flat` the result is N x K.
     """
 
     def __init__(self, linear: nn.Linear, chw: Tuple[int, int, int], flat: bool) -> None:
@@ -142,9 +142,9 @@ class DenseConv(nn.Conv2d):
 
 
 class EndingAt(nn.Module):
-    """A module whose results are those of some of its parts, in their order: what follows them runs on the host.
+    """A module that returns the results of some of its parts, in their order; the host computes the rest.
 
-    The rest of the forward still runs here; an exporter leaves it out.
+    The rest of forward still runs here, but an exporter leaves it out.
     """
 
     def __init__(self, module: nn.Module, paths: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Flatten and Linear at the end of a classifier as convolutions: N x C x H x W stays four-dimensional up to the output."""
+"""Flatten and Linears at the end of a classifier as convolutions: N x C x H x W stays four-dimensional to the output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.fixes.rewrites.limits import kernel
 from edgedla.torch.adaptation.observing import ObservedCall
 from edgedla.torch.adaptation.rewrites import Refused
 
-#: Functions that work on each element alone, in two dimensions as in four.
+#: Functions on single elements, which work in two dimensions as in four.
 _ELEMENTWISE = frozenset(
     "relu relu_ hardswish hardswish_ hardsigmoid sigmoid tanh silu silu_ gelu dropout dropout_ hardtanh hardtanh_ relu6 "
     "leaky_relu leaky_relu_ mul clamp feature_dropout".split()
@@ -21,10 +21,10 @@ _FLATTENING = frozenset("flatten mean reshape view squeeze".split())
 
 @dataclass(frozen=True)
 class Head:
-    """A flatten and the Linears behind it.
+    """A flatten and the Linears after it.
 
     Attributes:
-        flatten: index of the call that drops H and W. linears: (index of the call, C x H x W that it reads).
+        flatten: index of the call that drops H and W. linears: (index of the call, its input's C x H x W).
         last: index of the call whose result is the network's output.
     """
 
@@ -34,10 +34,10 @@ class Head:
 
 
 def find_head(seen: Sequence[ObservedCall], outputs: Set[int], module: nn.Module) -> Optional[Head]:
-    """The flatten before the Linears that end in an output; None where there is none.
+    """The flatten before the Linears that end in an output; None if there is none.
 
     Raises:
-        Refused: there is one, and something stands in the way.
+        Refused: there is one, but it cannot be changed.
     """
     readers: Dict[int, List[int]] = {}
     for i, call in enumerate(seen):

@@ -1,4 +1,4 @@
-"""One forward of a module with everything that a rewrite asks: shapes, sources, and where the DLA refuses a call."""
+"""One forward of a module, recorded for rewrites: shapes, sources, and the DLA's refusal of each call."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ObservedCall:
     """One call with its shapes.
 
     Attributes:
-        args: the arguments, each tensor as its shape. reads: calls whose results the tensors are, None for others.
-        result: shape of the result; None where it is no single tensor. refused: why a layer of it is on the GPU.
+        args: the arguments, each tensor replaced by its shape. reads: calls that made the tensors, None for other tensors.
+        result: shape of the result; None if it is not a single tensor. refused: why one of its layers is on the GPU.
     """
 
     call: Call
@@ -42,7 +42,7 @@ class ObservedCall:
 
     @property
     def shapes(self) -> List[Shape]:
-        """Of its tensor arguments, in order."""
+        """Shapes of its tensor arguments, in order."""
         return [a for a in self.args if isinstance(a, torch.Size)]
 
 
@@ -63,10 +63,10 @@ class _Observer(Recorder):
 def observe(
     module: nn.Module, inputs: Inputs, exported: Exported, report: CheckReport
 ) -> Tuple[Tuple[ObservedCall, ...], Set[int]]:
-    """(all calls of one forward, indices of those whose results are the module's).
+    """(all calls of one forward, indices of those whose results are the module's outputs).
 
     Args:
-        exported, report: of the same module, for where the DLA refuses a call.
+        exported, report: of the same module; they tell which calls the DLA refuses.
     """
     args, _ = forward_inputs(module, inputs)
     with evaluating(module), torch.no_grad(), Paths(module) as paths, _Observer(paths) as observer:
@@ -81,7 +81,7 @@ def observe(
 
 
 def _refused(exported: Exported, report: CheckReport) -> Dict[Key, str]:
-    """Call -> why one of its layers is on the GPU by a cause of its own."""
+    """Call -> why one of its layers is on the GPU, if for a reason of its own."""
     reasons: Dict[Key, str] = {}
     for layer in report.layers:
         if layer.placed is not Placed.GPU or not layer.cause.is_root:

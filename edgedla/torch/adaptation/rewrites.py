@@ -1,6 +1,6 @@
-"""The rewrites of single calls: for each, what it stands for, and the module that takes its place. To add one: a row.
+"""Rewrites of single calls: each replaces a call of one function by a module. To add one: a row.
 
-A rewrite gets a call that the DLA refuses and gives a Form, or raises Refused with the reason.
+A rewrite receives a call that the DLA refuses. It returns a Form, or raises Refused with the reason.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from edgedla.torch.adaptation.observing import ObservedCall, Shape
 
 
 class Refused(Exception):
-    """A call that a rewrite knows and cannot take, with the reason."""
+    """A rewrite exists for the call but does not apply, with the reason."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What takes the place of a call.
+    """The replacement of a call.
 
     Attributes:
-        module: what runs instead. operand: index of the argument that it takes; None where it takes the call's place
-            for its first argument. A form with an operand changes this argument alone: the call itself stays.
-        flat: the call dropped H and W, which the module keeps: a flatten follows.
-        exact: it equals what was there, but for the order of rounding.
+        module: the replacing module. operand: index of the only argument that it replaces, so that the call itself stays;
+            None if it replaces the whole call, with the call's first argument as its input.
+        flat: the call drops H and W but the module keeps them, so a flatten follows.
+        exact: same results, except for the order of rounding.
     """
 
     name: str
@@ -123,7 +123,7 @@ def _channel_slice(seen: ObservedCall, precision: str) -> Optional[Form]:
 
 
 def _map_of(seen: ObservedCall) -> Optional[Shape]:
-    """The shape of the first argument where it is N x C x H x W."""
+    """The shape of the first argument if it is N x C x H x W."""
     shapes = seen.shapes
     return tuple(shapes[0]) if shapes and len(shapes[0]) == 4 else None
 
@@ -140,14 +140,14 @@ BY_FUNCTION: Mapping[str, Rewrite] = {
 
 @dataclass(frozen=True)
 class Exchange:
-    """Another activation, which training gets used to. `modules`: its classes; `why`: what the DLA gains."""
+    """A replacement activation that needs training. `modules`: classes that it replaces; `why`: the gain on the DLA."""
 
     replace: Tuple[type, ...]
     by: Callable[[], nn.Module]
     why: str
 
 
-#: Opt-in: (what stands there, what comes instead) -> Exchange. They change what the network computes.
+#: Optional: (present activation, new activation) -> Exchange. These change what the network computes.
 ACTIVATIONS: Dict[Tuple[str, str], Exchange] = {
     ("hardswish", "relu"): Exchange((nn.Hardswish,), nn.ReLU, "merges into the convolution; three stored tensors less"),
     ("silu", "relu"): Exchange((nn.SiLU,), nn.ReLU, "merges into the convolution; no sigmoid, which runs in FP16"),
@@ -162,9 +162,9 @@ ACTIVATIONS: Dict[Tuple[str, str], Exchange] = {
 
 
 def exchanges(wanted: Mapping[str, str]) -> Sequence[Tuple[str, str, Exchange]]:
-    """The rows of ACTIVATIONS for {"hardswish": "relu"}.
+    """The rows of ACTIVATIONS for, say, {"hardswish": "relu"}.
 
     Raises:
-        KeyError: there is no such row.
+        KeyError: no such row.
     """
     return [(old, new, ACTIVATIONS[old, new]) for old, new in wanted.items()]

@@ -1,7 +1,7 @@
-"""Changes calls in a module: whole parts of torch.nn are exchanged, forwards of the user's own classes by torch.fx.
+"""Changes calls in a module: parts of torch.nn are replaced as a whole, forwards of the user's classes by torch.fx.
 
-Only the classes whose own forward makes a changed call are traced, with all their parts left as they are, so that what
-depends on the training mode elsewhere stays as it was written.
+Only classes whose own forward makes a changed call are traced, with all their parts as leaves. So other code that
+depends on the training mode stays as written.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from edgedla.torch.exporting import evaluating
 _TRACE_CHARACTERS = 160
 
 
-#: (arguments in order, arguments by name) of one call.
+#: (positional arguments, keyword arguments) of one call.
 CallInputs = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One call and what becomes of it: a Form, or None where its first argument is passed on."""
+    """One call and its replacement: a Form, or None to pass on its first argument."""
 
     key: Key
     form: Optional[Form]
 
 
 def replaced(root: nn.Module, path: str, new: nn.Module) -> nn.Module:
-    """The root with the part at `path` exchanged; the new part itself where the path is empty."""
+    """The root with the part at `path` replaced; the new part itself if the path is empty."""
     if not path:
         return new
     parent, _, name = path.rpartition(".")
@@ -44,7 +44,7 @@ def edit_part(root: nn.Module, path: str, edits: Sequence[Edit], inputs: CallInp
     """The root with the edits made in the part at `path`.
 
     Args:
-        inputs: what the part is called with.
+        inputs: the inputs of the part.
 
     Raises:
         Refused: the part's forward cannot be traced, or depends on the training mode.
@@ -69,7 +69,7 @@ def edit_part(root: nn.Module, path: str, edits: Sequence[Edit], inputs: CallInp
 
 
 class _Shallow(fx.Tracer):
-    """Every part is a leaf."""
+    """Treats every part as a leaf."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return True
@@ -95,12 +95,12 @@ def _traced(part: nn.Module) -> fx.GraphModule:
 
 
 def inputs_of_parts(root: nn.Module, paths: Iterable[str], inputs: Sequence[Any]) -> Dict[str, CallInputs]:
-    """Path of a part -> what it is called with first, in one forward of the root."""
+    """Path of a part -> inputs of its first call, in one forward of the root."""
     inputs_by_path: Dict[str, CallInputs] = {}
 
     def keeper(path: str) -> Any:
         def keep(_module: nn.Module, args: Any, kwargs: Any) -> None:
-            # What works in place would change them.
+            # Copies, because in-place operations would change them.
             inputs_by_path.setdefault(
                 path, (tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args), dict(kwargs))
             )
@@ -118,7 +118,7 @@ def inputs_of_parts(root: nn.Module, paths: Iterable[str], inputs: Sequence[Any]
 
 
 def _nodes_of_calls(module: fx.GraphModule, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[Key, fx.Node]:
-    """Key of a call, with the part as the root -> the node of the trace that makes it."""
+    """Key of a call, relative to the part -> its node in the trace."""
     nodes: Dict[Key, fx.Node] = {}
     with evaluating(module), torch.no_grad(), Paths(module) as paths, Recorder(paths) as recorder:
 

@@ -1,3 +1,3 @@
-"""Training with the DLA's numbers: rounding stands where the DLA stores INT8 or FP16, as the host backend simulates it."""
+"""Training with the DLA's rounding: values are rounded where the DLA stores INT8 or FP16, as the host backend does."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A QatModule as its artifact computes it: the figures that are published, bit for bit, while the training runs."""
+"""A QatModule evaluated by its artifact: the published figures, bit for bit, while training runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Outputs = Union[torch.Tensor, Tuple[torch.Tensor, ...]]
 
 
 class AsBuilt(nn.Module):
-    """The weights and ranges of a QatModule as they are now, in the host backend: one implementation, so one set of numbers.
+    """The present weights and ranges of a QatModule, run by the host backend: one implementation, so one set of numbers.
 
-    QatModule itself computes the same in PyTorch, on a GPU too, but sums in another order: where a value lies within FP32's rounding
-    of the middle of two INT8 levels, it may store the neighbour, and one picture in thousands gets another class. This runs on the
-    CPU without gradients. Inputs and outputs are tensors of the caller's device; any multiple of the export's batch will do.
+    QatModule computes the same in PyTorch, also on a GPU, but sums in another order. If a value lies within FP32's rounding of
+    the middle between two INT8 levels, it may store the neighbouring level, and one picture in thousands changes its class.
+    This module runs on the CPU without gradients. Inputs and outputs are tensors on the caller's device, with any multiple of
+    the export's batch.
 
     Raises:
         ModelError: the module's forward makes other calls than when it was prepared.
@@ -52,10 +53,10 @@ class AsBuilt(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Outputs:
         """Args:
-            inputs: in the module's order, (k batch, ...) each; batch is that of the export.
+            inputs: in the module's order, (k batch, ...) each; batch is the export's.
 
         Returns:
-            The output, or a tuple of them in the export's order, FP32.
+            The output, or a tuple of outputs in the export's order, FP32.
 
         Raises:
             UsageError: another number of inputs, or another shape.

@@ -1,4 +1,4 @@
-"""Ranges to start from: those that `edgedla quantize` would choose on the same samples."""
+"""Initial ranges: those that `edgedla quantize` would choose on the same samples."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SAMPLES = 256
 
 
 def chosen_ranges(model: Any, names: Sequence[str], samples: Samples, method: str = DEFAULT) -> Dict[str, float]:
-    """ONNX tensor -> range, by a method of edgedla quantize. A tensor that was zero in all samples gets range 1."""
+    """ONNX tensor -> range, by a method of `edgedla quantize`. A tensor that is zero in all samples gets range 1."""
     chosen = thresholds(collect(model, samples), method)
     return {name: chosen.get(name, 0.0) or 1.0 for name in names}
 
 
 def samples_of(model: Any, data: Iterable[Any], limit: Optional[int] = SAMPLES) -> Samples:
-    """Feeds of the model's static shapes out of batches: tensors, arrays, or tuples whose first entries are inputs.
+    """Feeds of the model's static shapes from batches: tensors, arrays, or tuples that begin with the inputs.
 
     Raises:
-        DataError: a batch has another size than a multiple of the model's, or there is none.
+        DataError: a batch size that is not a multiple of the model's, or no batch.
     """
     shapes = {i.name: tuple(d.dim_value for d in i.type.tensor_type.shape.dim) for i in model.graph.input}
     feeds: List[Feed] = []

@@ -1,4 +1,4 @@
-"""Rounds values while a module's forward runs, as the DLA stores and reads them."""
+"""Rounds values during a module's forward where the DLA stores and reads them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from edgedla.torch.calls import CallMode, Key, Paths, tensors_in
 from edgedla.torch.qat.places import Place, Places, Stored
 from edgedla.torch.qat.rounding import round_half, round_weight, rounded_weight
 
-#: Functions whose second tensor is a weight in INT8 -> axis of its output channels.
+#: Functions whose second tensor is an INT8 weight -> axis of its output channels.
 WEIGHT_AXIS: Mapping[str, int] = {
     "conv1d": 0, "conv2d": 0, "conv3d": 0, "linear": 0, "conv_transpose1d": 1, "conv_transpose2d": 1,
     "conv_transpose3d": 1, "matmul": -1, "__matmul__": -1,
 }  # fmt: skip
-#: Functions whose numbers become constants that the DLA rounds to FP16, where it computes in FP16.
+#: Functions whose Python numbers become constants, which the DLA rounds to FP16 if it computes in FP16.
 _WITH_NUMBERS = frozenset("add add_ sub sub_ rsub mul mul_ div div_ __add__ __sub__ __mul__ __truediv__".split())
 Rounding = Callable[[torch.Tensor, Stored], torch.Tensor]
 
 
 class RoundingMode(CallMode):
     """Args:
-    round_stored: rounds a tensor as it is stored, by its ONNX name, and may note what it saw.
-    training: BatchNormalization keeps its own statistics, so it is not merged into the convolution before it.
-    scale_of: ONNX name -> its scale, where INT8 products are summed as integers.
+    round_stored: rounds a tensor as the DLA stores it, given its ONNX name; it may also record what it sees.
+    training: BatchNormalization uses batch statistics, so it is not merged into the convolution before it.
+    scale_of: ONNX name -> scale, if INT8 products are summed as integers.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RoundingMode(CallMode):
     def _call(
         self, key: Key, func: Callable[..., Any], mode: str, source: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]
     ) -> Any:
-        """Calls a function on arguments as they are read; sums integers where that is asked for and the host does.
+        """Calls a function on arguments as read; sums integers if requested and if the host backend does for this call.
 
         Args:
             source: the first argument before it was read.
@@ -77,13 +77,13 @@ class RoundingMode(CallMode):
             return _AS_EXPORTED[key[1]](args[0])
         if scale_of is None or key[1] not in _SUMS or mode != "int8" or stored is None or stored.state == "inner":
             return func(*args, **kwargs)
-        # ONNX has Gemm for rows with a bias alone, and MatMul for the others, which the host backend sums in FP32.
+        # ONNX has Gemm only for rows with a bias; the others become MatMul, which the host backend sums in FP32.
         if key[1] == "linear" and (source.dim() != 2 or (len(args) < 3 and kwargs.get("bias") is None)):
             return func(*args, **kwargs)
         return integer_sum(func, scale_of(stored.tensor), args, kwargs)
 
     def _read(self, value: Any, mode: str, axis: Optional[int]) -> Any:
-        """An argument as the call reads it: a copy rounded to its mode, where it is stored otherwise."""
+        """An argument as the call reads it: if it is stored in another mode, a copy rounded to the call's mode."""
         if isinstance(value, (list, tuple)):
             return type(value)(self._read(v, mode, None) for v in value) if _plain(value) else value
         if mode not in ("int8", "fp16") or not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -115,7 +115,7 @@ class RoundingMode(CallMode):
     def _folded(
         self, key: Key, norm: Key, place: Place, args: Tuple[Any, ...], kwargs: Dict[str, Any]
     ) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-        """The convolution's arguments with the BatchNormalization after it in weight and bias."""
+        """The convolution's arguments with the following BatchNormalization merged into weight and bias."""
         batch_norm = self.module.get_submodule(norm[0])
         values: List[Any] = list(args)
         weight = values[1] if len(values) > 1 else kwargs["weight"]
@@ -131,12 +131,12 @@ class RoundingMode(CallMode):
 def fold(
     weight: torch.Tensor, bias: Optional[torch.Tensor], norm: Any, axis: int, mode: str
 ) -> Tuple[torch.Tensor, torch.Tensor]:
-    """w' = w g / sqrt(v + eps), b' = (b - m) g / sqrt(v + eps) + beta; w' once more through the mode's rounding.
+    """w' = w g / sqrt(v + eps), b' = (b - m) g / sqrt(v + eps) + beta; w' is rounded again in the mode.
 
-    Rounding one scale per channel is not moved by a factor per channel, so w' has the levels that w was trained with.
+    With one scale per channel, a factor per channel does not change the levels, so w' has the levels w was trained with.
     """
     ones = torch.ones_like(norm.running_mean)
-    # In FP64 and then FP32: CPU and GPU come to the same numbers.
+    # Computed in FP64, then rounded to FP32: CPU and GPU get the same numbers.
     gain = (norm.weight if norm.weight is not None else ones).double()
     factor = gain / torch.sqrt(norm.running_var.double() + norm.eps)
     shape = [1] * weight.dim()
@@ -156,7 +156,7 @@ def _hard_sigmoid(x: torch.Tensor) -> torch.Tensor:
     return (x * float(np.float32(1 / 6)) + 0.5).clamp(0.0, 1.0)
 
 
-#: Functions that PyTorch computes in another order than the operators that they are exported as.
+#: Functions that PyTorch computes in another order than the operators it exports.
 _AS_EXPORTED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hardsigmoid": _hard_sigmoid, "hardswish": lambda x: x * _hard_sigmoid(x),
 }  # fmt: skip
@@ -167,25 +167,25 @@ _SUMS = frozenset({"conv1d", "conv2d", "conv3d", "linear"})
 def integer_sum(
     func: Callable[..., Any], scale: torch.Tensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]
 ) -> torch.Tensor:
-    """y = s_x s_k * sum(q_x q_w) + bias, the sum exact: as the host backend computes it, on any device.
+    """y = s_x s_k * sum(q_x q_w) + bias with an exact sum: the host backend's result, on any device.
 
     Args:
-        scale: s_x. args, kwargs: of `func`: values that are q_x s_x, and a weight that was rounded.
+        scale: s_x. args, kwargs: of `func`: values of the form q_x s_x, and a rounded weight.
     """
     values: List[Any] = list(args)
     weight = (values[1] if len(values) > 1 else kwargs["weight"]).double()
     bias = values[2] if len(values) > 2 else kwargs.get("bias")
     rest = {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
     largest = weight.abs().flatten(1).amax(1)
-    # In FP32 and then FP64, as the host backend divides.
+    # Divided in FP32, then widened to FP64, as the host backend does.
     scales = torch.where(largest > 0, largest.float() / 127.0, torch.ones_like(largest, dtype=torch.float32)).double()
     column = [-1, *[1] * (weight.dim() - 1)]
     levels, weight = torch.round(values[0] / scale), torch.round(weight / scales.reshape(column))
-    # Below 2^24 a sum of integers is exact in FP32 too, in any order; a GPU may take another algorithm than a sum.
+    # Below 2^24 a sum of integers is exact in FP32 too, in any order. Not on a GPU, whose algorithm may not be a plain sum.
     small = levels.device.type == "cpu" and float(weight.abs().flatten(1).sum(1).max()) * 128 < 2**24
     kind = torch.float32 if small else torch.float64
     total = torch.round(func(levels.to(kind), weight.to(kind), None, *values[3:], **rest)).float()
-    # The channel is the last dim of rows, else dim 1, or 0 where there is no batch.
+    # The channels are the last dim of rows, else dim 1, or dim 0 without a batch.
     column = [-1, *[1] * (weight.dim() - 2)]
     total = total * (scales * scale.double()).float().reshape(column)
     return total if bias is None else total + bias.reshape(column)
@@ -195,7 +195,7 @@ _NUMBER = -100
 
 
 def _slot(key: Key, position: Any) -> Optional[int]:
-    """Axis of the output channels where the argument is a weight; _NUMBER where a number in it becomes a constant."""
+    """Axis of the output channels if the argument is a weight; _NUMBER if a number in it becomes a constant."""
     if position in (1, "weight") and key[1] in WEIGHT_AXIS:
         return WEIGHT_AXIS[key[1]]
     return _NUMBER if key[1] in _WITH_NUMBERS else None
@@ -210,7 +210,7 @@ def _plain(values: Any) -> bool:
 
 
 def _passed_on(result: Any, args: Tuple[Any, ...]) -> Any:
-    """A call that the exported network does not have (Dropout): its result is stored as what it was given."""
+    """The result of a call that the exported network lacks (Dropout): stored like its input."""
     if isinstance(result, torch.Tensor) and not hasattr(result, "edgedla_stored"):
         source = next((a for a in args if hasattr(a, "edgedla_stored")), None)
         if source is not None:

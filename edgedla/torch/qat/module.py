@@ -1,4 +1,4 @@
-"""QatModule: a module in training as the DLA will compute it."""
+"""QatModule: a module in training that computes as the DLA will."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from edgedla.torch.qat.mode import RoundingMode
 from edgedla.torch.qat.places import Places, Stored
 from edgedla.torch.qat.rounding import LEVELS, round_half, round_int8
 
-#: Share of a new batch in the moving average of observed ranges.
+#: Weight of a new batch in the moving average of observed ranges.
 _MOMENTUM = 0.01
-#: Called with (ONNX tensor, value before rounding, after); gives what the forward goes on with.
+#: Called with (ONNX tensor, value before rounding, value after); returns the value that forward continues with.
 Watch = Callable[[Stored, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class QatModule(nn.Module):
-    """The user's module, run with INT8 and FP16 rounding where the DLA stores and reads values.
+    """The user's module with INT8 and FP16 rounding where the DLA stores and reads values.
 
-    In evaluation mode it computes what the host backend does with its export, always in FP32. It trains, saves, loads and goes into DDP
-    or Accelerate like any module; `module` is the user's own, with its own parameter names.
+    In evaluation mode it computes what the host backend does with its export, always in FP32. It trains, saves, loads and works
+    with DDP or Accelerate like any module; `module` is the user's own, with its own parameter names.
 
     Attributes:
-        absmax: range of each tensor, (tensors,); buffer. shift: exponents of the ranges by group, (groups,): a learned
-            range is absmax 2^shift, so that weight decay draws it to where it began; None where ranges are observed.
-        observing: observed ranges follow the batches in training mode; set it to False for the last epochs.
-        freeze_statistics: BatchNormalization keeps the statistics it came with, so that training sees the network that
-            is exported, at any batch size and in any number of processes. Read when train() is called.
-        integer_sums: evaluation sums INT8 products as integers, in the order of no device, as a host artifact does that
-            was built with `--numerics int8-accumulation=int32`. Training sums in FP32.
+        absmax: range of each tensor, (tensors,); buffer. shift: exponents per group of ranges, (groups,): a learned range is
+            absmax 2^shift, so that weight decay pulls it to its start; None if ranges are observed.
+        observing: in training mode, observed ranges follow the batches; set it to False for the last epochs.
+        freeze_statistics: BatchNormalization keeps its initial statistics, so that training sees the exported network at
+            any batch size and in any number of processes. Read when train() is called.
+        integer_sums: evaluation sums INT8 products as integers, independent of a device's order, like a host artifact
+            built with `--numerics int8-accumulation=int32`. Training sums in FP32.
     """
 
     absmax: torch.Tensor
@@ -70,7 +70,7 @@ class QatModule(nn.Module):
         count = int(max(self.places.groups, default=-1)) + 1
         top = torch.zeros(count, dtype=torch.float32, device=self.absmax.device)
         top = top.scatter_reduce(0, self._group, self.absmax, "amax")
-        # In FP64: an FP32 power of two differs between CPU and GPU in its last place, and one scale is one number.
+        # In FP64: FP32 powers of two differ between CPU and GPU in the last place, but a scale must be one number.
         return top if self.shift is None else (top.double() * torch.exp2(self.shift.double())).float()
 
     def ranges(self) -> Dict[str, float]:
@@ -79,10 +79,10 @@ class QatModule(nn.Module):
         return {name: values[group] for name, group in zip(self.places.tensors, self.places.groups)}
 
     def set_ranges(self, absmax: Mapping[str, float]) -> None:
-        """Starts from these ranges, for example those of `quantize`.
+        """Sets the initial ranges, for example those of `quantize`.
 
         Raises:
-            UsageError: a tensor has none.
+            UsageError: a tensor has no range.
         """
         missing = [name for name in self.places.tensors if not absmax.get(name, 0.0) > 0]
         if missing:
@@ -108,7 +108,7 @@ class QatModule(nn.Module):
             return rounded if self.watch is None else self.watch(stored, value, rounded)
 
         inputs = self._inputs(args, kwargs)
-        # In FP32 also inside autocast: half precision would round what is to be learned.
+        # In FP32 even inside autocast: half precision would round the learned values.
         full = torch.autocast(self.absmax.device.type, enabled=False)
         with full, Paths(self.module) as paths, RoundingMode(
             paths, self.module, self.places, round_stored, self.training, self._scale_of(scales)
@@ -116,7 +116,7 @@ class QatModule(nn.Module):
             return self.module(*inputs, **kwargs)
 
     def _scale_of(self, scales: torch.Tensor) -> Optional[Callable[[str], torch.Tensor]]:
-        """Tensor -> its scale, where this forward sums integers."""
+        """Tensor -> scale if this forward sums integers; None otherwise."""
         if self.training or not self.integer_sums:
             return None
         return lambda tensor: scales[self._group_of(tensor)]
@@ -130,7 +130,7 @@ class QatModule(nn.Module):
             entry.lerp_(value.detach().abs().amax().float(), _MOMENTUM)
 
     def _inputs(self, args: Any, kwargs: Dict[str, Any]) -> List[Any]:
-        """The inputs as views that know how they are stored: the user's own tensors stay as they are."""
+        """The inputs as views that record how they are stored; the user's own tensors stay unchanged."""
         names = iter(self.places.inputs.values())
         inputs = []
         for value in args:

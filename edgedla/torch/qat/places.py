@@ -1,4 +1,4 @@
-"""Where the DLA stores and reads rounded values of a module: the host backend's own answer, by the module's calls."""
+"""Where the DLA stores and reads a module's rounded values, per call, as the host backend determines it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH_NORM = "batch_norm"
 
 @dataclass(frozen=True)
 class Stored:
-    """How a tensor is stored: "int8", "fp16", "fp32", or "inner" where it never is. `tensor`: its ONNX name."""
+    """How a tensor is stored: "int8", "fp16", "fp32", or "inner" if it never is. `tensor`: its ONNX name."""
 
     state: str
     tensor: str
@@ -31,7 +31,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Place:
-    """What the DLA does at one call: in which mode it computes, and how it stores each result."""
+    """What the DLA does at one call: the mode it computes in, and how it stores each result."""
 
     mode: str
     outputs: Tuple[Stored, ...]
@@ -39,14 +39,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """All of them for one module, platform and precision.
+    """All places of one module, platform and precision.
 
     Attributes:
         by_call: key of a call -> its Place.
         folded: key of a convolution -> key of the BatchNormalization that the exporter merges into it.
-        inputs: name of a network input -> how it is stored before anything reads it.
-        tensors: ONNX names of all tensors that have a range. groups: for each of them, which range it shares.
-        model: the exported onnx.ModelProto with the weights as they were. fp16_layers: TensorRT layers kept in FP16.
+        inputs: name of a network input -> how it is stored before it is read.
+        tensors: ONNX names of all tensors with a range. groups: for each of them, the index of its shared range.
+        model: the exported onnx.ModelProto with its original weights. fp16_layers: TensorRT layers kept in FP16.
     """
 
     by_call: Mapping[Key, Place]
@@ -64,22 +64,22 @@ class Places:
 
     @property
     def nodes(self) -> Tuple[Tuple[str, str], ...]:
-        """(name, operator) of each node: an export that differs is another network."""
+        """(name, operator) of each node: an export with other nodes is another network."""
         return tuple((node.name, node.op_type) for node in self.model.graph.node)
 
 
 def places_of(
     exported: Exported, platform: Union[str, Platform], precision: str = "int8", fp16: Sequence[str] = ()
 ) -> Places:
-    """What the host backend does with an exported module whose every tensor has a scale.
+    """How the host backend treats an exported module if every tensor has a scale.
 
     Args:
-        platform: a Platform, or a target's name: its newest release with DLA.
+        platform: a Platform, or a target's name for its newest release with DLA.
         fp16: patterns of module paths whose layers stay in FP16.
 
     Raises:
-        UsageError: no DLA on this platform, or a pattern that fits no module.
-        ModelError: a call is several layers with rounding between them, which a module's forward cannot show.
+        UsageError: no DLA on this platform, or a pattern that matches no module.
+        ModelError: a call is several layers with rounding in between, which a module's forward cannot reproduce.
     """
     made = platform_for(platform) if isinstance(platform, str) else platform
     if not made.has_dla:
@@ -87,7 +87,7 @@ def places_of(
     graph = load_onnx(exported.model.SerializeToString(), trt=made.release.trt)
     report = check_graph(graph, made, precision, "fallback")
     tensors = tuple(float_activations(exported.model))
-    # Each tensor has a range of its own, so that those which end with one range are a group.
+    # Each tensor gets a distinct range, so that tensors that end up with equal ranges form a group.
     absmax = {name: float(i + 1) for i, name in enumerate(tensors)}
     layers = _fp16_layers(graph, fp16)
     typed = made.release.strongly_typed
@@ -130,7 +130,7 @@ def _fp16_layers(graph: LayerGraph, patterns: Sequence[str]) -> Tuple[str, ...]:
 
 
 class _Reader:
-    """Reads places off the nodes of an export: which call they came from, their mode, and how results are stored."""
+    """Derives places from an export's nodes: the call of each node, its mode, and how its results are stored."""
 
     def __init__(self, exported: Exported, modes: Sequence[str], states: Mapping[str, str]) -> None:
         self.calls, self.states = exported.calls, states

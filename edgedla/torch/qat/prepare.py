@@ -1,4 +1,4 @@
-"""prepare_qat and export_qat: into training with the DLA's numbers, and out of it to what a build takes."""
+"""prepare_qat and export_qat: prepare a module for training with the DLA's rounding, and export it for a build."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def prepare_qat(
     fp16: Sequence[str] = (),
     opset: int = OPSET,
 ) -> QatModule:
-    """A module that trains with the numbers of the host backend: train it as usual, then call export_qat.
+    """A module that computes like the host backend: train it as usual, then call export_qat.
 
-    Rounding stands where the DLA stores or reads INT8 and FP16, after convolution, BatchNormalization and activation are
-    one layer. Tensors that share a scale on the DLA share a range. Weights are rounded by output channel.
+    Values are rounded where the DLA stores or reads INT8 and FP16; convolution, BatchNormalization and activation count as
+    one layer. Tensors that share a scale on the DLA share a range. Weights are rounded per output channel.
 
     Args:
-        example_inputs: as for check. Their first dim is the batch of the export; batches in training may differ.
+        example_inputs: as for check. Their first dim is the export's batch; batches in training may differ.
         platform: a Platform, or a target's name for its newest release with DLA.
-        calibration: batches (a DataLoader; tuples begin with the inputs) that the first ranges come from, or ranges by
-            ONNX tensor, for example `edgedla.quantize(...).absmax`. None takes the example inputs.
+        calibration: batches for the initial ranges (a DataLoader; tuples begin with the inputs), or ranges by ONNX tensor,
+            for example `edgedla.quantize(...).absmax`. None uses the example inputs.
         method: of `edgedla quantize`, for batches.
         ranges: "learned" trains them with the weights; "observed" follows the batches by a moving average.
-        freeze_statistics: BatchNormalization keeps the statistics it came with. False is for modules that are not trained
-            yet, or for many epochs of large batches.
-        integer_sums: evaluation mode sums INT8 products as integers, which no order of summation changes: the levels are
-            those of a host artifact built with `--numerics int8-accumulation=int32`, also on a GPU. With FP32 sums, the
-            default of both sides, values at the middle of two levels may fall to either.
+        freeze_statistics: BatchNormalization keeps its initial statistics. Use False for modules not yet trained, or for
+            many epochs of large batches.
+        integer_sums: evaluation mode sums INT8 products as integers, independent of the order: the levels are those of a
+            host artifact built with `--numerics int8-accumulation=int32`, also on a GPU. With FP32 sums, the default of
+            both sides, values halfway between two levels may fall to either.
         fp16: patterns of module paths whose layers stay in FP16, for example ("head.*",).
 
     Raises:
@@ -75,10 +75,10 @@ def prepare_qat(
 
 
 def calibrate(prepared: QatModule, batches: Iterable[Any], method: str = DEFAULT) -> None:
-    """Chooses all ranges anew on batches, with the weights as they are now.
+    """Chooses all ranges anew from batches, with the present weights.
 
     Raises:
-        DataError: no batch, or one of another size.
+        DataError: no batch, or a batch of another size.
     """
     places = prepared.places
     model = export_plain(prepared)
@@ -99,7 +99,7 @@ def _refuse_unmergeable(module: nn.Module, places: Places) -> None:
 def export_qat(prepared: QatModule) -> Translated:
     """The trained network for a build: plain ONNX, calibration cache, layer precisions; Q/DQ for TensorRT 11.
 
-    The weights in it are those that the DLA will compute with, so rounding them once more changes nothing.
+    Its weights are those that the DLA will compute with, so rounding them again changes nothing.
 
     Raises:
         ModelError: the module's forward makes other calls than when it was prepared.
@@ -119,7 +119,7 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     """The module as an onnx.ModelProto without rounding of activations.
 
     Args:
-        rounded: weights are those that the DLA computes with.
+        rounded: export the weights that the DLA computes with.
 
     Raises:
         ModelError: the module's forward makes other calls than when it was prepared.
@@ -190,7 +190,7 @@ class _WithWeights(Recorder):
 
 @contextlib.contextmanager
 def _untraced() -> Iterator[None]:
-    """What is computed in the block becomes a constant of the trace."""
+    """Values computed within the `with` block become constants of the trace."""
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
