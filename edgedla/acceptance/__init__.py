@@ -1,6 +1,6 @@
-"""First contact with a board: what is true there, step by step, as a report that comes back.
+"""Acceptance of a board: verifies our assumptions there, step by step, in a report to be sent back.
 
-A room of its own: it calls builder, runtime and targets as a user does and judges what they say, and none of them needs it.
+A room of its own: it calls builder, runtime and targets as a user does and judges their answers; none of them depends on it.
 `doctor --deep` writes the report; `acceptance show` prints it; `acceptance ingest` turns it into evidence.
 """
 

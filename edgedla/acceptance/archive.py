@@ -1,4 +1,4 @@
-"""The truth report as one file: what is packed is redacted and listed; what is unpacked is checked."""
+"""The truth report as one file: packed content is redacted and listed; unpacked content is validated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.documents import require
 from edgedla.errors import DocumentError, EnvironmentMissing
 from edgedla.files import write_atomic
 
-#: A report is text: above these it is something else.
+#: A report is text: a file beyond these limits is not a report.
 MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 500, 16 << 20, 64 << 20
 PARTS = ("logs", "files")
 
@@ -32,7 +32,7 @@ def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
             text = path.read_bytes().decode("utf-8", "replace")
             data = (redact.document(text) if name.endswith(".json") else redact(text)).encode("utf-8")
             info = tarfile.TarInfo(name)
-            # No names, numbers or times of the user's: they are in a tar header by default.
+            # A tar header contains user names, ids and times by default; leave them out.
             info.size, info.mode = len(data), 0o644
             tar.addfile(info, io.BytesIO(data))
             listed.append((name, len(data)))
@@ -49,10 +49,10 @@ def _members(folder: Path) -> Iterator[Tuple[str, Path]]:
 
 
 def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
-    """(the report, every file by its name), read into memory: nothing is written.
+    """(the report, every file by its name), read into memory; writes nothing.
 
     Raises:
-        DocumentError: no truth report, damaged, or larger than any is. EnvironmentMissing: it cannot be read.
+        DocumentError: not a truth report, damaged, or too large. EnvironmentMissing: it cannot be read.
     """
     members: Dict[str, bytes] = {}
     total = 0

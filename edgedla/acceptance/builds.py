@@ -1,4 +1,4 @@
-"""P3, P4 and P11: what TensorRT says of single layers, what it builds, and whether trtexec builds the same."""
+"""P3, P4 and P11: TensorRT's verdicts on single layers, its builds, and whether trtexec builds the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from edgedla.records.engine_info import parse_engine_info
 from edgedla.targets.board import this_board
 from edgedla.vocabulary import DEVICES, PRECISIONS
 
-#: To build a chain over both cores, in place of one engine.
+#: In place of layer devices: build a chain over both cores instead of one engine.
 CHAIN = "chain"
 
 
@@ -42,7 +42,7 @@ class Build(NamedTuple):
     """One build of P4.
 
     Attributes:
-        free: formats that need no copy. devices: for --layer-devices; CHAIN stands for a placement over both cores.
+        free: formats that need no reformat. devices: for --layer-devices; CHAIN means a placement over both cores.
     """
 
     make: Callable[[], Any]
@@ -69,7 +69,7 @@ QUICK_BUILDS = ("hybrid-fp16", "standalone-fp16", "standalone-int8", "numerics-i
 
 
 def rules(context: Context) -> List[Finding]:
-    """P3: can_run_on_DLA of one-layer networks, before and after the INT8 scales, against the rules' own verdict."""
+    """P3: can_run_on_DLA of one-layer networks, before and after setting INT8 scales, against the rules' verdict."""
     findings: List[Finding] = []
     for name, make in SINGLE.items():
         for precision in PRECISIONS[:1] if context.quick else PRECISIONS:
@@ -97,7 +97,7 @@ def rules(context: Context) -> List[Finding]:
 
 
 def builds(context: Context) -> List[Finding]:
-    """P4: each kind of build, kept below work/artifacts for the steps after it."""
+    """P4: each kind of build, stored below work/artifacts for later steps."""
     findings: List[Finding] = []
     for name, row in BUILDS.items():
         if context.quick and name not in QUICK_BUILDS:
@@ -134,10 +134,10 @@ def prepare(
     devices: str = "",
     numerics: Optional[Mapping[str, str]] = None,
 ) -> Tuple[Path, BuildRequest]:
-    """The model as a file, and the request to build it for this board with the TensorRT that is here.
+    """The model as a file, and the request to build it for this board with its TensorRT.
 
     Args:
-        backend: "host" simulates the same build. devices: of BUILDS, "name:GPU,other:GPU". numerics: of a simulated build.
+        backend: "host" simulates the same build. devices: as in BUILDS, "name:GPU,other:GPU". numerics: for a simulated build.
 
     Raises:
         Skip: no TensorRT, or an unknown module.
@@ -171,7 +171,7 @@ def prepare(
 
 
 def over_both_cores(path: Path, request: BuildRequest) -> Placement:
-    """The detector with its first half on one core and its second on the other: a chain of two engines."""
+    """The detector with its first half on one core and its second half on the other: a chain of two engines."""
     from edgedla.placement.api import place
 
     pins = [f"{layer}:{core}" for layer, core in HALVES.items()]
@@ -185,7 +185,7 @@ def _platform(plan: BuildPlan) -> Dict[str, Any]:
 
 
 def _placement(name: str, artifact: Artifact) -> List[Finding]:
-    """Planned against built, layer by layer, and how many loadables the engine has."""
+    """Planned against built devices, layer by layer, and the number of loadables in the engine."""
     real = artifact.placement_real
     if real is None:
         return [Finding(f"{name} placement", "TensorRT does not say")]
@@ -207,7 +207,7 @@ def _placement(name: str, artifact: Artifact) -> List[Finding]:
 
 
 def trtexec(context: Context) -> List[Finding]:
-    """P11: the emitted script with the board's own trtexec; does it place as the Python API does?"""
+    """P11: runs the emitted script with the board's own trtexec, and compares its placement with the Python API's."""
     program = os.environ.get("TRTEXEC", DEFAULT_TRTEXEC)
     if not Path(program).exists():
         raise Skip(f"no {program} (package libnvinfer-bin)")
@@ -241,7 +241,7 @@ def _dla_nodes(path: Path) -> Optional[str]:
 
 
 def _built_nodes(folder: Path) -> Optional[str]:
-    """Of what P4 built; the names of an artifact's files hold their hash, so the manifest is asked."""
+    """The DLA nodes of P4's build; file names in an artifact contain hashes, so they are read from the manifest."""
     try:
         artifact = load_artifact(folder)
         return _dla_nodes(artifact.file("layers")) if artifact.has("layers") else None

@@ -1,4 +1,4 @@
-"""What P4 built, for the steps after it: artifacts by name, the same inputs as arrays and as buffers."""
+"""The builds of P4 for later steps: artifacts by name, and equal inputs as arrays and as buffers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def artifacts(context: Context) -> Iterator[Tuple[str, Artifact]]:
     """Every artifact below work/artifacts, in the order of P4's table.
 
     Raises:
-        Skip: there is none.
+        Skip: there are none.
     """
     from edgedla.acceptance.builds import BUILDS
 
@@ -34,7 +34,7 @@ def artifacts(context: Context) -> Iterator[Tuple[str, Artifact]]:
 
 
 def single(context: Context) -> Iterator[Tuple[str, Artifact]]:
-    """The artifacts of one engine: a chain's devices are its stages'."""
+    """The artifacts with a single engine; a chain's devices are those of its stages."""
     return ((name, artifact) for name, artifact in artifacts(context) if not artifact.stages)
 
 
@@ -43,7 +43,7 @@ def model_of(context: Context, name: str) -> Path:
 
 
 def sample_inputs(artifact: Artifact, seed: int) -> Tuple[Dict[str, np.ndarray], Dict[str, np.ndarray]]:
-    """One input as NCHW arrays and as buffers; the first two are zeros and the largest values."""
+    """One input as NCHW arrays and as buffers; seed 0 gives zeros, seed 1 ones (the largest value), others random values."""
     rng = np.random.default_rng(seed)
     chip = str(artifact.platform["chip"])
     arrays, buffers = {}, {}

@@ -28,7 +28,7 @@ def main(arguments: List[str]) -> int:
     except EdgedlaError as e:
         state, reason = "failed", str(e)
     except Exception:
-        # Drivers raise classes of their own; the report shall have whatever it was.
+        # Drivers raise their own classes; the report should contain any error.
         state, reason = "failed", traceback.format_exc()
     result = StepResult(step_id, state, round(time.monotonic() - started, 2), reason, tuple(findings))
     write_atomic(result_file, json.dumps(result.to_dict()))

@@ -1,4 +1,4 @@
-"""P10: a film made on the spot, read back through the decoders that edgedla's own pipelines name, picture by picture."""
+"""P10: encodes a test video and reads it back with the decoders of edgedla's own pipelines, frame by frame."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgedla.runtime.sources.gstreamer import rtp_decoder
 from edgedla.targets.jetson import on_jetson
 
 FRAMES, SIZE_WH = 60, (320, 240)
-#: Levels of 255 by which a bar's mean colour may differ from the one that went in: encoders lose some.
+#: Largest difference of a bar's mean colour from the original, in levels of 255: encoders lose some accuracy.
 TOLERANCE = 8.0
-#: A file's reader may keep so many of FRAMES to itself; a live pipeline drops what nobody takes in time.
+#: Most of FRAMES that a file's reader may keep back; a live pipeline drops frames that nobody takes in time.
 KEPT_BACK = 2
-#: What a film that is read back shows.
+#: The expectation for a video that is read back.
 WANTED = "pictures as they went in"
 
 
@@ -43,7 +43,7 @@ ENCODERS = (
 
 
 def decoding(context: Context) -> List[Finding]:
-    """Each encoder that is here makes a film; GStreamer and OpenCV read it."""
+    """Each available encoder makes a video; GStreamer and OpenCV read it."""
     findings: List[Finding] = []
     for encoder in ENCODERS:
         code, _ = run_program(("gst-inspect-1.0", "--exists", encoder.name), 15)
@@ -70,9 +70,9 @@ def _making(encoder: Encoder, film: Path) -> str:
 
 
 def _readers(encoder: Encoder, film: Path) -> Iterator[Tuple[str, int, Callable[[], Source]]]:
-    """The film as packets of a network camera through the stream's own decoder, and as a file through OpenCV.
+    """The video as packets of a network camera through the stream's own decoder, and as a file through OpenCV.
 
-    With the fewest pictures that must come.
+    Each with the minimum number of frames to expect.
     """
     parse = "h264parse ! " if encoder.codec == "h264" else ""
     packets = f"filesrc location={film} ! matroskademux ! {parse}{encoder.pay}"
@@ -83,7 +83,7 @@ def _readers(encoder: Encoder, film: Path) -> Iterator[Tuple[str, int, Callable[
 
 
 def read_back(name: str, fewest: int, make: Callable[[], Source]) -> Finding:
-    """At least `fewest` pictures come, and look as they did."""
+    """Expects at least `fewest` frames that look like the original."""
     source: Optional[Source] = None
     count, worst, ended_by = 0, 0.0, ""
     try:
@@ -93,7 +93,7 @@ def read_back(name: str, fewest: int, make: Callable[[], Source]) -> Finding:
             count += 1
             worst = max(worst, off_by(image))
     except Exception as e:
-        # Whatever the libraries raise belongs into the report. A live pipeline ends by an error.
+        # Any error of the libraries belongs in the report. A live pipeline ends with an error.
         ended_by = f"{type(e).__name__}: {e}".splitlines()[0][:200]
     finally:
         if source is not None:
@@ -108,12 +108,12 @@ def read_back(name: str, fewest: int, make: Callable[[], Source]) -> Finding:
     return Finding(name, seen, WANTED, "runtime/sources/gstreamer.py", data)
 
 
-#: BGR of the upper bars of SMPTE's test picture at 75 %: grey, yellow, cyan, green, magenta, red, blue (SMPTE EG 1).
+#: BGR of the upper bars of SMPTE's test pattern at 75 %: grey, yellow, cyan, green, magenta, red, blue (SMPTE EG 1).
 BARS_BGR = ((191, 191, 191), (0, 191, 191), (191, 191, 0), (0, 191, 0), (191, 0, 191), (0, 0, 191), (191, 0, 0))
 
 
 def off_by(image: np.ndarray) -> float:
-    """Largest distance of a bar's mean colour from what it should be, in levels, over a picture of any size."""
+    """Largest difference of a bar's mean colour from its nominal value, in levels, for a picture of any size."""
     h, w = image.shape[:2]
     band = image[h // 6 : h // 2].astype(np.float64)
     middle = [band[:, int((i + 0.3) * w / 7) : int((i + 0.7) * w / 7)].mean(axis=(0, 1)) for i in range(7)]

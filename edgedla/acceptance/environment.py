@@ -1,4 +1,4 @@
-"""P1 and P2: what this board is, and which libraries work on it."""
+"""P1 and P2: identifies this board, and tests which libraries work on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgedla.targets.board import this_board
 from edgedla.targets.device_files import core_folder, read_board
 from edgedla.targets.jetson import FILES, root
 
-#: Files of the kernel and of NVIDIA's tools, below the root: they become samples of our readers' tests.
+#: Files of the kernel and of NVIDIA's tools, relative to the root: they become samples for our readers' tests.
 CAPTURED: Sequence[str] = (
     *(place for places in FILES.values() for place in places),
     "etc/nvpmodel.conf", "var/lib/nvpmodel/status", "proc/meminfo", "proc/version", "sys/class/devfreq/*/*_freq",
@@ -42,12 +42,12 @@ COMMANDS: Dict[str, Sequence[str]] = {
     "devices": ("sh", "-c", "ls -l /dev/nv* /dev/video*"),
     "groups": ("id", "-Gn"),
 }
-#: Larger files are none of the kernel's small ones.
+#: Larger files are not the kernel's small ones.
 MAX_CAPTURED = 256 * 1024
 
 
 def environment(context: Context) -> List[Finding]:
-    """P1: raw captures into files/, and what edgedla makes of them."""
+    """P1: copies raw files into files/, and reports edgedla's interpretation of them."""
     base, files = root(), Path(context.files)
     board = this_board(base)
     captured = 0
@@ -92,7 +92,7 @@ def environment(context: Context) -> List[Finding]:
 
 
 def libraries(context: Context) -> List[Finding]:
-    """P2: each library loaded and asked once."""
+    """P2: loads each library and makes one call."""
     board, trt = this_board(), installed_version()
     findings = [Finding("TensorRT", trt or "cannot be imported")]
     if trt is not None:

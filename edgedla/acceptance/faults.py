@@ -1,4 +1,4 @@
-"""P7: what goes wrong stays where it went wrong: each fault in a process of its own."""
+"""P7: faults must stay contained; each fault is tried in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding
 from edgedla.builder.artifact.artifact import Artifact
 
-#: Runs ARTIFACT on DEVICE for SECONDS; says "open", and at the end how many inferences it made.
+#: Runs ARTIFACT on DEVICE for SECONDS; prints "open", and at the end the number of inferences.
 RUN = """
 import os, sys, time
 from edgedla.builder.artifact.load import load_artifact
@@ -32,7 +32,7 @@ with open_runners(artifact, [sys.argv[2]])[0] as runner:
         count += 1
 os.write(1, str(count).encode())
 """
-#: Loads all but the end of LOADABLE.
+#: Loads LOADABLE without its last bytes.
 BROKEN = """
 import os, sys
 from edgedla.errors import RunError
@@ -46,7 +46,7 @@ else:
     os.write(1, b"taken")
 core.close()
 """
-#: Submits memory of ARTIFACT's first input that was never registered.
+#: Submits memory for ARTIFACT's first input that was never registered.
 UNREGISTERED = """
 import os, sys
 from edgedla.builder.artifact.load import load_artifact
@@ -66,12 +66,12 @@ with CudlaRunner(load_artifact(sys.argv[1]), "DLA0") as runner:
 """
 
 
-#: Loadables that faults and second processes are tried on: each takes several processes.
+#: Loadables used for faults and second processes: each takes several processes.
 TRIED = ("standalone-fp16",)
 
 
 def faults(context: Context) -> List[Finding]:
-    """P7: a killed run and the next one, a loadable cut short, memory that was not registered, Ctrl-C in a build."""
+    """P7: a killed run and the next one, a truncated loadable, unregistered memory, Ctrl-C in a build."""
     findings: List[Finding] = []
     for name, artifact in artifacts(context):
         if name not in TRIED or artifact.folder is None:
@@ -130,7 +130,7 @@ def _interrupted(context: Context) -> Finding:
         rest, _ = process.communicate()
         seen = "still building 30 s later"
     if (folder / "artifact/manifest.json").exists():
-        # A small network may be built before the signal comes.
+        # A small network may be built before the signal arrives.
         seen = f"{seen}, and the artifact is there"
     return Finding("Ctrl-C in a build", seen, "exit code 130", "edgedla build", {"output": rest[-500:]})
 

@@ -1,4 +1,4 @@
-"""A truth report into evidence: verdicts, times and samples, each in a file of its own. No rule is changed."""
+"""Turns a truth report into evidence: verdicts, times and samples, each in a file of its own. Changes no rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgedla.costs.profile import Profile, parse_profile, write_profile
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import below, write_below
 
-#: Times hold for one clock: a row whose clocks moved by more is refused.
+#: Times hold for one clock: a row is refused if its clocks changed by more than this share.
 CLOCK_SHARE = 0.01
 COLUMNS = (
     "network", "precision", "mode", "runner", "count", "p50", "p99", "mean_ms", "predicted_ms", "clocks_mhz",
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 class Learned(NamedTuple):
-    """What an ingest wrote, and how many of each kind."""
+    """The result of an ingest: the folder, and the number of each kind."""
 
     folder: Path
     observed: int
@@ -41,14 +41,14 @@ class Learned(NamedTuple):
 def ingest(path: Path, into: Path) -> Learned:
     """Reads a report and writes `into`/<its id>/: verdicts.yaml, times.csv, profile.json, models/, samples/, SUMMARY.md.
 
-    profile.json holds the operators' times and models/ the networks that they were measured on: both are for
-    `edgedla costs fit`, and are missing where no time counts.
+    profile.json holds the operators' times and models/ the networks they were measured on: both are for `edgedla costs fit`,
+    and are missing if no time is valid.
 
     Raises:
-        DocumentError: no truth report. EnvironmentMissing: the folder cannot be written. UsageError: a link stands for a folder.
+        DocumentError: not a truth report. EnvironmentMissing: the folder cannot be written. UsageError: a folder is a link.
     """
     report, members = unpack(path)
-    # Checked like what stands in it: who made the report knows its id, and may have put a link there.
+    # The path is checked like those below it: whoever made the report knows its id, and may have put a link there.
     folder = below(into, hashlib.sha256(members["report.json"]).hexdigest()[:12] + "/SUMMARY.md").parent
     verdicts, numerics = list(verdicts_of(report)), list(numerics_of(report))
     rows, refused = times_of(report)
@@ -83,7 +83,7 @@ def ingest(path: Path, into: Path) -> Learned:
 
 
 def verdicts_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """P3's answers: "observed" where rules and TensorRT agree, "contradicted" where they do not."""
+    """P3's answers: "observed" if rules and TensorRT agree, "contradicted" if not."""
     for finding in _findings(report, "P3"):
         data = finding["data"]
         if "rules" not in data:
@@ -97,7 +97,7 @@ def verdicts_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
 
 
 def numerics_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """P5's word on the simulation: for each feature the variant that the silicon matched, with the distances."""
+    """P5's results on the simulation: for each feature the variant that the hardware matches, with the distances."""
     for finding in _findings(report, "P5"):
         if finding["source"] == "rules/numerics.yaml" and finding["expected"] is not None:
             yield {
@@ -107,7 +107,7 @@ def numerics_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
 
 
 def times_of(report: Mapping[str, Any]) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """(rows for the cost fit, why others are none): simulated times, moving clocks and throttling are refused."""
+    """(rows for the cost fit, reasons for refusing others): simulated times, changing clocks and throttling are refused."""
     rows: List[Dict[str, Any]] = []
     refused: List[str] = []
     for finding in _findings(report, "P8"):
@@ -124,10 +124,10 @@ def times_of(report: Mapping[str, Any]) -> Tuple[List[Dict[str, Any]], List[str]
 
 
 def _refusal(data: Mapping[str, Any]) -> str:
-    """Why a time says nothing; "" where it counts."""
+    """Why a time is not valid; "" if it is."""
     before, after = data["clocks_before"], data["clocks_after"]
     moved = [k for k in before if k in after and abs(after[k] - before[k]) > CLOCK_SHARE * max(before[k], 1e-9)]
-    # A core's own clock is gated while it idles, before and after the run.
+    # A core's own clock is gated while idle, that is, before and after the run.
     moved = [k for k in moved if not k.startswith("dla")]
     if data["simulated"]:
         return "simulated"
@@ -137,7 +137,7 @@ def _refusal(data: Mapping[str, Any]) -> str:
 
 
 def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int:
-    """Writes profile.json and models/ of the operators whose times count; returns how many there are."""
+    """Writes profile.json and models/ for operators with valid times; returns their number."""
     profiles: List[Profile] = []
     for finding in _findings(report, "P8"):
         data = finding["data"]
@@ -148,7 +148,7 @@ def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int
             refused.append(f"{finding['name']}: {why}")
             continue
         profiles.append(parse_profile(data["profile"], f"P8 {finding['name']}"))
-        # The network is made here by the same code; nothing of a report is run.
+        # The same code makes the network here; nothing in a report is executed.
         write_below(folder, f"models/{data['network']}.onnx", LADDER[data["network"]]().SerializeToString())
     modes = {(p.target, p.power_mode) for p in profiles}
     if len(modes) != 1:

@@ -1,4 +1,4 @@
-"""P6: cuDLA: descriptors, mapped against copied memory, two cores in one process and two processes on one core."""
+"""P6: cuDLA: descriptors, mapped against copied memory, two cores in one process, two processes on one core."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.cudla import MEMORY_VARIABLE, CudlaRunner
 
-#: Changing inputs of the memory comparison.
+#: Different inputs for the memory comparison.
 MEMORY_TRIALS = 100
 
 
 def cudla(context: Context) -> List[Finding]:
-    """P6: each loadable's descriptors against the manifest, then the same inputs over mapped and over copied memory."""
+    """P6: each loadable's descriptors against the manifest, then the same inputs through mapped and through copied memory."""
     findings: List[Finding] = []
     for name, artifact in artifacts(context):
         if artifact.kind != "standalone":
@@ -77,7 +77,7 @@ def _descriptors(name: str, runner: CudlaRunner) -> List[Finding]:
 
 
 def _two_cores(name: str, artifact: Artifact) -> Finding:
-    """One loadable on each core, in one process, at once."""
+    """One loadable on each core at the same time, in one process."""
     os.environ[MEMORY_VARIABLE] = "auto"
     try:
         first, second = open_runners(artifact, ["DLA0", "DLA1"])
@@ -94,7 +94,7 @@ def _two_cores(name: str, artifact: Artifact) -> Finding:
 
 
 def _two_processes(name: str, artifact: Artifact) -> Finding:
-    """Two processes on one core at once; each says how many inferences it made."""
+    """Two processes on one core at the same time; each reports its number of inferences."""
     command = [sys.executable, "-c", RUN, str(artifact.folder), "DLA0", "1"]
     pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, **pipes) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The networks of an acceptance run, made by code: nothing is fetched, and every board gets the same."""
+"""The networks of an acceptance run, made by code: nothing is downloaded, and every board gets the same networks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Net:
-    """A network put together node by node; weights are the same in every run."""
+    """A network built node by node; weights are the same in every run."""
 
     def __init__(self, **inputs: Sequence[int]) -> None:
         self._rng = np.random.default_rng(2026)
@@ -41,7 +41,7 @@ class Net:
 
 
 def detector() -> Any:
-    """A small detector with two heads: what users bring most."""
+    """A small detector with two heads, the most common kind of network."""
     net = Net(image=[1, 3, 64, 64])
     x = "image"
     for i, (c_in, c_out) in enumerate(((3, 16), (16, 32), (32, 32))):
@@ -53,7 +53,7 @@ def detector() -> Any:
 
 
 def many_loadables(count: int = 20) -> Any:
-    """Convolutions parted by layers for the GPU: more loadables than a core takes."""
+    """Convolutions separated by GPU layers: more loadables than a core allows."""
     net = Net(image=[1, 8, 16, 16])
     x = "image"
     for i in range(count):
@@ -63,7 +63,7 @@ def many_loadables(count: int = 20) -> Any:
 
 
 def numerics() -> Any:
-    """What tells variants of the arithmetic apart: long sums, ties, a pooling and a concatenation of unlike ranges, a gate."""
+    """Distinguishes variants of the arithmetic: long sums, ties, a pooling and a concatenation of different ranges, a gate."""
     net = Net(x=[1, 64, 16, 16])
     net.conv("x", "c", [32, 64, 3, 3])
     net.add("AveragePool", ["c"], "p", kernel_shape=[2, 2], strides=[2, 2])
@@ -73,12 +73,12 @@ def numerics() -> Any:
     return net.model(y=[1, 64, 8, 8], s=[1, 32, 8, 8])
 
 
-#: How often a frame goes from the DLA to the GPU and back in `crossings` where its poolings are on the GPU.
+#: Transitions to the GPU and back per frame in `crossings`, if its poolings are on the GPU.
 CROSSINGS = 4
 
 
 def crossings() -> Any:
-    """Convolutions with a small pooling between each two: what one of those costs more on the GPU is the way there and back."""
+    """Convolutions with a small pooling between each two: with the poolings on the GPU, the extra time is the transitions'."""
     net = Net(x=[1, 32, 28, 28])
     x = net.conv("x", "conv0", [32, 32, 3, 3])
     for i in range(CROSSINGS):
@@ -91,7 +91,7 @@ def crossings() -> Any:
 
 
 def near_sram() -> Any:
-    """Tensors of 448 KiB in FP16 between convolutions: two of them fill what a core has of SRAM."""
+    """Tensors of 448 KiB in FP16 between convolutions: two of them fill a core's SRAM."""
     net = Net(x=[1, 64, 56, 64])
     x = "x"
     for i in range(4):
@@ -99,7 +99,7 @@ def near_sram() -> Any:
     return net.model(y=[1, 64, 56, 64])
 
 
-#: Network -> tensor -> largest value, where it is not 1: ranges that the DLA's rules would make alike.
+#: Network -> tensor -> largest value, if not 1: ranges that the DLA's rules would make equal.
 RANGES: Mapping[str, Mapping[str, float]] = {
     "numerics-int8": {"c": 4.0, "p": 2.0, "r": 1.5, "y": 3.0, "s": 1.0},
 }
@@ -167,7 +167,7 @@ def _deconv(kernel: int, stride: int) -> Callable[[], Any]:
     return make
 
 
-#: One layer each, at both sides of what the rules allow. What is expected of them is asked of the rules, not written here.
+#: Single layers on both sides of the rules' limits. Their expected verdicts come from the rules, not from here.
 SINGLE: Mapping[str, Callable[[], Any]] = {
     "conv-k3": _conv(16, 16, 3, 32), "conv-k32": _conv(16, 16, 31, 40), "conv-k33": _conv(16, 16, 33, 48),
     "conv-stride-8": _conv(16, 16, 3, 64, strides=[8, 8]), "conv-stride-9": _conv(16, 16, 3, 64, strides=[9, 9]),
@@ -181,7 +181,7 @@ SINGLE: Mapping[str, Callable[[], Any]] = {
     "max": _binary("Max", 1, 16, 16, 16), "concat-channels": _concat(1), "concat-height": _concat(2),
     "deconv-k2": _deconv(2, 2), "deconv-k33": _deconv(33, 2),
 }  # fmt: skip
-#: The ladder of the cost model: what one layer of a kind takes.
+#: The ladder of the cost model: the time of one layer of each kind.
 LADDER: Mapping[str, Callable[[], Any]] = {
     "conv-64-k1": _conv(64, 64, 1, 56), "conv-64-k3": _conv(64, 64, 3, 56), "conv-256-k3": _conv(256, 256, 3, 14),
     "conv-512-k1": _conv(512, 512, 1, 7), "conv-large": _conv(16, 16, 3, 224), "conv-k7-stride-2": _conv(3, 64, 7, 224, strides=[2, 2]),
@@ -192,5 +192,5 @@ LADDER: Mapping[str, Callable[[], Any]] = {
 
 
 def tensors_of(model: Any) -> Dict[str, float]:
-    """Each tensor's largest value as a calibration would find it: 1 for all, so that INT8 needs no samples."""
+    """Each tensor's largest value as a calibration would give it: 1 for most, so that INT8 needs no samples."""
     return {t: 1.0 for t in [*(i.name for i in model.graph.input), *(o for n in model.graph.node for o in n.output)]}

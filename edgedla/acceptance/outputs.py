@@ -1,4 +1,4 @@
-"""P5: what the DLA computes, against ONNX Runtime in FP32 and against every variant of the simulation."""
+"""P5: the DLA's results against ONNX Runtime in FP32 and against every variant of the simulation."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from edgedla.quantization.numerics import features, single_departures
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
 
 Outputs = List[Dict[str, np.ndarray]]
-#: The default's name among the variants.
+#: Name of the default among the variants.
 DEFAULT = "default"
-#: Artifacts for which every variant is simulated too; of the others the default alone.
+#: Artifacts for which every variant is simulated; for the others only the default.
 VARIED = ("standalone-fp16", "numerics-int8", "numerics-fp16")
-#: A variant matches when it explains this share of the distance that the default leaves.
+#: A variant matches if it explains this share of the distance left by the default.
 CLEARLY = 0.9
-#: Other causes may move the silicon this many times as far as the variants of a feature: beyond, nothing can be told.
+#: If the hardware differs by more than this many times the effect of a feature's variants, nothing can be concluded.
 DROWNED = 2.0
 UNDECIDED = "undecided"
-#: The silicon may be this many times as far from FP32 as the simulation predicts, and this far where that is nothing.
+#: Largest distance of the hardware from FP32, as a multiple of the simulation's; and its minimum if that is near 0.
 WITHIN, LEAST = 2.0, 1e-3
 
 
 def outputs(context: Context) -> List[Finding]:
-    """P5: each core's outputs; how far from FP32, whether as far as predicted, and which variant of the numerics fits."""
+    """P5: each core's outputs: their distance from FP32, whether that is as predicted, and which numerics variant fits."""
     from edgedla.quantization.session import open_session
 
     findings: List[Finding] = []
@@ -80,7 +80,7 @@ def _against_fp32(
 
 
 def distance(seen: Outputs, wanted: Outputs, output: Optional[str] = None) -> float:
-    """Relative L2 distance over all inputs, of one output or of all; infinite where a value is not finite."""
+    """Relative L2 distance over all inputs, of one output or of all; infinite if a value is not finite."""
     names = [output] if output else list(wanted[0])
     difference = total = 0.0
     for a, b in zip(seen, wanted):
@@ -93,14 +93,14 @@ def distance(seen: Outputs, wanted: Outputs, output: Optional[str] = None) -> fl
 
 
 def _rounded(value: float, digits: int) -> Optional[float]:
-    """For a document: JSON knows no infinity."""
+    """For a document: None for infinity, which JSON lacks."""
     return round(value, digits) if np.isfinite(value) else None
 
 
 def variants_of(
     context: Context, name: str, artifact: Artifact, arrays: Sequence[Mapping[str, np.ndarray]]
 ) -> Dict[str, Outputs]:
-    """Variant ("int8-rounding=half-even"; the default) -> what the simulation with it answers; without those that fail."""
+    """Variant ("int8-rounding=half-even"; the default) -> the simulation's outputs with it; without variants that fail."""
     from edgedla.acceptance.builds import BUILDS, prepare
     from edgedla.builder.building import build
 
@@ -132,10 +132,10 @@ def variants_of(
 
 
 def numeric_findings(name: str, seen: Outputs, simulated: Mapping[str, Outputs]) -> List[Finding]:
-    """For each feature that moves these outputs at all, which of its variants the silicon matches.
+    """For each feature that affects these outputs, which of its variants the hardware matches.
 
-    Each variant departs from the default alone, so features are told apart one by one; the default stays where no variant is
-    clearly nearer. Where something else moves the outputs more than the feature does, nothing is told of it.
+    Each variant differs from the default in one feature, so features are judged separately. The default stays unless a variant
+    is clearly nearer. If something else affects the outputs more than the feature does, nothing is concluded.
     """
     if DEFAULT not in simulated:
         return []

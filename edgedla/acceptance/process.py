@@ -1,4 +1,4 @@
-"""Runs the steps one after another, each in a process of its own with a limit; a report stands after each of them."""
+"""Runs the steps in order, each in a process of its own with a time limit; the report is complete after each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgedla.files import write_atomic
 from edgedla.version import __version__
 
 Say = Callable[[str], None]
-#: How much of a step's output the report keeps, from its end.
+#: Bytes of a step's output that the report keeps, from its end.
 KEPT_BYTES = 256 * 1024
 
 
@@ -33,12 +33,12 @@ def run_steps(
     lock_clocks: bool = False,
     say: Optional[Say] = None,
 ) -> Dict[str, Any]:
-    """The report; `folder` holds report.json, logs/ and files/ at any time, whatever happens to a step.
+    """The report; whatever happens to a step, `folder` always holds report.json, logs/ and files/.
 
     Args:
         only: ids of the steps to run; () for all.
-        lock_clocks: P8 measures under jetson_clocks too. It needs root, or sudo without a password; the clocks are given
-            back, also where the step dies.
+        lock_clocks: P8 also measures under jetson_clocks. This needs root, or sudo without a password; the clocks are
+            restored, even if the step dies.
     """
     work, logs, files = folder / "work", folder / "logs", folder / "files"
     for one in (work, logs, files):
@@ -57,7 +57,7 @@ def run_steps(
             try:
                 result = _run(step, limit_s, context_file, work, logs)
             finally:
-                # A step that was killed, by its limit or Ctrl-C, leaves them locked.
+                # A step that was killed, by its limit or Ctrl-C, may leave the clocks locked.
                 restore(work)
         results.append(result)
         if say is not None:
@@ -84,7 +84,7 @@ def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path)
     started = time.monotonic()
     log_file = logs / f"{step.id}.log"
     with open(log_file, "wb") as log:
-        # A session of its own, so that what the step started ends with it.
+        # A session of its own, so that everything the step started ends with it.
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -99,7 +99,7 @@ def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path)
     seconds = round(time.monotonic() - started, 2)
     _keep_end(log_file)
     with contextlib.suppress(OSError, ValueError, TypeError):
-        # A step that wrote its result counts as that, even if the process died of a driver at its end.
+        # A result that was written counts, even if a driver then crashed the process.
         written = json.loads(result_file.read_text(encoding="utf-8"))
         return StepResult(step.id, written["state"], seconds, written["reason"], tuple(written["findings"]))
     if code is None:

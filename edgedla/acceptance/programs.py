@@ -1,4 +1,4 @@
-"""Programs of the board, run with a limit."""
+"""Runs the board's programs with a time limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Optional, Sequence, Tuple
 
 
 def run_program(command: Sequence[str], limit_s: float) -> Tuple[Optional[int], str]:
-    """(exit code, the end of what it wrote); None where it cannot be started, or ran out of time."""
+    """(exit code, the end of its output); None if it cannot be started, or ran out of time."""
     try:
         done = subprocess.run(
             list(command), capture_output=True, text=True, errors="replace", timeout=limit_s, check=False

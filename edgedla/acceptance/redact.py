@@ -1,4 +1,4 @@
-"""Takes out of a text what belongs to the user: serial numbers, host and user names, addresses, paths below HOME."""
+"""Removes a user's data from a text: serial numbers, host and user names, addresses, paths below HOME."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from edgedla.targets.jetson import read_text, root
 
 _MAC = re.compile(r"\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b")
 _IPV4 = re.compile(r"\b(?!127\.0\.0\.1\b)(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![.\d])\b")
-#: With a digit, for C++ has `a::b` too.
+#: Must contain a digit, because C++ has `a::b` too.
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f:]*[0-9])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
 _SERIAL = re.compile(r"(?i)\b(serial(?:[ _-]?(?:number|no))?\s*[:=]\s*)\S+")
 _HOME = re.compile(r"/(?:home|Users)/[^/\s'\":]+")
-#: Version numbers look like addresses; these words stand before them.
+#: Version numbers look like addresses; these words come before versions.
 _VERSION_BEFORE = re.compile(r"(?i)(?:version|release|tensorrt|cuda|v|=|-)\s*$")
-#: Names shorter than this would be found in ordinary words.
+#: Shorter names would match inside ordinary words.
 _SHORTEST = 3
-#: A key of our own documents: no name of the user's, though a user may be called `steps`.
+#: A key of our own documents is not replaced, though a user may be called `steps`.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SERIAL_KEY = re.compile(r"(?i)serial|machine_?id")
 _ORDINARY = frozenset({"root", "nvidia", "ubuntu", "jetson", "edgedla", "localhost", "user", "admin"})
 
 
 class Redactor:
-    """Replaces what it knows of this machine; `names` adds to it."""
+    """Replaces what identifies this machine or its user; `names` adds more names."""
 
     def __init__(self, base: Optional[Path] = None, names: Tuple[str, ...] = ()) -> None:
         base = base or root()
         serials = [read_text(base / "proc/device-tree/serial-number"), read_text(base / "etc/machine-id")]
         self._secrets: List[Tuple[str, str]] = [(s, "<serial>") for s in serials if s and len(s) > _SHORTEST]
         host = socket.gethostname()
-        # "orin7.lab.example": the short name and the domain stand alone too.
+        # "orin7.lab.example": also replace the short name and the domain.
         hosts = dict.fromkeys((host, host.partition(".")[0], host.partition(".")[2]))
         for name, shown in (*((h, "<host>") for h in hosts), (_user(), "<user>"), *((n, "<name>") for n in names)):
             if len(name) >= _SHORTEST and name.lower() not in _ORDINARY:
@@ -56,7 +56,7 @@ class Redactor:
         return _IPV4.sub(lambda m: m[0] if _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>", text)
 
     def document(self, text: str) -> str:
-        """A JSON document whose texts are taken out of, and whose keys stay; another text as a whole."""
+        """Redacts the texts of a JSON document but not its keys; any other text as a whole."""
         try:
             return json.dumps(self._value(json.loads(text)), indent=1) + "\n"
         except (ValueError, RecursionError):

@@ -9,8 +9,8 @@ from edgedla.acceptance.values import Finding
 
 
 class Context(NamedTuple):
-    """What a step gets. `work`: a folder that all steps share; `files`: for raw captures; `quick`: in three minutes; `lock_clocks`:
-    measure with jetson_clocks too."""
+    """The context of a step. `work`: a folder common to all steps; `files`: for raw files; `quick`: the run of three minutes;
+    `lock_clocks`: also measure with jetson_clocks."""
 
     work: str
     files: str
@@ -20,7 +20,7 @@ class Context(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step. `limit_s`, `quick_limit_s`: after that its process is ended; 0: not in a quick run."""
+    """One step. `limit_s`, `quick_limit_s`: seconds after which its process is ended; 0: not in a quick run."""
 
     id: str
     title: str
@@ -34,7 +34,7 @@ class Step(NamedTuple):
         return run(context)
 
 
-#: The limits add up to 15 minutes, and to 3.
+#: The limits add up to 15 minutes, in a quick run to 3.
 STEPS: Mapping[str, Step] = {
     row.id: row
     for row in (

@@ -18,12 +18,12 @@ from edgedla.acceptance.values import Finding, Skip
 from edgedla.data import jetson_dir
 from edgedla.targets.jetson import on_jetson
 
-#: Keys of the unit that make its sandbox; those of its start, watchdog and end belong to a pipeline.
+#: Keys of the unit that define its sandbox; those of its start, watchdog and stop belong to a pipeline.
 SANDBOX = (
     "SupplementaryGroups", "StateDirectory", "NoNewPrivileges", "ProtectSystem", "ProtectHome", "ProtectControlGroups",
     "RestrictSUIDSGID", "LockPersonality", "UMask",
 )  # fmt: skip
-#: What runtime/sources/gstreamer.py names on a Jetson.
+#: The elements that runtime/sources/gstreamer.py uses on a Jetson.
 ELEMENTS = (
     "nvarguscamerasrc",
     "nvv4l2decoder",
@@ -34,12 +34,12 @@ ELEMENTS = (
     "videoconvert",
     "appsink",
 )
-#: The conversion of a stream on a Jetson, from a test picture in place of the decoder.
+#: The conversion of a stream on a Jetson, with a test picture instead of the decoder.
 CONVERSION = (
     "videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=1920,height=1080 ! nvvidconv flip-method=2 ! "
     "video/x-raw,format=BGRx,width=640,height=360 ! videoconvert ! video/x-raw,format=BGR ! fakesink"
 )
-#: The same picture through encoder and decoder, as a network camera's comes.
+#: The same picture through encoder and decoder, like a network camera's.
 CODEC = (
     "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=1280,height=720 ! nvvidconv ! "
     "video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! h264parse ! nvv4l2decoder ! nvvidconv ! video/x-raw,format=BGRx ! fakesink"
@@ -47,7 +47,7 @@ CODEC = (
 
 
 def media(context: Context) -> List[Finding]:
-    """P10: the elements that edgedla's pipelines name, what a Jetson's do, cameras, and films read back."""
+    """P10: the elements of edgedla's pipelines, pipelines as on a Jetson, cameras, and videos that are read back."""
     if shutil.which("gst-inspect-1.0") is None:
         raise Skip("no gst-inspect-1.0 (package gstreamer1.0-tools)")
     expected = "there" if on_jetson() else None
@@ -69,7 +69,7 @@ def media(context: Context) -> List[Finding]:
 
 
 def _cameras() -> List[Finding]:
-    """Three seconds of each V4L2 camera and of the first CSI camera, where there is one."""
+    """Three seconds of each V4L2 camera and of the first CSI camera, if present."""
     pipelines = {
         path: f"v4l2src device={path} num-buffers=30 ! fakesink" for path in sorted(glob.glob("/dev/video*"))[:4]
     }
@@ -83,7 +83,7 @@ def _cameras() -> List[Finding]:
 
 
 def service(context: Context) -> List[Finding]:
-    """P12: edgedla's own look at the board inside of the unit's sandbox."""
+    """P12: edgedla's own view of the board from inside the unit's sandbox."""
     if shutil.which("systemd-run") is None:
         raise Skip("no systemd-run")
     if os.geteuid() != 0:
@@ -108,7 +108,7 @@ def service(context: Context) -> List[Finding]:
 
 
 def sandbox() -> List[str]:
-    """Options of systemd-run for what the unit says of user, groups, folders, environment and protection."""
+    """Options of systemd-run for the unit's user, groups, folders, environment and protection."""
     unit = (jetson_dir() / "edgedla-pipeline@.service").read_text(encoding="utf-8")
     options: List[str] = []
     for line in unit.splitlines():
@@ -121,7 +121,7 @@ def sandbox() -> List[str]:
 
 
 def container(context: Context) -> List[Finding]:
-    """P13: P2, P4 and P6 in the image that the user names, as a quick run of its own."""
+    """P13: P2, P4 and P6 in the user's image, as a quick run."""
     if not context.container:
         raise Skip("no image was named: --container IMAGE")
     if shutil.which("docker") is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-#: Differences shown of each step; the report has all of them.
+#: Differences shown per step; the report has all of them.
 SHOWN = 8
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """What was tried, what differs from the expectation, and what could not be tried, as Markdown."""
+    """The steps tried, the differences from the expectations, and the steps skipped, as Markdown."""
     steps = report["steps"]
     counts = {state: sum(s["state"] == state for s in steps) for state in ("ok", "differs", "failed", "skipped")}
     lines = [

@@ -1,11 +1,11 @@
-"""What a step says: single findings, each an expectation beside what was seen, and the step's verdict."""
+"""The result of a step: findings, each an expectation with what was seen, and the step's verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-#: ok: as expected. differs: seen otherwise than expected. failed: the step itself broke. skipped: it could not be tried.
+#: ok: as expected. differs: other than expected. failed: the step itself broke. skipped: it could not be tried.
 STATES = ("ok", "differs", "failed", "skipped")
 
 
@@ -15,10 +15,10 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison. `expected` None: nothing was expected, `seen` is for the record.
+    """One comparison. `expected` None: no expectation, `seen` is only recorded.
 
     Attributes:
-        source: what the expectation rests on: a rule id, a file under rules/, an artifact's manifest.
+        source: the basis of the expectation: a rule id, a file under rules/, an artifact's manifest.
         data: numbers and names for the ingest, plain JSON.
     """
 

@@ -1,4 +1,4 @@
-"""Models of other frameworks wherever a command takes ONNX: converted once, kept by content."""
+"""Models of other frameworks wherever a command takes ONNX: converted once, cached by content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.files import remove_folder, sha256_of, sha256_of_bytes, write_atomi
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 from edgedla.version import __version__
 
-#: What was found out about a conversion, beside its ONNX file.
+#: The facts of a conversion, beside its ONNX file.
 FACTS = "conversion.json"
 
 
@@ -24,10 +24,10 @@ def as_onnx(
     say: Optional[Callable[[str], None]] = None,
     **options: Any,
 ) -> Union[str, Path]:
-    """The source itself, or the ONNX file of a model of another framework, converted where it was not yet.
+    """The source itself if it is ONNX; for another framework's model, its ONNX file, converted if not yet cached.
 
     Args:
-        shapes, options: as for `convert`. say: called with one line where something is converted.
+        shapes, options: as for `convert`. say: called with one line if something is converted.
 
     Raises:
         As `convert`.
@@ -42,7 +42,7 @@ def converted(
     say: Optional[Callable[[str], None]] = None,
     **options: Any,
 ) -> Tuple[Union[str, Path], Optional[Dict[str, Any]]]:
-    """As `as_onnx`, with what the conversion states (Converted.to_dict); None where nothing had to be converted."""
+    """`as_onnx`, with the facts of the conversion (Converted.to_dict); None if nothing had to be converted."""
     kind = kind_of(source)
     if kind is None:
         return source, None
@@ -68,32 +68,32 @@ def converted(
         write_sealed(folder / FACTS, kept)
         if say is not None:
             say(conversion_line(kept["facts"]))
-    # The same content may stand under another name.
+    # The same content may have another name now.
     return path, {**kept["facts"], "source": str(source)}
 
 
 def _whole(path: Path, kept: Mapping[str, Any]) -> bool:
-    """Whether the files of a kept conversion are those that it wrote."""
+    """True if the files of a cached conversion are unchanged."""
     wanted = {path: kept["model"], **({cache_path(path): kept["scales"]} if kept.get("scales") else {})}
     return "scales" in kept and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in wanted.items())
 
 
 def kept_scales(model: Union[str, Path]) -> Optional[Path]:
-    """The calibration cache of a quantised source that `as_onnx` gave this file for; None for every other model."""
+    """The calibration cache of the quantised source of this file from `as_onnx`; None for every other model."""
     kept = read_sealed(Path(model).parent / FACTS)
     path = cache_path(model)
     return path if kept is not None and kept.get("scales") and _whole(Path(model), kept) else None
 
 
 def conversion_line(facts: Mapping[str, Any]) -> str:
-    """One line on a conversion: by what, and how far it is from its source."""
+    """One line on a conversion: its exporter, and its error against the source."""
     error = "not compared" if facts["rel_l2"] is None else f"relative L2 {facts['rel_l2']:.2g} against its source"
     return f"converted {facts['source']} by {facts['exporter']}: operator set {facts['opset']}, {error}"
 
 
 def _key(source: Path, settings: str) -> str:
     digest = hashlib.sha256(f"{__version__} {settings}".encode())
-    # Paddle keeps weights beside the program.
+    # Paddle keeps the weights beside the program.
     weights = source.with_suffix(".pdiparams")
     files = [source, *([weights] if weights.is_file() else [])]
     for path in files if source.is_file() else sorted(p for p in source.rglob("*") if p.is_file()):

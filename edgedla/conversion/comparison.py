@@ -1,4 +1,4 @@
-"""A converted model against its source: both run on the same input, the outputs are compared."""
+"""Compares a converted model with its source: both run on the same input."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def worst_difference(
     """(relative L2, largest absolute difference) of the worst output.
 
     Args:
-        model: onnx.ModelProto. inputs: by the source's names, in order; where the model has other names, the order counts.
-        expected: the source's outputs, in the model's order. numbers: what the integers of both stand for.
+        model: onnx.ModelProto. inputs: by the source's names, in order; if the model has other names, the order counts.
+        expected: the source's outputs, in the model's order. numbers: converts the integers of both to real numbers.
 
     Raises:
         ModelError: the outputs have other shapes, or ONNX Runtime refuses the model. EnvironmentMissing: no ONNX Runtime.
     """
     from edgedla.quantization.session import open_session
 
-    # Its optimizer folds scales and shifts into weights, which moved ResNet-50 V2 by 1.7e-4.
+    # ONNX Runtime's optimizer folds scales and shifts into weights, which changed ResNet-50 V2 by 1.7e-4.
     session = open_session(model.SerializeToString(), optimize=False)
     names = [entry.name for entry in session.get_inputs()]
     # An exporter leaves out inputs that the network does not use.
@@ -44,7 +44,7 @@ def worst_difference(
     return float(f"{worst:.3g}"), float(f"{largest:.3g}")
 
 
-#: Of an output that is a number where the other's is none; larger ones are no JSON.
+#: Difference of a number and a non-number; JSON has no larger numbers for it.
 _FAR = 1e300
 
 

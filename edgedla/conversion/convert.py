@@ -96,7 +96,7 @@ def convert(
     interpreter = _Interpreter(python or sys.executable, timeout_s)
     if in_memory is not None:
         with saved(source, in_memory, example_inputs) as (path, sizes):
-            # Its code is in this process already.
+            # The object's code is already in this process.
             kind = _checked(path, shapes or sizes, trust=True)
             settings.update(layouts, **parts, trust=True, shapes=shapes or sizes)
             made = _of_file(path, kind, settings, platform, interpreter)
@@ -111,7 +111,7 @@ def _names(asked: Union[str, Sequence[str]]) -> List[str]:
 
 
 def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> None:
-    """Raises UsageError where another layout is asked for of a framework that has that one."""
+    """Raises UsageError if a layout change is requested for a framework that already has that layout."""
     for where, asked in layouts.items():
         if asked:
             raise UsageError(
@@ -121,7 +121,7 @@ def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> Non
             )
 
 
-#: Which part of a source is meant -> the kinds that have several.
+#: Option that selects a part of a source -> (kind that has such parts, its description).
 _OF: Mapping[str, Tuple[str, str]] = {
     "inputs": ("graphdef", "of a frozen graph"), "outputs": ("graphdef", "of a frozen graph"),
     "signature": ("savedmodel", "of a SavedModel"),
@@ -129,7 +129,7 @@ _OF: Mapping[str, Tuple[str, str]] = {
 
 
 def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
-    """Raises UsageError where a part is named of a source that is taken whole."""
+    """Raises UsageError if a part is selected of a source that is taken as a whole."""
     for where, (taken, allowed) in _OF.items():
         if parts[where] and kind != taken:
             raise UsageError("this kind of source has no such option", where=where, allowed=allowed)
@@ -175,7 +175,7 @@ def _of_file(
 
 
 def _refuse_unknown(model: Any, source: Path) -> None:
-    """Raises ModelError where the exporter left operators of the framework: tf2onnx goes on, with a line for its log."""
+    """Raises ModelError if the exporter left operators of the framework: tf2onnx only logs them and continues."""
     import onnx
 
     left = {n.op_type: n.name for n in model.graph.node if n.domain in _ONNX and not onnx.defs.has(n.op_type)}
@@ -227,7 +227,7 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
 
 
 def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> Dict[str, Any]:
-    """Runs the framework's program; its answer."""
+    """Runs the framework's program and returns its answer."""
     python, timeout_s = interpreter
     program = Path(__file__).with_name("frameworks") / kind.program
     asked = Path(str(request["answer"])).with_name("request.json")
@@ -261,7 +261,7 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
 
 
 def _reason(said: str) -> str:
-    """The last line that speaks of an error, else the last; paddle2onnx prints its own in colours, and warnings after it."""
+    """The last line about an error, else the last line; paddle2onnx prints its errors in colour, and warnings after them."""
     lines = [_COLOURS.sub("", line).strip() for line in said.splitlines() if line.strip()]
     errors = [
         line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)
@@ -269,7 +269,7 @@ def _reason(said: str) -> str:
     return (errors or lines or [""])[-1][:_ERROR_CHARACTERS]
 
 
-#: What Keras says -> what to do about it.
+#: Text of Keras -> what to do.
 _HINTS: Sequence[Tuple[str, str]] = (
     ("Could not locate class", "save it by model.export(FOLDER): a SavedModel needs none of the classes"),
     ("`Lambda` layer", "`edgedla convert --trust` loads it"),
@@ -278,7 +278,7 @@ _OPEN_SIZES = (
     "paddle2onnx lacks some operators where sizes are open; if they are, save the model with fixed ones: "
     "paddle.jit.save(..., input_spec=[paddle.static.InputSpec([1, 3, 224, 224])])"
 )
-#: What paddle2onnx leaves after its reason, when its C++ code ends the process.
+#: Lines that paddle2onnx prints after the reason when its C++ code aborts.
 _ABORTED = re.compile("`Process abort signal`|Error Message Summary")
 _COLOURS = re.compile(r"\x1b?\[[0-9;]*m")
 _TITLES: Mapping[str, str] = {"torch": "PyTorch", "paddle2onnx": "Paddle"}
@@ -286,7 +286,7 @@ _EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle
 
 
 def ran_with(reference: Path) -> Tuple[Dict[str, np.ndarray], List[np.ndarray]]:
-    """(inputs by name, outputs) that the framework ran with; ({}, []) where it did not."""
+    """(inputs by name, outputs) of the framework's run; ({}, []) if it did not run."""
     if not reference.is_file():
         return {}, []
     arrays = np.load(str(reference), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Converted: a model of another framework as ONNX, and how far it is from its source."""
+"""Converted: a model of another framework as ONNX, and its error against the source."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from edgedla.importers.model_file.port_names import without_identities
 from edgedla.importers.model_file.shape_inference import inferred
 from edgedla.publishing import publication
 
-#: The newest operator set that all parsers read rightly: those of TensorRT 8 take the axes of operator set 18's reductions
-#: for absent (sources in rules/, parser releases).
+#: The newest operator set that all parsers read correctly: those of TensorRT 8 ignore the axes of operator set 18's
+#: reductions (sources in rules/, parser releases).
 OPSET = 17
-#: Largest relative L2 difference that is rounding; above it the conversion is not the same network.
+#: Largest relative L2 difference that counts as rounding; above it, the conversion is not the same network.
 TOLERANCE = 1e-4
-#: The same of a network in FP16, whose numbers have 11 bits: ResNet-18 comes to 1e-3.
+#: The same for a network in FP16, with 11 bits of precision: ResNet-18 reaches 1e-3.
 TOLERANCE_FP16 = 1e-2
-#: Of the input that both are run on.
+#: Seed of the input for the comparison.
 SEED = 7
 
 
 def cache_path(model: Union[str, Path]) -> Path:
-    """Where the calibration cache of a converted model stands: beside it, under a name that no other tool gives one."""
+    """The path of a converted model's calibration cache: beside it, with a name that no other tool uses."""
     return Path(model).with_suffix(".scales.cache")
 
 
@@ -85,12 +85,12 @@ class Converted:
 
 
 def opset_of(model: Any) -> int:
-    """The operator set of ONNX's own domain; 0 where an onnx.ModelProto names none."""
+    """The operator set of ONNX's own domain; 0 if the onnx.ModelProto names none."""
     return next((int(e.version) for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
 
 
 def tolerance_of(model: Any) -> float:
-    """How far an onnx.ModelProto may be from its source by rounding alone."""
+    """The error that rounding alone may cause in an onnx.ModelProto."""
     from onnx import TensorProto
 
     half = any(value.type.tensor_type.elem_type == TensorProto.FLOAT16 for value in model.graph.output)
@@ -98,7 +98,7 @@ def tolerance_of(model: Any) -> float:
 
 
 def parser_notes(model: Any, platform: Any) -> Tuple[str, ...]:
-    """What the platform's parser refuses of the model, or reads wrongly in its operator set."""
+    """Notes on what the platform's parser refuses in the model, or reads wrongly in its operator set."""
     from edgedla.importers import load_onnx
 
     trt, opset = platform.release.trt_text, opset_of(model)
@@ -119,16 +119,16 @@ def parser_notes(model: Any, platform: Any) -> Tuple[str, ...]:
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
 
-#: Operators of one activation that keep every element in its place.
+#: Operators of one activation that keep every element in its position.
 _IN_PLACE = frozenset("Abs Add Cast Clip Div Identity Mul Neg Pad Relu Sub".split())
 _TO_NCHW, _TO_NHWC = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
 def layout_notes(model: Any, options: bool = True) -> Tuple[str, ...]:
-    """Of inputs whose first layers, and outputs whose last, are a change between N x H x W x C and N x C x H x W.
+    """Notes on inputs and outputs that are transposed between N x H x W x C and N x C x H x W.
 
     Args:
-        options: whether the source has --inputs-as-nchw and --outputs-as-nchw.
+        options: True if the source supports --inputs-as-nchw and --outputs-as-nchw.
     """
     graph = model.graph
     made = {name: node for node in graph.node for name in node.output}
@@ -157,13 +157,13 @@ def layout_notes(model: Any, options: bool = True) -> Tuple[str, ...]:
 
 
 def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Sequence[int]]) -> Any:
-    """An onnx.ModelProto without nodes that do nothing, with fixed sizes, and shapes worked out where they can be.
+    """An onnx.ModelProto without no-op nodes, with fixed sizes, and with inferred shapes where possible.
 
     Args:
-        inputs: sizes by name that it ran with. outputs: of each, in order. Neither where nothing ran.
+        inputs: sizes by name used for the run. outputs: sizes in order. Both empty if nothing ran.
 
     Raises:
-        ModelError: it is more than one ONNX file holds.
+        ModelError: too large for one ONNX file.
     """
     _require_one_file(model)
     without_identities(model)
@@ -173,15 +173,15 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
             _fix(value, inputs.get(value.name))
         for value, dims in zip(graph.output, outputs):
             _fix(value, dims)
-        # They were worked out from the open sizes.
+        # These were inferred from open sizes.
         del graph.value_info[:]
-    # 2 GiB is protobuf's limit, and so that of shape inference in memory.
+    # protobuf, and so in-memory shape inference, is limited to 2 GiB.
     found = inferred(model) if model.ByteSize() < (1 << 30) else None
-    # Shapes are a convenience: the importer works them out itself.
+    # Shapes are optional: the importer infers them itself.
     return model if found is None else found
 
 
-#: Protocol Buffers write no more into one file; its own fields take their part of it.
+#: protobuf's limit for one file, less room for its own fields.
 _MOST_BYTES = (1 << 31) - (1 << 20)
 
 
@@ -202,7 +202,7 @@ def _is_fixed(value: Any) -> bool:
 def _fix(value: Any, dims: Optional[Sequence[int]]) -> None:
     if dims is not None:
         del value.type.tensor_type.shape.dim[:]
-        # An empty shape is that of a scalar.
+        # An empty shape is a scalar's.
         value.type.tensor_type.shape.SetInParent()
         for size in dims:
             value.type.tensor_type.shape.dim.add(dim_value=size)

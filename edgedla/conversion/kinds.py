@@ -1,4 +1,4 @@
-"""What a file or folder holds, told from its name and its first bytes; nothing of it is loaded."""
+"""Detects the form of a model file or folder from its name and first bytes; loads nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Kind(NamedTuple):
     """A form of a model.
 
     Attributes:
-        title: for messages. framework: what has to be installed. program: file below frameworks/ that converts it.
-        runs_code: loading it runs code that stands in the file.
-        needs_shapes: the file does not say the sizes of its inputs.
+        title: for messages. framework: the package required. program: file below frameworks/ that converts it.
+        runs_code: loading it runs code in the file.
+        needs_shapes: the file does not state the sizes of its inputs.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
     needs_shapes: bool = False
 
 
-#: To add a form: a row here, how it is told below, and its branch in the program of its framework.
+#: To add a form: a row here, its detection below, and its branch in the framework's program.
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -45,23 +45,23 @@ _TORCH_ENDINGS = (".pt", ".pth", ".ts", ".torchscript")
 
 
 def kind_of(source: Union[str, Path]) -> Optional[Kind]:
-    """The form of a model of another framework; None for ONNX and for everything else."""
+    """The form of a model of another framework; None for ONNX and everything else."""
     path = Path(source)
     if path.is_dir():
         return KINDS["savedmodel"] if (path / "saved_model.pb").is_file() else None
     name = path.name.lower()
     if name.endswith(".json"):
-        # From Paddle 3 on a program is a .json; without its weights beside it, it is any other document.
+        # From Paddle 3 on, a program is a .json file; without weights beside it, it is some other document.
         return KINDS["paddle"] if path.with_suffix(".pdiparams").is_file() else None
     if name.endswith(".pb"):
-        # SavedModels and ONNX files have the ending too.
+        # SavedModels and ONNX files may have this ending too.
         return KINDS["graphdef"] if path.is_file() and _is_graph(path) else None
     if name.endswith(_TORCH_ENDINGS):
         return KINDS[_torch_kind(path)] if path.is_file() else None
     return next((KINDS[kind] for ending, kind in _ENDINGS if name.endswith(ending)), None)
 
 
-#: How a file of a form begins; a ZIP archive also needs its end, where its table of contents stands. The formats: PKWARE APPNOTE
+#: First bytes of the forms; a ZIP archive also needs its end, which holds its table of contents. Formats: PKWARE APPNOTE
 #: 4.3, pickle protocol 2 and newer, HDF5 specification II.A, TFLite's schema (file_identifier).
 _ZIP, _PICKLE, _HDF5, _TFLITE = b"PK\x03\x04", b"\x80", b"\x89HDF\r\n\x1a\n", b"TFL3"
 _BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
@@ -70,7 +70,7 @@ _BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
 
 
 def _is_graph(path: Path) -> bool:
-    """Whether it begins with a node, which begins with its name, then its operator (graph.proto, node_def.proto)."""
+    """True if the file begins with a node: its name, then its operator (graph.proto, node_def.proto)."""
     with open(path, "rb") as f:
         begin = f.read(1024)
     try:
@@ -81,12 +81,12 @@ def _is_graph(path: Path) -> bool:
         return False
 
 
-#: Of Protocol Buffers: field 1, and field 2, of bytes.
+#: Protocol Buffers tags of fields 1 and 2, of type bytes.
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
 
 
 def _after_length(data: bytes, at: int) -> int:
-    """Where the content of field 1 begins; raises IndexError where there is no such field."""
+    """The start of field 1's content; raises IndexError if there is no such field."""
     if data[at] != _FIELD_1[0]:
         raise IndexError(at)
     at += 1
@@ -96,7 +96,7 @@ def _after_length(data: bytes, at: int) -> int:
 
 
 def damage_of(path: Path, kind: Kind) -> Optional[str]:
-    """What is wrong with a file's beginning or end; None where it looks like its form, or where the form has no mark."""
+    """The damage at a file's beginning or end; None if it looks like its form, or if the form has no mark."""
     import zipfile
 
     if not path.is_file():
@@ -116,7 +116,7 @@ def damage_of(path: Path, kind: Kind) -> Optional[str]:
 
 
 def _torch_kind(path: Path) -> str:
-    """A TorchScript archive holds code/; an exported program its archive_format; the rest is a pickle."""
+    """The kind of a PyTorch file: a TorchScript archive has code/, an exported program archive_format; the rest is a pickle."""
     import zipfile
 
     if not zipfile.is_zipfile(path):

@@ -1,4 +1,4 @@
-"""Models that stand in memory as ONNX: PyTorch modules and programs, Keras models, TensorFlow modules."""
+"""Models in memory as ONNX: PyTorch modules and programs, Keras models, TensorFlow modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.conversion.converted import SEED, Converted, opset_of, parser_notes
 from edgedla.errors import ModelError, UsageError
 
 Shapes = Optional[Mapping[str, Sequence[int]]]
-#: Class -> what it is, the narrower class first: a ScriptModule is a Module too. Names, so that nothing is imported.
+#: Class -> kind, subclasses first: a ScriptModule is a Module too. As names, so that nothing is imported.
 _CLASSES: Tuple[Tuple[str, str], ...] = (
     ("torch.export.exported_program.ExportedProgram", "program"),
     ("torch.jit._script.ScriptModule", "script"),
@@ -31,7 +31,7 @@ def object_kind(model: Any) -> Optional[str]:
 
 
 def _class_name(of: type) -> str:
-    """The dotted name; of Keras, whose modules move from release to release, `keras.Model`."""
+    """The dotted name; for Keras, whose modules vary by release, `keras.Model`."""
     parts = of.__module__.split(".")
     return "keras.Model" if "keras" in parts and of.__qualname__ in ("Model", "Functional") else (
         f"{of.__module__}.{of.__qualname__}"
@@ -40,13 +40,13 @@ def _class_name(of: type) -> str:
 
 @contextlib.contextmanager
 def saved(model: Any, kind: str, example_inputs: Any) -> Iterator[Tuple[Path, Shapes]]:
-    """(a temporary file or folder that holds the model, sizes of its inputs) while the context lasts.
+    """(a temporary file or folder with the model, sizes of its inputs), within the `with` block.
 
     Args:
-        kind: of object_kind, but "module". example_inputs: None where the model says its sizes.
+        kind: from object_kind, except "module". example_inputs: None if the model states its sizes.
 
     Raises:
-        ModelError: its framework cannot save it.
+        ModelError: the framework cannot save it.
     """
     with tempfile.TemporaryDirectory(prefix="edgedla-model-") as folder:
         path = Path(folder) / f"{type(model).__name__}{_ENDINGS[kind]}"
@@ -68,7 +68,7 @@ def _save(model: Any, kind: str, path: Path) -> None:
     elif kind == "script":
         model.save(str(path))
     elif kind == "keras" and hasattr(model, "export"):
-        # A SavedModel: unlike a .keras file it needs none of the user's classes to be loaded.
+        # A SavedModel: unlike a .keras file, it loads without the user's classes.
         _export(model, path)
     else:
         import tensorflow
@@ -80,12 +80,12 @@ def _export(model: Any, path: Path) -> None:
     try:
         model.export(str(path), verbose=False)
     except (TypeError, ValueError):
-        # Keras 2 has no `verbose`.
+        # Keras 2 has no `verbose` argument.
         model.export(str(path))
 
 
 def _sizes(model: Any, kind: str, example_inputs: Any) -> Shapes:
-    """Sizes of the inputs by name, in order; a program brings its own."""
+    """Sizes of the inputs by name, in order; a program states its own."""
     if example_inputs is None or kind == "program":
         return None
     if isinstance(example_inputs, Mapping):
@@ -100,13 +100,13 @@ def _sizes(model: Any, kind: str, example_inputs: Any) -> Shapes:
 def convert_module(
     module: Any, example_inputs: Any, shapes: Shapes, exporter: str, opset: int, platform: Any
 ) -> Converted:
-    """A PyTorch module as ONNX with its module paths and Python lines, compared with it on seeded input.
+    """A PyTorch module as ONNX with its module paths and Python lines, compared with the module on seeded input.
 
-    It is exported in this process, in evaluation mode, and left as it was.
+    It is exported in this process, in evaluation mode, and left unchanged.
 
     Args:
         example_inputs: a tensor, several in order, or by name of forward's parameters. shapes: their sizes instead.
-        exporter: "torchscript", "dynamo", or "auto": the first, else the second. platform: what has to read it.
+        exporter: "torchscript", "dynamo", or "auto": the first, else the second. platform: the platform that has to read it.
 
     Raises:
         UsageError: no sizes, or inputs that do not fit. ModelError: both exporters fail. EnvironmentMissing: no PyTorch.
@@ -116,7 +116,7 @@ def convert_module(
     from edgedla.torch.library import import_torch
 
     torch = import_torch()
-    # torch.compile wraps the module; its exporters take what is inside.
+    # torch.compile wraps the module; exporters need the inner one.
     module = getattr(module, "_orig_mod", module)
     where = type(module).__name__
     if example_inputs is None and not shapes:
@@ -152,7 +152,7 @@ def _exported(module: Any, feeds: Dict[str, Any], exporter: str, opset: int, out
 
 
 def _seeded(value: Any, index: int, torch: Any) -> Any:
-    """Random floats of the example's size; integers as they are, for they may be indices."""
+    """Random floats of the example's size; integers unchanged, because they may be indices."""
     value = value.detach().cpu()
     if not value.is_floating_point():
         return value
@@ -161,7 +161,7 @@ def _seeded(value: Any, index: int, torch: Any) -> Any:
 
 
 def _outputs(module: Any, feeds: Sequence[Any], torch: Any) -> List[Tuple[str, np.ndarray]]:
-    """(name, values) of each output, named as a saved program's are."""
+    """(name, values) of each output, named like those of a saved program."""
     from edgedla.conversion.frameworks.from_pytorch import named
     from edgedla.torch.exporting import evaluating
 

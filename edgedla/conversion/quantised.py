@@ -1,4 +1,4 @@
-"""Quantised TFLite models as the DLA takes them: the network in FP32, and the ranges that its INT8 had."""
+"""Quantised TFLite models for the DLA: the network in FP32, and the ranges of its INT8 tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
 
 class Levels(NamedTuple):
-    """How integers stand for numbers: scale * (level - zero), along an axis where there are several scales."""
+    """The meaning of integers: scale * (level - zero), along an axis if there are several scales."""
 
     scale: np.ndarray
     zero: np.ndarray
@@ -40,10 +40,10 @@ class Plain(NamedTuple):
     """A network without Q/DQ.
 
     Attributes:
-        model: onnx.ModelProto in FP32. absmax: tensor -> range, symmetric, of the levels that it had.
-        ports: input or output that was of integers -> what they stood for.
-        wider: by how much a symmetric step of a tensor is wider than its own, of those where it is.
-        weights: constants whose scales TensorRT does not find again: it takes absmax / 127 of each channel.
+        model: onnx.ModelProto in FP32. absmax: tensor -> its symmetric range, from its levels.
+        ports: integer input or output -> the meaning of its integers.
+        wider: tensor -> ratio of the symmetric step to its own step, if that is wider.
+        weights: constants whose scales TensorRT does not reproduce: it uses absmax / 127 per channel.
     """
 
     model: Any
@@ -54,7 +54,7 @@ class Plain(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A model as the platform takes it, and what was found out about it: see Converted for the fields."""
+    """A model in the platform's form, and facts about it: see Converted for the fields."""
 
     model: Any
     rel_l2: Optional[float]
@@ -64,17 +64,17 @@ class Finished(NamedTuple):
     notes: Tuple[str, ...] = ()
 
 
-#: Largest relative L2 difference of two networks that both round every tensor to 8 bits: one level more or less, where a sum lies
-#: between two, goes on from layer to layer. ResNet-50 V2 and MobileNet V3 come to 0.015.
+#: Largest relative L2 difference of two networks that both round every tensor to 8 bits: where a sum lies between two
+#: levels, a difference of one level spreads from layer to layer. ResNet-50 V2 and MobileNet V3 reach 0.015.
 TOLERANCE_INT8 = 0.05
 
 
 def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray], platform: Any) -> Finished:
-    """The network in FP32 with a cache of its ranges, or with symmetric Q/DQ where TensorRT is strongly typed.
+    """The network in FP32 with a cache of its ranges, or with symmetric Q/DQ for a strongly typed TensorRT.
 
     Args:
-        model: onnx.ModelProto with the source's own Q/DQ, which is what is compared with the source.
-        inputs, expected: what the source ran with, and gave.
+        model: onnx.ModelProto with the source's own Q/DQ; this is compared with the source.
+        inputs, expected: inputs and outputs of the source's run.
     """
     plain = plain_of(model)
     names = [value.name for value in model.graph.output]
@@ -89,7 +89,7 @@ def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np
         rel_l2, max_abs = worst_difference(model, inputs, expected, numbers)
         notes.append(f"compared with its own Q/DQ in it; in FP32, without its rounding, relative L2 {float_l2:.2g}")
     else:
-        # The error above is that of the network without the source's rounding.
+        # This error is that of the network without the source's rounding.
         rel_l2, max_abs = float_l2, float_abs
         notes.append("compared in FP32, without its rounding: ONNX Runtime has no Q/DQ of INT16 in this operator set")
     if not plain.absmax:
@@ -101,14 +101,14 @@ def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np
     if typed:
         return Finished(with_pairs, rel_l2, max_abs, TOLERANCE_INT8, notes=tuple(notes))
     absmax = _before_rectifiers(plain)
-    # TensorRT runs a layer in INT8 only where all that it reads and writes has a scale.
+    # TensorRT runs a layer in INT8 only if everything that it reads and writes has a scale.
     inner = Unscaled(plain.model.graph, absmax, constants_of(plain.model)).inner_ranges()
     cache = write_cache({**inner, **absmax}, platform.release.trt)
     return Finished(plain.model, rel_l2, max_abs, TOLERANCE_INT8, cache, tuple(notes))
 
 
 def _before_rectifiers(plain: Plain) -> Dict[str, float]:
-    """Tensor -> range of what a rectifier, which TFLite counts into the operator before it, makes of it: it cuts off the rest."""
+    """Tensor -> range after the rectifier that TFLite merges into the operator before it: the rectifier cuts off the rest."""
     graph, ranges = plain.model.graph, dict(plain.absmax)
     readers: Dict[str, int] = {value.name: 1 for value in graph.output}
     for node in graph.node:
@@ -122,7 +122,7 @@ def _before_rectifiers(plain: Plain) -> Dict[str, float]:
 
 
 def _runs(model: Any) -> bool:
-    """Whether ONNX Runtime has its Q/DQ."""
+    """True if ONNX Runtime supports the model's Q/DQ."""
     from onnx import TensorProto
 
     return all(c.data_type not in (TensorProto.INT16, TensorProto.UINT16) for c in constants_of(model).values())
@@ -148,7 +148,7 @@ def _notes(plain: Plain, int8_l2: float, typed: bool) -> List[str]:
 
 
 def plain_of(model: Any) -> Plain:
-    """An onnx.ModelProto of tf2onnx without the Q/DQ that it writes for integers of TFLite, with zero points or not."""
+    """The network without the Q/DQ that tf2onnx writes for TFLite's integers, with or without zero points."""
     import onnx
 
     changed = onnx.ModelProto()
@@ -159,12 +159,12 @@ def plain_of(model: Any) -> Plain:
 
 
 def as_numbers(arrays: Mapping[str, np.ndarray], ports: Mapping[str, Levels]) -> Dict[str, np.ndarray]:
-    """What the integers of inputs or outputs stand for; what is no integer stays."""
+    """The real numbers of integer inputs or outputs; other arrays stay unchanged."""
     return {name: ports[name].numbers(x) if name in ports else x for name, x in arrays.items()}
 
 
 def symmetric(plain: Plain) -> Any:
-    """The network with symmetric Q/DQ of its ranges: what INT8 of the DLA keeps, but for the scales that it wants alike."""
+    """The network with symmetric Q/DQ for its ranges: the DLA's INT8, except for scales that it requires to be equal."""
     return with_qdq(plain.model, plain.absmax)
 
 
@@ -178,9 +178,9 @@ class _Remover:
         self.wider: Dict[str, float] = {}
         self.ports: Dict[str, Levels] = {}
         self.weights: List[str] = []
-        #: Tensor -> the one that stands for it: of a Q what it rounds, of a DQ what its Q rounded.
+        #: Tensor -> the tensor that replaces it: for a Q its input, for a DQ the input of its Q.
         self.same: Dict[str, str] = {}
-        #: Constants that were dequantised -> their levels and how they count.
+        #: Dequantised constants -> their levels and the meaning of these.
         self.stored: Dict[str, Tuple[np.ndarray, Levels]] = {}
 
     def run(self) -> None:
@@ -197,13 +197,13 @@ class _Remover:
                 node.input[slot] = self._root(name)
         del self.graph.node[:]
         self.graph.node.extend(kept)
-        # Of tensors that were integers.
+        # These describe tensors that were integers.
         del self.graph.value_info[:]
         self._count_weights()
         drop_unread(self.graph)
 
     def _removed(self, node: Any) -> bool:
-        """A scale that is worked out as the network runs stands in no file: DynamicQuantizeLinear keeps its nodes."""
+        """True if the node is removed. DynamicQuantizeLinear keeps its nodes: a scale computed at run time is in no file."""
         return (is_quantize(node) or is_dequantize(node)) and all(
             name in self.constants for name in node.input[1:3] if name
         )
@@ -217,7 +217,7 @@ class _Remover:
         from onnx import numpy_helper
 
         scale = numpy_helper.to_array(self.constants[node.input[1]]).reshape(-1)
-        # Without a zero point it is UINT8's 0 (ONNX, QuantizeLinear).
+        # Without a zero point: UINT8 with 0 (ONNX, QuantizeLinear).
         zero = np.zeros(1, np.uint8)
         if len(node.input) > 2 and node.input[2]:
             zero = numpy_helper.to_array(self.constants[node.input[2]]).reshape(-1)
@@ -238,7 +238,7 @@ class _Remover:
         self._range(self._root(source), levels)
 
     def _behind(self, name: str) -> Iterator[str]:
-        """The tensor, and those that hold its integers elsewhere: a transpose may stand before the DQ, or after the Q."""
+        """The tensor, and others with the same integers: a transpose may come before the DQ or after the Q."""
         pending = [name]
         while pending:
             tensor = pending.pop()
@@ -248,14 +248,14 @@ class _Remover:
                 pending.extend(maker.input if maker.op_type == "Concat" else maker.input[:1])
 
     def _range(self, tensor: str, levels: Levels) -> None:
-        # Rounded twice, the tensor has the levels that its maker gave it.
+        # If the tensor is rounded twice, the first levels count.
         if tensor in self.absmax or tensor in self.constants:
             return
         kind = np.iinfo(levels.zero.dtype)
         scale, zero = float(levels.scale[0]), int(levels.zero[0])
         self.absmax[tensor] = scale * max(abs(kind.min - zero), abs(kind.max - zero))
         step = self.absmax[tensor] / INT8_MAX / scale
-        # -128 alone: INT8 with zero point 0 has it, and the DLA has not.
+        # A factor this small comes from level -128, which INT8 with zero point 0 has and the DLA has not.
         if step > 1.01:
             self.wider[tensor] = step
 
@@ -270,7 +270,7 @@ class _Remover:
             self.stored[made] = (values, levels)
 
     def _count_weights(self) -> None:
-        """Those whose largest level, by output channel, is not the one that absmax / 127 gives back."""
+        """Finds constants whose largest level per output channel is not the one that absmax / 127 reproduces."""
         for node in self.graph.node:
             for slot, name in enumerate(node.input):
                 if name not in self.stored:
@@ -285,7 +285,7 @@ class _Remover:
                     self.weights.append(name)
 
     def _output(self, name: str, value: Any, kept: List[Any]) -> None:
-        """An output keeps its name; one that was of integers is of numbers."""
+        """Keeps an output's name; an integer output becomes one of real numbers."""
         maker = next((m for m in map(self.maker.get, self._behind(name)) if m is not None and is_quantize(m)), None)
         if maker is not None and value.type.tensor_type.elem_type != FLOAT:
             self.ports[name] = self._levels(maker)

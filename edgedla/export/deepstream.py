@@ -19,10 +19,10 @@ READ_BY = "DeepStream 6.x to 8.0 (nvinfer; not nvinferserver)"
 
 
 def export(handover: Handover, number: int = 1) -> Export:
-    """config_infer_NAME.txt with what it names.
+    """config_infer_NAME.txt and the files that it names.
 
     Args:
-        number: gie-unique-id; each model of one pipeline has its own.
+        number: gie-unique-id; unique for each model of a pipeline.
 
     Raises:
         UsageError: nvinfer cannot run the model as edgedla does.
@@ -60,7 +60,7 @@ def export(handover: Handover, number: int = 1) -> Export:
 
 
 def _engine_name(handover: Handover) -> str:
-    # The name that nvinfer would give an engine of its own.
+    # The name that nvinfer gives an engine that it builds.
     device = "gpu0" if handover.core is None else f"dla{handover.core}"
     return f"{handover.onnx_name}_b{handover.batch}_{device}_{handover.precision}.engine"
 
@@ -112,7 +112,7 @@ def _properties(handover: Handover, p: Pictures, number: int, entries: List[str]
 
 
 def _check_values(pairs: List[Tuple[str, str]], handover: Handover) -> None:
-    """A line end in a name would begin a key of its own."""
+    """Refuses line breaks: one in a name would start a key of its own."""
     for key, value in pairs:
         if any(c in value for c in "\n\r"):
             raise UsageError(f"{key} holds a line end", where=handover.where, allowed="names of one line")

@@ -1,4 +1,4 @@
-"""What another runtime has to know of one model: files, borders, placement, pictures; from an artifact or a placement."""
+"""The facts of one model that another runtime needs: files, bindings, placement, pictures; from an artifact or a placement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgedla.runtime.decode.make_decoder import DecodeOptions
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """Where one TensorRT layer runs. `forced`: no DLA could take it, so it falls back to the GPU by itself."""
+    """Where one TensorRT layer runs. `forced`: no DLA could run it, so it falls back to the GPU anyway."""
 
     name: str
     device: str
@@ -31,14 +31,14 @@ class LayerEntry:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What the user says beside the artifact or placement.
+    """The user's request besides the artifact or placement.
 
     Attributes:
-        onnx: the model; checked against the one that was built or placed, and copied.
-        core: of the DLA; None: the placement's, else 0.
-        asked: preprocessing by field of PreprocessSettings, where the artifact does not hold it.
-        decode: kind, labels and thresholds, as `run` takes them.
-        parser, parser_library: DeepStream's function for the boxes of a detector, and the library that has it.
+        onnx: the model; copied, after a check that it is the one that was built or placed.
+        core: DLA core; None: the placement's, else 0.
+        asked: preprocessing by field of PreprocessSettings, if the artifact does not state it.
+        decode: kind, labels and thresholds, as for `run`.
+        parser, parser_library: DeepStream's function that parses a detector's boxes, and its library.
     """
 
     onnx: Optional[Path] = None
@@ -54,12 +54,12 @@ class Handover:
     """One model for another runtime.
 
     Attributes:
-        where: the artifact or placement, for messages. name: as files may be called.
-        core: DLA core; None where no layer runs on a DLA.
-        layers: placement by TensorRT's layer names; () where nothing says it.
-        inputs, outputs: borders of the engine; () from a placement, which does not hold them.
+        where: the artifact or placement, for messages. name: usable in file names.
+        core: DLA core; None if no layer runs on a DLA.
+        layers: placement by TensorRT's layer names; () if unknown.
+        inputs, outputs: bindings of the engine; () from a placement, which does not state them.
         dims: dims of each input by name.
-        trt: TensorRT release that the engine is, or is to be, built with.
+        trt: TensorRT release that the engine is built with.
     """
 
     where: str
@@ -91,10 +91,10 @@ class Handover:
 
 
 def handovers(source: Union[str, Path], request: ExportRequest) -> List[Handover]:
-    """The models of an artifact's folder or of a placement's file.
+    """The models of an artifact's folder or of a placement file.
 
     Raises:
-        DocumentError: neither. UsageError: a chain, a loadable, a model over both cores, another ONNX file.
+        DocumentError: neither. UsageError: a chain, a loadable, a model over both cores, or another ONNX file.
     """
     path = Path(source)
     if path.is_dir():
@@ -133,7 +133,7 @@ def _of_artifact(artifact: Artifact, where: str, request: ExportRequest) -> Hand
 
 
 def _planned(artifact: Artifact) -> Tuple[LayerEntry, ...]:
-    """Layers of the plan, which knows more of them than the manifest."""
+    """Layers of the plan, which has more of them than the manifest."""
     if not artifact.has("plan"):
         return ()
     plan = json.loads(artifact.file("plan").read_text(encoding="utf-8"))
@@ -191,12 +191,12 @@ def _checked_onnx(onnx: Optional[Path], sha256: str, where: str) -> Optional[Pat
 
 
 def _file_name(name: str) -> str:
-    """A model's name as folders, Triton and INI files can hold it."""
+    """A model's name as folders, Triton and INI files allow it."""
     return "".join(c if c.isalnum() or c in "_-." else "_" for c in name) or "model"
 
 
 def linear_float(handover: Handover, runtime: str, dtypes: Sequence[str]) -> None:
-    """Raises UsageError where a border has a type or format that the runtime is not known to write or read."""
+    """Raises UsageError if a binding has a type or format that the runtime is not known to support."""
     for binding in (*handover.inputs, *handover.outputs):
         if binding.format != "LINEAR" or binding.dtype not in dtypes:
             raise UsageError(
@@ -208,10 +208,10 @@ def linear_float(handover: Handover, runtime: str, dtypes: Sequence[str]) -> Non
 
 
 def scale_and_means(settings: PreprocessSettings, where: str, runtime: str) -> Tuple[float, Tuple[float, ...]]:
-    """(factor, means) of y = factor * (x - mean), the one form that nvinfer has.
+    """(factor, means) of y = factor * (x - mean), the only form that nvinfer supports.
 
     Raises:
-        UsageError: the channels have different std, or pictures are cropped.
+        UsageError: std differs by channel, or pictures are cropped.
     """
     hint = "fold it into the model: edgedla fix MODEL --embed-preprocess mean=..,std=.. -o OUT, and build that"
     if len(set(settings.std)) > 1:
@@ -225,20 +225,20 @@ def scale_and_means(settings: PreprocessSettings, where: str, runtime: str) -> T
 
 
 def not_expressed(handover: Handover) -> List[str]:
-    """What no nvinfer-based configuration says of these pictures."""
+    """The settings of these pictures that an nvinfer-based configuration cannot express."""
     if handover.preprocess.fit == "letterbox" and handover.preprocess.pad:
         return [f"the pixel value {handover.preprocess.pad} around a letterboxed picture: nvinfer pads with black"]
     return []
 
 
 def open_sizes(handover: Handover) -> List[str]:
-    """That the ONNX file leaves sizes open, where the runtime builds its engine from it for a DLA."""
+    """A note if the ONNX file leaves sizes open and the runtime builds its engine from it for a DLA."""
     if handover.onnx is None or handover.core is None:
         return []
     try:
         names = open_inputs(load_onnx(handover.onnx))
     except ModelError:
-        # Whoever builds from it says what is wrong with it.
+        # The runtime that builds from the file reports what is wrong with it.
         return []
     if not names:
         return []
@@ -253,11 +253,11 @@ Files = Dict[str, Union[str, Path]]
 
 @dataclass(frozen=True)
 class Export:
-    """What one runtime gets.
+    """The files for one runtime.
 
     Attributes:
         files: name -> text, or the file to copy. missing: name -> what to put there, and how.
-        read_by: which releases read it. steps: what to do on the board. not_expressed: what the runtime cannot be told.
+        read_by: releases that read it. steps: what to do on the board. not_expressed: settings that the runtime cannot express.
     """
 
     files: Files

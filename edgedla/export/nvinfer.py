@@ -10,16 +10,16 @@ from edgedla.export.handover import Handover, LayerEntry, linear_float, not_expr
 
 #: network-mode: FP32 is 0, INT8 1, FP16 2 (Gst-nvinfer, table of the group property).
 NETWORK_MODES = {"int8": 1, "fp16": 2}
-#: nvinfer copies an entry of layer-device-precision into a buffer of 64 bytes with its end
-#: (gstnvinfer_property_parser.cpp of DeepStream 6.x to 8.0): one of 64 bytes or more is cut, and names another layer.
+#: nvinfer copies an entry of layer-device-precision into a buffer of 64 bytes with its terminator
+#: (gstnvinfer_property_parser.cpp of DeepStream 6.x to 8.0): a longer entry is cut, and names another layer.
 MOST_ENTRY_BYTES = 63
-#: What separates the parts and the entries of layer-device-precision, and what an INI reader takes for itself.
+#: Separators of the parts and entries of layer-device-precision, and characters special to an INI reader.
 SEPARATORS = ":;\\\n\r"
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """How pictures become the input: y = factor * (x - means), x in 0..255."""
+    """How pictures become the input: y = factor * (x - means), with x in 0..255."""
 
     factor: float
     means: Tuple[float, ...]
@@ -29,7 +29,7 @@ class Pictures:
 
 
 def pictures_of(handover: Handover, runtime: str) -> Pictures:
-    """Raises UsageError where nvinfer cannot prepare pictures for this model."""
+    """Raises UsageError if nvinfer cannot prepare pictures for this model."""
     linear_float(handover, runtime, ("FLOAT",))
     if len(handover.dims) != 1:
         raise UsageError(
@@ -45,13 +45,13 @@ def pictures_of(handover: Handover, runtime: str) -> Pictures:
 
 
 def layer_entries(handover: Handover) -> Tuple[List[str], List[str]]:
-    """(entries NAME:PRECISION:DEVICE, what could not be said).
+    """(entries NAME:PRECISION:DEVICE, notes on entries that cannot be written).
 
-    With enable-dla every layer goes to the DLA, and to the GPU where it cannot. So those entries are needed that keep a
-    layer on the GPU which the DLA would take.
+    With enable-dla every layer goes to the DLA, or falls back to the GPU. So only layers that the DLA could run but that are
+    to stay on the GPU need an entry.
 
     Raises:
-        UsageError: an entry that is needed cannot be written, and no engine holds the placement already.
+        UsageError: a required entry cannot be written, and there is no engine that already holds the placement.
     """
     if handover.core is None:
         return [], []
@@ -85,7 +85,7 @@ def _unwritable(entry: str, layer: LayerEntry) -> str:
 
 
 def common_gaps(handover: Handover, lost: List[str]) -> List[str]:
-    """What README says that this configuration does not hold."""
+    """Notes for the README on what this configuration does not contain."""
     gaps = not_expressed(handover) + lost + ([] if handover.engine is not None else open_sizes(handover))
     gaps.append("memory pools of the DLA (edgedla's plan sets them): nvinfer leaves TensorRT's defaults")
     return gaps

@@ -13,7 +13,7 @@ from edgedla.export.handover import Export, Files, Handover, open_sizes
 
 READ_BY = "ONNX Runtime with the TensorRT execution provider, built for the board's TensorRT"
 
-#: The folder that the provider calls engine cache.
+#: The folder of the provider's engine cache.
 _CACHES = "engine_cache"
 _RUN = Path(__file__).resolve().parent / "templates" / "ort_run.py.txt"
 
@@ -27,7 +27,7 @@ def export(handover: Handover, number: int = 1) -> Export:
     if handover.core is not None:
         options.update(trt_dla_enable=1, trt_dla_core=handover.core)
     if handover.core == 1:
-        # The provider sets the core where it builds, and not where it loads a cached engine, which then runs on core 0
+        # The provider sets the core when it builds an engine but not when it loads a cached one, which then runs on core 0
         # (microsoft/onnxruntime issue 26680).
         options["trt_engine_cache_enable"] = 0
         gaps.append(
@@ -38,10 +38,10 @@ def export(handover: Handover, number: int = 1) -> Export:
     if handover.precision == "int8":
         options.update(
             trt_int8_enable=1,
-            # The provider looks for the table there, engines kept or not.
+            # The provider looks for the table there, whether or not engines are cached.
             trt_engine_cache_path=_CACHES,
             trt_int8_calibration_table_name="calibration.cache",
-            # TensorRT's own format, which edgedla writes, and not ONNX Runtime's.
+            # TensorRT's own format, which edgedla writes, not ONNX Runtime's.
             trt_int8_use_native_calibration_table=1,
         )
         if handover.calibration is not None:

@@ -18,10 +18,10 @@ READ_BY = "Savant, on the DeepStream release of its container (6.x to 8.0)"
 
 
 def export(handover: Handover, number: int = 1) -> Export:
-    """module.yml with one element, which a module of yours takes over.
+    """module.yml with one element, to be copied into the user's module.
 
     Raises:
-        UsageError: nvinfer, which Savant stands on, cannot run the model as edgedla does.
+        UsageError: nvinfer, which Savant uses, cannot run the model as edgedla does.
     """
     pictures = pictures_of(handover, "Savant's nvinfer")
     entries, lost = layer_entries(handover)

@@ -1,7 +1,7 @@
 """Triton: a model repository for its TensorRT backend.
 
-Fields: model_config.proto of triton-inference-server/common; DLA cores are `secondary_devices` of kind KIND_NVDLA, which the
-TensorRT backend alone reads.
+Fields: model_config.proto of triton-inference-server/common; DLA cores are `secondary_devices` of kind KIND_NVDLA, which only
+the TensorRT backend reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def export(handover: Handover, number: int = 1) -> Export:
     """NAME/config.pbtxt and NAME/1/model.plan.
 
     Raises:
-        UsageError: a placement, which knows no outputs; a border that Triton is not known to handle.
+        UsageError: a placement, which states no outputs; or a binding that Triton is not known to support.
     """
     if not handover.outputs:
         raise UsageError(
@@ -49,7 +49,7 @@ def _config(handover: Handover) -> str:
         [
             f"name: {json.dumps(handover.name)}\n",
             'platform: "tensorrt_plan"\n',
-            # The engine's batch is a dimension like the others: it was built for it alone.
+            # The engine's batch is a fixed dimension like the others.
             "max_batch_size: 0\n",
             _tensors("input", handover.inputs),
             _tensors("output", handover.outputs),

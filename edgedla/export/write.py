@@ -23,13 +23,13 @@ RUNTIMES: Mapping[str, Callable[[Handover, int], Export]] = {
 }
 TITLES = {"deepstream": "DeepStream", "triton": "Triton", "onnxruntime": "ONNX Runtime", "savant": "Savant"}
 README = "README.md"
-#: What a README of ours is known by.
+#: Marks a README that edgedla wrote.
 _WRITTEN = "Written by edgedla;"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: names of the files, what is still missing with how to get it, what could not be said."""
+    """The result: written files, missing files with how to get them, and settings that could not be expressed."""
 
     runtime: str
     folder: str
@@ -50,19 +50,19 @@ class Exported:
 def export(
     runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None
 ) -> Exported:
-    """Writes what `runtime` reads of an artifact's folder or a placement's file.
+    """Writes the files that `runtime` reads, from an artifact's folder or a placement file.
 
     Args:
         runtime: a name of RUNTIMES.
         out: a folder; files of an earlier export are replaced, others stay.
 
     Raises:
-        UsageError: the runtime cannot run it as edgedla does, the message names what; or the folder has a README.md of its
-            own, as a project has, or without a README another file of these names. DocumentError: the source is wrong.
+        UsageError: the runtime cannot run it as edgedla does (the message says why); or the folder has a README.md of another
+            origin, or no README but other files of these names. DocumentError: the source is invalid.
     """
     name = one_of("runtime", runtime, tuple(RUNTIMES))
     models = handovers(source, request or ExportRequest())
-    # A folder for each of several models: their files have the same names. DeepStream's and Triton's have not.
+    # One folder per model, because files of several models have equal names; not so DeepStream's and Triton's.
     apart = len(models) > 1 and name in ("onnxruntime", "savant")
     exports = [(m, f"{m.name}/" if apart else "", RUNTIMES[name](m, i + 1)) for i, m in enumerate(models)]
     files: Files = {f"{prefix}{path}": data for _, prefix, e in exports for path, data in e.files.items()}
@@ -78,7 +78,7 @@ def export(
 
 def _require_own(folder: Path, files: Files) -> None:
     readme = folder / README
-    # A link is replaced, not what it leads to.
+    # A link itself is replaced, not its target.
     if is_plain_file(readme):
         foreign = README if _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace") else ""
     else:

@@ -1,4 +1,4 @@
-"""Tensor formats at the border of a network: what they are, how they lie in memory, packing."""
+"""Tensor formats of a network's inputs and outputs: their names, memory layouts, and packing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which format is legal at each border tensor, and the one that needs no reformat."""
+"""The legal formats of each input and output, and the one that needs no reformat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets.platform import Platform
 
 DLA, GPU = "DLA", "GPU"
-#: Element type at the border, by the precision of the layers behind it.
+#: Element type of an input or output, by the precision of its layers.
 DTYPE_OF = {"fp16": "HALF", "int8": "INT8"}
 #: The DLA's own feature format by element type; the GPU reads and writes it too (rule F-24 of NVIDIA's FAQ).
 NATIVE = {"HALF": TensorFormat.CHW16, "INT8": TensorFormat.CHW32}
@@ -35,11 +35,11 @@ class FormatOption:
 
     Attributes:
         io: format and element type.
-        legal: False with a finding that rejects it or a layout that cannot hold the tensor; None where a rule is open.
-        reformat: whether TensorRT puts a reformat layer at this border; None where that depends on the GPU's kernels.
-        why: one sentence, empty where nothing speaks against it.
-        findings: the rules that it does not meet.
-        layout: how it lies in memory; None where it cannot.
+        legal: False with a finding that rejects it or a layout that cannot hold the tensor; None if a rule is undecided.
+        reformat: whether TensorRT adds a reformat layer here; None if that depends on the GPU's kernels.
+        why: one sentence; empty if there is nothing against it.
+        findings: the rules that it breaks.
+        layout: its memory layout; None if the format cannot hold the tensor.
     """
 
     io: IoFormat
@@ -68,7 +68,7 @@ class IoChoice:
     Attributes:
         devices: devices of the layers that read the input or write (and read) the output: DLA, GPU or both.
         options: best first.
-        chosen: the first option that is legal and needs no reformat, else the first that is legal; None where none is.
+        chosen: the first legal option without a reformat, else the first legal one; None if none is legal.
     """
 
     name: str
@@ -102,8 +102,8 @@ def choose_io(
     Args:
         precision: "fp16" or "int8".
         mode: "fallback", "strict" or "standalone".
-        on_dla: for each live layer whether it runs on the DLA; needed in mode "fallback", all of them otherwise.
-        precisions: layer index to "fp16" or "int8" where it differs from `precision` (INT8 Softmax runs at FP16).
+        on_dla: per live layer, whether it runs on the DLA; required in mode "fallback", by default all do.
+        precisions: layer index to "fp16" or "int8" if other than `precision` (INT8 Softmax runs in FP16).
 
     Raises:
         UsageError: unknown precision or mode, or no devices for mode "fallback".
@@ -121,7 +121,7 @@ def choose_io(
             near = graph.consumers(name) if is_input else _near_output(graph, name)
             devices = tuple(sorted({DLA if on_dla[i] else GPU for i in near})) or (GPU,)
             wanted = {(precisions or {}).get(i, precision) for i in near if on_dla[i]} or {precision}
-            # Two readers of different precision: the tensor holds the finer type, the other reader converts.
+            # If two readers have different precisions, the tensor has the finer type, and the other reader converts it.
             compute = "fp16" if "fp16" in wanted else "int8"
             options = _options(graph, name, is_input, devices, platform, compute, mode, rules)
             legal = [o for o in options if o.legal]
@@ -154,7 +154,7 @@ def _options(
         if io.format is TensorFormat.LINEAR:
             io = linear
         elif tensor.dtype not in ("FLOAT", "HALF", "INT8") or DLA not in devices:
-            continue  # no DLA layer touches it, or it is no number that a DLA computes with
+            continue  # no DLA layer uses it, or the DLA does not compute with its type
         options.append(_option(graph, name, is_input, io, devices, platform, compute, mode, rules))
     return tuple(options)
 
@@ -190,10 +190,10 @@ def _option(
 
 
 def _reformat(format: TensorFormat, devices: Tuple[str, ...]) -> Optional[bool]:
-    """Whether a border tensor in this format is converted before the layers behind it can use it.
+    """Whether a tensor in this format is converted before its layers can use it.
 
-    DLA layers take the DLA's own formats as they are; GPU layers take LINEAR; both take CHW16 (FP16) and CHW32 (INT8),
-    but whether a given GPU kernel does is known only when TensorRT has timed it.
+    DLA layers read the DLA's own formats directly; GPU layers read LINEAR; both can read CHW16 (FP16) and CHW32 (INT8). Whether
+    a given GPU kernel does is only known once TensorRT has timed it; then the result is None.
     """
     if format is TensorFormat.LINEAR:
         return DLA in devices

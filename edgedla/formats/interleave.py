@@ -1,7 +1,7 @@
-"""Channel planes to interleaved pixels and back: OpenCV's vectorised code where OpenCV is installed, else NumPy's.
+"""Channel planes to interleaved pixels and back, by OpenCV's vectorised code if installed, else by NumPy.
 
-NumPy copies elements one by one, which for bytes costs three to nine times a plain copy; OpenCV takes one to two. The
-result is the same to the byte. OpenCV is optional here and imported only for buffers that are worth it.
+NumPy copies single elements, which for bytes takes three to nine times as long as a plain copy; OpenCV takes one to two.
+The results are identical. OpenCV is optional here and only imported for large buffers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def transpose(source: np.ndarray, target: np.ndarray) -> None:
 
 
 def merge_four(planes: np.ndarray, pixels: np.ndarray) -> bool:
-    """pixels[y, x, c] = planes[c, y, x], zero for the missing channels; False where it is not worth it or not possible.
+    """pixels[y, x, c] = planes[c, y, x], zero for missing channels; False if too small to be worth it, or impossible.
 
     Args:
         planes: (count, H, W), count at most 4, each plane contiguous. pixels: (H, W, 4) of the same element type.
@@ -45,7 +45,7 @@ def merge_four(planes: np.ndarray, pixels: np.ndarray) -> bool:
 
 
 def split_four(pixels: np.ndarray, planes: np.ndarray) -> bool:
-    """planes[c, y, x] = pixels[y, x, c] for the channels that `planes` has; False where not worth it or not possible."""
+    """planes[c, y, x] = pixels[y, x, c] for the channels of `planes`; False if too small to be worth it, or impossible."""
     cv2 = _worth(pixels)
     if not cv2 or not pixels.flags.c_contiguous or not all(p.flags.c_contiguous for p in planes):
         return False
@@ -69,6 +69,6 @@ def _opencv() -> Any:
 
             _cv2 = cv2
         except Exception:
-            # A broken installation raises anything here; NumPy does the same, only slower.
+            # A broken installation may raise anything; NumPy gives the same result, only slower.
             _cv2 = False
     return _cv2

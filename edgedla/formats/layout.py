@@ -1,4 +1,4 @@
-"""How a tensor format lies in memory: padded sizes, strides, alignment."""
+"""Memory layout of a tensor format: padded sizes, strides, alignment."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Layout:
         dims: the tensor's own dims.
         nchw: the dims read as (N, C, H, W): leading dims multiply into N, missing ones are 1.
         groups: channel groups: C for linear formats, 1 for DLA_HWC4, ceil(C / vector) otherwise.
-        row_vectors: vectors of one row with its padding (a vector is one pixel of one channel group).
+        row_vectors: vectors per row, padding included (a vector is one pixel of one channel group).
         vector: elements of one vector.
-        chip: the chip the row alignment holds for; None where the format does not depend on it.
+        chip: the chip whose row alignment is used; None if the format does not depend on it.
     """
 
     format: TensorFormat
@@ -135,7 +135,7 @@ def layout(
     Args:
         dims: static dims; the last three are C, H, W.
         chip: "xavier" or "orin"; needed by DLA_HWC4, and by CHW4 without fallback.
-        gpu_fallback: False where the buffer goes to the DLA as it is, so that CHW4 rows follow its line stride.
+        gpu_fallback: False if the buffer goes directly to the DLA, so that CHW4 rows follow its line stride.
 
     Raises:
         UsageError: the dims are dynamic or empty, the format cannot hold them, or the chip is missing.

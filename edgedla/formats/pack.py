@@ -1,4 +1,4 @@
-"""NCHW NumPy arrays to and from the bytes of a tensor format, quantisation included."""
+"""NCHW NumPy arrays to and from the bytes of a tensor format, with quantisation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.formats.interleave import merge_four, split_four, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
-#: Of a tensor, or an array of scales that broadcasts against it: one per channel.
+#: Scale of a tensor, or an array of scales that broadcasts against it, for example one per channel.
 Scale = Union[float, np.ndarray]
 
 NUMPY_TYPE: Dict[str, type] = {
@@ -21,11 +21,11 @@ NUMPY_TYPE: Dict[str, type] = {
     "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
 }  # fmt: skip
 
-#: NumPy interleaves elements one by one but without the GIL, so threads help where cores are idle.
+#: NumPy interleaves single elements, but without the GIL, so threads help if cores are idle.
 MAX_THREADS = 8
 PARTS_OF_A_THREAD = 4
 
-#: With fewer channels than this in a group, one strided copy a channel beats one transposed copy of the group.
+#: For groups of fewer channels, one strided copy per channel is faster than one transposed copy of the group.
 TRANSPOSE_FROM_CHANNELS = 8
 
 _pool: Tuple[int, Optional[ThreadPoolExecutor]] = (0, None)
@@ -45,7 +45,7 @@ def quantize(values: np.ndarray, scale: Scale) -> np.ndarray:
     with np.errstate(over="ignore"):
         work = np.divide(values, np.asarray(scale, np.float32), dtype=np.float32)
     np.clip(work, -128.0, 127.0, out=work)
-    # Adding 0.5 itself would carry 0.49999997 up to 1.0 in FP32; its predecessor is exact for every |x| < 2**22.
+    # Adding 0.5 would carry 0.49999997 up to 1.0 in FP32; the FP32 number before 0.5 is exact for every |x| < 2**22.
     work += np.copysign(np.float32(0.49999997), work)
     if work.size and np.isnan(work.min()):
         np.nan_to_num(work, copy=False, nan=0.0)
@@ -71,11 +71,11 @@ def pack(
     Padding, in rows and in unused channels, is zero.
 
     Args:
-        array: the tensor in NCHW order, of `layout.dims`. Any strides: an HWC image seen as CHW is read in place.
-        scale: real value of one INT8 step; needed to pack floats as INT8.
+        array: the tensor in NCHW order, of `layout.dims`. Any strides: an HWC image viewed as CHW is read in place.
+        scale: real value of one INT8 step; required to pack floats as INT8.
         out: a buffer of `layout.size_bytes` to write to (a pinned or mapped one), instead of a new array.
-        threads: how many threads copy. More than one helps large tensors of many channels on idle cores; on busy ones
-            a thread that has to wait makes the call slower than one thread is.
+        threads: number of copying threads. More than one helps for large tensors of many channels on idle cores; on busy
+            cores, waiting for a thread makes the call slower than a single thread.
 
     Raises:
         UsageError: shape, type, scale or buffer do not fit the layout.
@@ -94,7 +94,7 @@ def pack(
     # The view is taken before slicing: NumPy before 1.23 changes the item size of whole arrays only.
     words = store.view("<u4")[..., 0] if layout.vector == 4 and wanted == np.int8 else None
 
-    # Groups of many channels are matrices (channels x pixels) to be transposed, where no row has padding.
+    # Groups of many channels are matrices (channels x pixels) to be transposed, if rows have no padding.
     whole = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS and c >= TRANSPOSE_FROM_CHANNELS
 
     four = layout.row_vectors == w and layout.vector == 4
@@ -127,7 +127,7 @@ def pack(
 
 
 def planes_of(layout: Layout, out: Optional[np.ndarray] = None) -> Tuple[np.ndarray, np.ndarray]:
-    """(buffer, its first image as (C, H, W)) of an image whose channels one group holds, to be written in place; padding is zero.
+    """(buffer, its first image as (C, H, W)) for writing an image in place; one group must hold all channels. Padding is zero.
 
     Raises:
         UsageError: the buffer does not fit the layout.
@@ -258,12 +258,12 @@ def _share(work: Callable[[int, int], None], rows: int, threads: int) -> None:
     helpers = [_executor().submit(drain) for _ in range(threads - 1)]
     drain()
     for helper in helpers:
-        if not helper.cancel():  # one that never began has nothing left to do
+        if not helper.cancel():  # a cancelled helper has not started, so it has nothing to finish
             helper.result()
 
 
 def _executor() -> ThreadPoolExecutor:
-    """One pool a process. A forked child has no threads of its parent's pool, so it makes its own."""
+    """One pool per process. A forked child lacks the parent's threads, so it makes its own pool."""
     global _pool
     if _pool[1] is None or _pool[0] != os.getpid():
         _pool = (os.getpid(), ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="edgedla-pack"))

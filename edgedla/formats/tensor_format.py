@@ -14,7 +14,7 @@ TYPE_PREFIX: Dict[str, str] = {
     "INT32": "int32", "INT64": "int64", "BOOL": "bool",
 }  # fmt: skip
 
-#: From this release trtexec takes the element type from the network and the option holds the format alone.
+#: From this release on, trtexec takes the element type from the network, and the option holds only the format.
 NO_TYPE_PREFIX_FROM = (11,)
 
 
@@ -24,7 +24,7 @@ class TensorFormat(str, Enum):
     Layouts of a (N, C, H, W) tensor (NvInfer.h 8.4 to 11.1, developer guides 8.4 to 8.6.1):
 
     - LINEAR      [N][C][H][W]
-    - DLA_LINEAR  [N][C][H][W'], W' the least count >= W whose row is a multiple of 64 bytes
+    - DLA_LINEAR  [N][C][H][W'], W' the smallest count >= W whose row is a multiple of 64 bytes
     - DLA_HWC4    [N][H][W'][C'], C 1, 3 or 4, C' 1 or 4; rows a multiple of 32 bytes on Xavier, 64 on Orin; inputs only
     - CHW4        [N][(C+3)/4][H][W'][4]; deprecated on the DLA since 8.0
     - CHW16       [N][(C+15)/16][H][W][16]; on the DLA for FP16
@@ -69,7 +69,7 @@ _SPELLING = {
     TensorFormat.DLA_HWC4: "dla_hwc4",
 }
 _BY_WORD = {word: f for f, word in _SPELLING.items()}
-# trtexec 8.4 spelled the standalone format so; older scripts also write the enumeration's own name.
+# trtexec 8.4's spelling of the standalone format; older scripts also use the enumeration's own name.
 _BY_WORD.update({"linear": TensorFormat.LINEAR, "hwc4": TensorFormat.DLA_HWC4})
 _TYPE_BY_PREFIX = {prefix: name for name, prefix in TYPE_PREFIX.items()}
 
@@ -85,7 +85,7 @@ class IoFormat:
         return self.trtexec()
 
     def trtexec(self, trt: Sequence[int] = (10, 3)) -> str:
-        """As --inputIOFormats and --outputIOFormats want it: `int8:dla_hwc4`, from 11.0 `dla_hwc4`."""
+        """The spelling of --inputIOFormats and --outputIOFormats: `int8:dla_hwc4`, from 11.0 on `dla_hwc4`."""
         word = self.format.spelling
         return word if tuple(trt) >= NO_TYPE_PREFIX_FROM else f"{TYPE_PREFIX.get(self.dtype, self.dtype)}:{word}"
 
@@ -94,7 +94,7 @@ class IoFormat:
 
 
 def parse_format(text: str) -> TensorFormat:
-    """A format by TensorRT's name (CHW16, kCHW16) or trtexec's word (chw16).
+    """A format from TensorRT's name (CHW16, kCHW16) or trtexec's word (chw16).
 
     Raises:
         UsageError: there is no such format.
@@ -108,7 +108,7 @@ def parse_format(text: str) -> TensorFormat:
 
 
 def parse_io_format(text: str, dtype: str = "FLOAT") -> IoFormat:
-    """`type:format` or, as from trtexec 11.0, the format alone; `dtype` stands where no type is written.
+    """`type:format` or, from trtexec 11.0 on, only the format; `dtype` is used if no type is written.
 
     Raises:
         UsageError: unknown type or format.

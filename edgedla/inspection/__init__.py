@@ -1,3 +1,3 @@
-"""What a file is, what it holds, and where two of them differ."""
+"""What kind of file it is, what it contains, and how two files differ."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A bundle where it lies, as a folder, a .pyz or a tar: whether its own files are those that were bundled. Nothing of it is run.
+"""Verifies a bundle (folder, .pyz or tar) without running it: its own files must be those that were bundled.
 
-A start verifies them too, but for `__main__.py`, with which Python begins: of an empty one it makes a program that ends well.
+A start verifies them too, except __main__.py, where Python starts: an empty one is a program that does nothing and succeeds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from edgedla.errors import DocumentError
 
 SETTINGS = "bundle.json"
 TARS = (".tar", ".tar.gz", ".tgz")
-#: Modules, and what comes along with a pipeline: larger is no file of a bundle's own.
+#: Limits for modules and for files included with a pipeline; a bundle's own files are smaller.
 MOST_BYTES, MOST_FILES = 128 << 20, 20_000
-#: What a .pyz begins with, ahead of its archive.
+#: The first bytes of a .pyz, before its archive.
 _BEGINS = b'"bundle: error'
 Open = Callable[[str], ContextManager[IO[bytes]]]
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether it is one, whole or damaged."""
+    """True if it is a bundle, complete or damaged."""
     if path.is_dir():
         return (path / SETTINGS).is_file()
     with contextlib.suppress(OSError, EOFError, tarfile.TarError):
@@ -40,10 +40,10 @@ def is_bundle(path: Path) -> bool:
 
 
 def read_bundle(path: Path) -> Dict[str, Any]:
-    """Its bundle.json; every file that this names with a hash has been read.
+    """The content of bundle.json, after verifying every file that it names with a hash.
 
     Raises:
-        DocumentError: no bundle, or one that is damaged: which file.
+        DocumentError: not a bundle, or damaged; the message names the file.
     """
     try:
         with _opener(path) as opened:
@@ -68,12 +68,12 @@ def read_bundle(path: Path) -> Dict[str, Any]:
 
 
 def bundle_bytes(path: Path, manifest: Mapping[str, Any]) -> int:
-    """Of a folder's files, those alone that were bundled."""
+    """Size of a bundle; in a folder, only the bundled files count."""
     return sum((path / name).stat().st_size for name in {SETTINGS, *manifest["files"], *manifest["data"]})
 
 
 def _files(manifest: Mapping[str, Any], path: Path) -> List[Tuple[str, str]]:
-    """(name, SHA-256) of its own files; "" of data, whose hashes stand in their artifacts."""
+    """(name, SHA-256) of its own files; "" for data, whose hashes are in their artifacts."""
     files, data = manifest.get("files"), manifest.get("data")
     refused = DocumentError("the bundle is damaged: it lists no files", where=f"{path}/{SETTINGS}")
     if not isinstance(files, dict) or not isinstance(data, list) or len(files) + len(data) > MOST_FILES:
@@ -116,7 +116,7 @@ def _opener(path: Path) -> Iterator[Open]:
 
 
 def _members(tar: tarfile.TarFile) -> Dict[str, tarfile.TarInfo]:
-    """The files below its one folder, by their names there."""
+    """The files below the tar's single folder, by their names there."""
     found: Dict[str, tarfile.TarInfo] = {}
     for member in tar:
         if len(found) > MOST_FILES:

@@ -1,4 +1,4 @@
-"""Where a real placement is compared with a prediction: the artifact's own one, a model's, or a saved check."""
+"""Compares a real placement with a prediction: the artifact's own, a model's, or a saved check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgedla.targets import Platform
 
 
 def own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison]:
-    """What the artifact predicted against what its own log and inspector record tell, best source first."""
+    """The artifact's prediction against its own log and inspector record, best source first."""
     predicted = predicted_of_mapping(artifact.placement_predicted)
     if artifact.simulated:
         notes.append("simulated on a host: nothing of it ran on a DLA, so there is no real placement")
@@ -74,7 +74,7 @@ def compare_against(
     """A log, an engine's layers or an artifact against a model's prediction or a check document.
 
     Raises:
-        DocumentError, ModelError, UsageError: `against` cannot be read, or is no prediction.
+        DocumentError, ModelError, UsageError: `against` cannot be read, or is not a prediction.
     """
     predicted = _predicted(real, against, target, jetpack, trt, precision)
     names = [p.name for p in predicted.layers]
@@ -121,7 +121,7 @@ def _predicted(
 
 
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
-    """The log's release, or the nearest one that the table has; None for the module's default."""
+    """The log's release, or the nearest one in the table; None for the module's default."""
     from edgedla.targets import platform_for
 
     numbers = log.version.split(".")
@@ -142,7 +142,7 @@ def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
 
 
 def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:
-    """Where the log is of another chip or precision than the prediction, as far as it tells them."""
+    """Differences in chip or precision between the log and the prediction, as far as the log states them."""
     mismatches = []
     named = [chip for chip in ("xavier", "orin", "thor") if chip in log.device.lower()]
     if named and platform.chip not in named:

@@ -1,4 +1,4 @@
-"""A prediction against what TensorRT did: where they differ, layer by layer, and what of it is evidence."""
+"""A prediction against TensorRT's result: their differences layer by layer, and which of them are evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.regions.report import CheckReport
 
 @dataclass(frozen=True)
 class Predicted:
-    """What is expected of one layer. `support`: the rules' own verdict, dla, gpu, unknown, or "" where none is known."""
+    """The prediction for one layer. `support`: the rules' own verdict: dla, gpu, unknown, or "" if there is none."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class LayerDifference:
     Attributes:
         what: "placement" (another device), "check" (TensorRT's first look differs from the rules).
         predicted, real: "dla" or "gpu".
-        predicted_reason, real_reason: why, as far as known.
+        predicted_reason, real_reason: reasons, as far as known.
     """
 
     layer: str
@@ -48,12 +48,12 @@ class Comparison:
     """Prediction and reality of one build.
 
     Attributes:
-        agree: layers on the device where they were expected.
-        untold: predicted layers whose device the source does not tell (folded ones among them).
-        check_agree: layers where the rules and TensorRT's first look agree; None where the source tells no check.
-        check_unknown: layers for which the rules have no answer, so that they neither agree nor differ.
+        agree: number of layers on their expected device.
+        untold: number of predicted layers whose device the source does not tell (including folded ones).
+        check_agree: number of layers where the rules and TensorRT's first look agree; None if the source does not show it.
+        check_unknown: number of layers that the rules do not decide.
         loadables_predicted, loadables_real: names of the DLA nodes on each side.
-        platform, precision: what was predicted for, as Platform.to_dict() tells it; empty where it is not known.
+        platform, precision: those of the prediction, as in Platform.to_dict(); empty if unknown.
     """
 
     source: str
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def drift(self) -> Tuple[Dict[str, Any], ...]:
-        """What differs as records for the evidence: one per layer whose first look or place the rules got wrong."""
+        """Differences as records for the evidence: one per layer whose first look or device the rules predicted wrongly."""
         return tuple(
             {
                 "layer": d.layer,
@@ -116,7 +116,7 @@ def predicted_of_check(document: Mapping[str, Any]) -> Tuple[Predicted, ...]:
     """The layers of an `edgedla check --format json` document.
 
     Raises:
-        DocumentError: it is no such document.
+        DocumentError: not such a document.
     """
     try:
         if document["document"] != "edgedla.check":
@@ -140,7 +140,7 @@ def predicted_of_report(report: CheckReport) -> Tuple[Predicted, ...]:
 
 
 def predicted_of_mapping(devices: Mapping[str, str]) -> Tuple[Predicted, ...]:
-    """Layer name to GPU, DLA0 or DLA1, as plans and artifacts hold it."""
+    """From layer name -> GPU, DLA0 or DLA1, as in plans and artifacts."""
     return tuple(
         Predicted(name, "", DLA if str(device).upper().startswith("DLA") else GPU) for name, device in devices.items()
     )
@@ -157,8 +157,8 @@ def compare(
     """Every layer's expected device against its real one, and the rules against TensorRT's first look.
 
     Args:
-        loadables: names of the DLA nodes that were expected.
-        platform, precision: what was predicted for.
+        loadables: names of the expected DLA nodes.
+        platform, precision: those of the prediction.
     """
     differences: List[LayerDifference] = []
     agree = untold = check_agree = check_unknown = 0

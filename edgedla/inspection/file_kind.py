@@ -1,4 +1,4 @@
-"""What kind of file this is, from its first bytes and, for JSON, from the names in it. Nothing is executed or loaded."""
+"""Detects the kind of a file from its first bytes and, for JSON, from its keys. Executes and loads nothing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from edgedla.strict_documents import read_yaml
 HEAD_BYTES = 64 * 1024
 MAX_JSON_BYTES = 512 * 1024 * 1024
 MAX_DRIFT_BYTES = 16 * 1024 * 1024
-#: A log tells what it is within these lines; chatter of other tools may stand before it.
+#: Lines searched for the mark of a log; output of other tools may come first.
 LOG_LINES = 20_000
 
-#: TensorRT's calibration cache begins so.
+#: The first bytes of TensorRT's calibration cache.
 _CACHE = re.compile(rb"TRT-\d+-\w+\s*\n")
-#: A drift file: YAML, because it is to be read and edited.
+#: A drift file: YAML, because people read and edit it.
 _DRIFT = re.compile(rb"(?:#[^\n]*\n)*(?:schema: edgedla\.drift/|document: edgedla\.drift\b)")
 
 
 @dataclass(frozen=True)
 class DetectedFile:
-    """A file's kind; `document` holds the parsed JSON where it is JSON."""
+    """A file's kind; `document` holds the parsed JSON if it is JSON."""
 
     kind: str
     document: Any = None
@@ -54,7 +54,7 @@ def detect(path: Path) -> DetectedFile:
             return DetectedFile("artifact")
         raise DocumentError("a folder without manifest.json is no artifact", where=str(path), hint=folder_hint(path))
     if path.exists() and not path.is_file():
-        # A named pipe would block the open, a device might never end.
+        # Opening a named pipe would block, and reading a device might never end.
         raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")
     head = _head(path)
     if plan_header(path) is not None:
@@ -70,7 +70,7 @@ def detect(path: Path) -> DetectedFile:
             return DetectedFile(_kind_of_json(document, path), document)
     if path.suffix.lower() == ".onnx" or (len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x20):
         return DetectedFile("onnx")
-    # UTF-16, and logs that lost power while they grew, hold zeros; a loadable holds none of these words.
+    # UTF-16, and logs cut by a power loss, contain zeros; a loadable contains none of these words.
     marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
     if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
@@ -105,7 +105,7 @@ def _json(path: Path) -> Any:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise DocumentError("larger than any JSON document of this kind", where=str(path))
     try:
-        # NaN and infinities are no JSON; a report of the document could not be written with them.
+        # NaN and infinities are not JSON: a report of the document could not be written with them.
         return parse_json(path.read_bytes())
     except RecursionError as e:
         raise DocumentError("JSON nested too deeply", where=str(path)) from e
@@ -135,7 +135,7 @@ def _kind_of_json(document: Any, path: Path) -> str:
 
 
 def _is_profile(document: Any) -> bool:
-    """Rows of --exportProfile; TensorRT 7's have a total and no average."""
+    """True for rows of --exportProfile; TensorRT 7's have a total and no average."""
     rows = document if isinstance(document, list) else []
     return any(isinstance(r, Mapping) and "name" in r and ("averageMs" in r or "timeMs" in r) for r in rows)
 
@@ -148,7 +148,7 @@ def _profile_table(path: Path) -> Any:
 
 
 def _has_log_lines(path: Path) -> bool:
-    """Whether lines begin as TensorRT's do, or say what the message catalogue knows: a pasted piece of a log."""
+    """True if lines begin like TensorRT's, or match the message catalogue: a pasted piece of a log."""
     try:
         for number, line in enumerate(text_lines(path)):
             severity, text = split_prefix(line)

@@ -1,4 +1,4 @@
-"""`inspect`: what a file holds, compared with a prediction; `diff`: what two files differ in."""
+"""`inspect`: the content of a file, compared with a prediction; `diff`: the differences of two files."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ BUNDLE_NOTE = "its own files are those that were bundled; artifacts are verified
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         file: its name as given. kind: see edgedla.inspection.file_kind.
         sha256: of the file; "" for a folder.
-        facts: everything as rows.
+        facts: the content as rows.
         content: the parsed value as plain data.
-        comparison: prediction against reality, where both are known.
-        notes: what the reader should know.
+        comparison: prediction against reality, if both are known.
+        notes: notes for the reader.
     """
 
     file: str
@@ -77,7 +77,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Difference:
-    """A row that differs; "" stands for a row that the file does not have (`only` says which one has it)."""
+    """A row that differs; "" for a row that a file lacks (`only` says which file has it)."""
 
     section: str
     key: str
@@ -121,18 +121,18 @@ def inspect(
     trt: Optional[str] = None,
     precision: str = "fp16",
 ) -> Inspection:
-    """Reads what a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
-    bundle, edgedla document.
+    """Reads the content of a file: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration
+    cache, bundle, edgedla document.
 
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
-        target, jetpack, trt, precision: the platform to predict for if `against` is a model. Without jetpack and trt it is the
-            version that a log names.
+        target, jetpack, trt, precision: the platform to predict for if `against` is a model. Without jetpack and trt, the
+            version in the log.
 
     Raises:
         DocumentError: unreadable, damaged, or of no known kind.
         ModelError: an ONNX file that cannot be read or that TensorRT's parser refuses.
-        UsageError: `against` given for a kind that has no placement.
+        UsageError: `against` given for a file without a placement.
     """
     path = Path(path)
     detected = detect(path)
@@ -197,7 +197,7 @@ def inspect(
 
 
 def _read_loadable(path: Path) -> LoadableFile:
-    """The loadable; every file that is nothing else is tried as one, so an error names what else would be read."""
+    """The loadable; files of no other kind are tried as loadables, so an error lists the other kinds."""
     try:
         return read_loadable(path)
     except DocumentError as e:
@@ -209,7 +209,7 @@ def _read_loadable(path: Path) -> LoadableFile:
 
 
 def _bytes(path: Path, detected: DetectedFile, real: Optional[Union[BuildLog, EngineInfo, Artifact]]) -> int:
-    """Of a folder those files alone that belong to it."""
+    """Size in bytes; in a folder, only files that belong to it count."""
     if path.is_file():
         return path.stat().st_size
     if detected.kind == "bundle":
@@ -219,10 +219,10 @@ def _bytes(path: Path, detected: DetectedFile, real: Optional[Union[BuildLog, En
 
 
 def diff(first: Inspection, second: Inspection) -> Diff:
-    """Where two files of one kind differ, row by row, in the order of the first.
+    """The differences of two files of one kind, row by row, in the order of the first.
 
     Raises:
-        UsageError: they are of different kinds.
+        UsageError: the files are of different kinds.
     """
     if first.kind != second.kind:
         raise UsageError(
@@ -256,7 +256,7 @@ def _release(trt: Optional[str]) -> Dict[str, Any]:
 
 
 def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
-    """What a standalone artifact's loadable holds, if it follows the open schema."""
+    """The content of a standalone artifact's loadable, if it follows the open schema."""
     if not artifact.has("loadable"):
         return ()
     try:

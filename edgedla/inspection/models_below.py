@@ -1,4 +1,4 @@
-"""The models below a folder: every ONNX file in it, but for those that edgedla itself keeps or made there."""
+"""The models below a folder: every ONNX file, except those that edgedla itself keeps or wrote there."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from edgedla.files import sha256_of
 from edgedla.importers.model_file.onnx_file import of_artifact
 
 ENDING, DECODER_ENDING = ".onnx", ".decoder.onnx"
-#: The report of a deployment. It states the hash of the model beside it, which a model of the user's does not have.
+#: A deployment's report. It states the hash of the built model beside it, which tells that from a user's model.
 DEPLOYMENT = "deployment.json"
-#: So many left out places are named.
+#: Most left-out paths named in a message.
 NAMED = 3
 
 
 class LeftOut(NamedTuple):
-    """A folder or file below the folder that is no model of the user's. `what` it is: "an artifact of `edgedla build`"."""
+    """A folder or file that is not a model of the user's. `what`: for example "an artifact of `edgedla build`"."""
 
     path: str
     what: str
 
 
 class ModelsBelow(NamedTuple):
-    """What a folder holds. `models`: paths, folder by folder. `left_out`: what edgedla made there, and was passed over."""
+    """The content of a folder. `models`: paths, folder by folder. `left_out`: files and folders that edgedla made."""
 
     models: Tuple[str, ...]
     left_out: Tuple[LeftOut, ...]
 
     @property
     def note(self) -> str:
-        """What was passed over, in one line; "" where nothing was."""
+        """The left-out paths in one line; "" if there are none."""
         if not self.left_out:
             return ""
         named = [f"{entry.path} ({entry.what})" for entry in self.left_out[:NAMED]]
@@ -44,10 +44,10 @@ class ModelsBelow(NamedTuple):
 def models_below(folder: str) -> ModelsBelow:
     """The ONNX files in a folder and in all folders below it.
 
-    Folders whose names begin with a dot, and artifacts, are not entered: what they hold are copies and halves of models.
+    Does not enter folders with names that begin with a dot, nor artifacts: these hold copies and parts of models.
 
     Raises:
-        ModelError: the folder is an artifact, or holds no model.
+        ModelError: the folder is an artifact, or contains no model.
     """
     if is_artifact(folder):
         raise of_artifact(folder)
@@ -72,7 +72,7 @@ def models_below(folder: str) -> ModelsBelow:
 
 
 def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
-    """Those of a folder's ONNX files that a command of edgedla wrote from a model that stands elsewhere, or is beside it."""
+    """The ONNX files of a folder that edgedla wrote, from a model elsewhere or beside them."""
     built = _built_model(os.path.join(top, DEPLOYMENT)) if paths else None
     for path in paths:
         name = os.path.basename(path)
@@ -83,13 +83,13 @@ def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
 
 
 def _built_model(report: str) -> Any:
-    """The hash that a deployment's report states of its model; None where it is no such report."""
+    """The model hash in a deployment's report; None if it is not such a report."""
     hashes = (document_in(report, "edgedla.deployment") or {}).get("hashes")
     return hashes.get("built_model") if isinstance(hashes, dict) else None
 
 
 def _is_decoder(path: str) -> bool:
-    """Whether the model beside it says that this file was cut off it."""
+    """True if the model beside this file says that the file was cut off it."""
     from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
     from edgedla.importers.model_file.onnx_file import read
 
@@ -108,7 +108,7 @@ def _has_hash(path: str, sha256: Any) -> bool:
     try:
         return bool(sha256) and os.path.isfile(path) and sha256_of(path) == sha256
     except OSError:
-        # Whoever reads it as a model says what is wrong.
+        # Reading it as a model will report what is wrong.
         return False
 
 

@@ -1,3 +1,3 @@
-"""Thousands of models: every model x platform x setting as a task, run by engines that lose nothing but a row."""
+"""Sweeps over thousands of models: each model x platform x setting is a task, and a failing task costs only its row."""
 
 from __future__ import annotations

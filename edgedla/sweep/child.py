@@ -1,4 +1,4 @@
-"""`python -m edgedla.sweep.child PARENT`: runs tasks from stdin, one line of JSON each, in a process that may be lost."""
+"""`python -m edgedla.sweep.child PARENT`: runs tasks from stdin, one line of JSON each, in an expendable process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARENT_POLL_S = 0.5
 
 
 def limit_memory(limit_mb: int) -> None:
-    """Private memory that this process may have from now on, beside what it has: then MemoryError, not a full machine."""
+    """Limits the private memory that this process may allocate from now on: beyond it, MemoryError instead of a full machine."""
     if limit_mb:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
         limit = pages * os.sysconf("SC_PAGE_SIZE") + (limit_mb << 20)
@@ -28,7 +28,7 @@ def limit_memory(limit_mb: int) -> None:
 
 
 def _keeper(name: Optional[str], folder: Optional[str]) -> Optional[Keep]:
-    """The function `module:function` that writes pages; it is named because pages stand right of sweeps."""
+    """The function `module:function` that writes pages; given by name, because sweeps may not import reports."""
     if not name or not folder:
         return None
     module, _, function = name.partition(":")
@@ -37,7 +37,7 @@ def _keeper(name: Optional[str], folder: Optional[str]) -> Optional[Keep]:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process soon after its parent, which nothing else tells it in the middle of a task."""
+    """Ends this process soon after its parent ends; during a task nothing else would tell it."""
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_S)
     os._exit(1)
@@ -46,7 +46,7 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     options: Any = json.loads(sys.stdin.readline())
-    # What a library prints must not stand between our answers.
+    # Output of libraries must not get between our answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     gc.set_threshold(100_000, 20, 20)

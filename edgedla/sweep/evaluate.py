@@ -1,4 +1,4 @@
-"""One task in this process: the library call that a verb makes, and its answer as a row."""
+"""Runs one task in this process: the library call of a command, with its answer as a row."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Keep = Callable[[Task, "CheckReport"], None]
 
 
 class Evaluator:
-    """Runs tasks one after the other and keeps the last import: a model's platforms come in a row and mostly share it."""
+    """Runs tasks in order and caches the last import: a model's platforms come together and mostly share it."""
 
     def __init__(self, keep: Optional[Keep] = None) -> None:
         self._keep = keep
         self._graph: Tuple[Any, Optional[LayerGraph]] = (None, None)
 
     def row(self, task: Task) -> Row:
-        """The task's row; every error becomes one."""
+        """The task's row; every error becomes a row."""
         try:
             return _ACTIONS[task.settings.action](self, task)
         except MemoryError as e:
@@ -44,7 +44,7 @@ class Evaluator:
         from edgedla.importers import load_onnx
         from edgedla.importers.parser_releases import lowering_name
 
-        # As `check` does: what places, rewrites or builds works on the file as it is.
+        # As in `check`; other actions place, rewrite or build the file as it is.
         as_trained = task.settings.action == "check"
         key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, as_trained)
         if self._graph[0] != key or self._graph[1] is None:
@@ -116,7 +116,7 @@ class Evaluator:
             objective=task.settings.objective,
             batch=task.settings.batch,
             power_mode=task.settings.power_mode,
-            # A proof runs the network: that is for the model that is chosen, not for thousands.
+            # A proof runs the network: worth it for a chosen model, not for thousands.
             prove=False,
         )
         row.update(
@@ -172,7 +172,7 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
 
 
 def _placed(placement: Placement, graph: LayerGraph) -> Dict[str, Any]:
-    """What `_figures` says of TensorRT's own placement, of this one; a placement keeps its loadables within the cap."""
+    """The same figures as `_figures` for this placement, which keeps its loadables within the cap."""
     from edgedla.regions.work import work_of
 
     work = work_of(graph)
@@ -196,5 +196,5 @@ def _rounded(value: Optional[float]) -> Optional[float]:
 
 
 def page_of(key: str) -> Path:
-    """The name of a row's page below the folder of pages."""
+    """The path of a row's page below the folder of pages."""
     return Path(f"{key[:16]}.html")

@@ -1,4 +1,4 @@
-"""What a sweep has done already, row by row on disk, so that a killed one goes on where it stopped."""
+"""The finished rows of a sweep on disk, so that a killed sweep can continue."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from edgedla.sweep.row import FAILED, Row, is_row
 
 
 class Journal:
-    """Rows by key in a file of JSON lines; a last line that a kill cut off is dropped."""
+    """Rows by key in a file of JSON lines; a last line cut off by a kill is dropped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: Optional[BinaryIO] = None
 
     def rows(self, retry_failed: bool = False) -> Dict[str, Row]:
-        """The rows that stand; without those that ended by a limit, a crash or an error where these are to be retried."""
+        """The finished rows; with `retry_failed`, without those that ended by a limit, a crash or an error."""
         by_key: Dict[str, Row] = {}
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
             return by_key
         except NotADirectoryError:
-            # Writing says what is wrong.
+            # Unreadable: writing to it will report what is wrong.
             return by_key
         except OSError as e:
             raise EnvironmentMissing(f"cannot be read: {e.strerror}", where=str(self.path)) from e
@@ -41,7 +41,7 @@ class Journal:
         return {k: r for k, r in by_key.items() if not (retry_failed and r["status"] in FAILED)}
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Appends rows; they outlive a kill of this process."""
+        """Appends rows and flushes them, so that they survive a kill of this process."""
         with writing(self.path):
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The engine of one machine: as many workers as asked for, each with a child process of its own."""
+"""The local engine: the requested number of workers, each with a child process of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgedla.sweep.worker import Limits, Worker
 
 
 def chunks_of(tasks: Sequence[Task]) -> List[List[Task]]:
-    """Tasks that one worker should do in a row: those of a model share its import. Boards do one at a time."""
+    """Tasks to run together on one worker: those of a model share its import. Board tasks run singly."""
     chunks: Dict[str, List[Task]] = {}
     for task in tasks:
         chunks.setdefault(f"board {task.board}" if task.board else task.model, []).append(task)
@@ -20,7 +20,7 @@ def chunks_of(tasks: Sequence[Task]) -> List[List[Task]]:
 
 
 def run_local(tasks: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:
-    """Rows as they are finished. Ending the iteration early ends the workers."""
+    """Rows as they finish. Ending the iteration early ends the workers."""
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     for chunk in sorted(chunks_of(tasks), key=len, reverse=True):
         waiting.put(chunk)

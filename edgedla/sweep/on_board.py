@@ -1,4 +1,4 @@
-"""One task on a board: the model is built there and measured, by the verbs that a person would call."""
+"""Runs one task on a board: builds the model there and measures it, with the commands that a person would use."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from edgedla.remote.inventory import board_named
 from edgedla.remote.measure import measure_on
 from edgedla.sweep.task import Task
 
-#: A board that somebody else has is waited for.
+#: How long to wait while somebody else has the board.
 WAIT_S = 24 * 3600.0
 
 
 def bench_on_board(task: Task) -> Dict[str, Any]:
-    """Columns of what the board measured.
+    """Columns measured on the board.
 
     Raises:
-        BuildError, RunError: the board's verb failed; its last words are the message. EnvironmentMissing: no connection.
+        BuildError, RunError: the board's command failed; its last output is the message. EnvironmentMissing: no connection.
     """
     assert task.board is not None
     batch = [f"--batch={task.settings.batch}"] if task.settings.batch else []

@@ -1,4 +1,4 @@
-"""The engine of many machines: the same tasks on the workers of a Dask scheduler."""
+"""The engine for many machines: the same tasks on the workers of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from edgedla.sweep.task import Task
 from edgedla.sweep.worker import Limits, Worker
 from edgedla.version import __version__
 
-#: A worker that dies takes this many tries with it before a chunk's tasks become rows that say so.
+#: After so many lost workers, a chunk's tasks become rows with the error.
 ALLOWED_RETRIES = 5
-#: Children by limits, one a thread of a Dask worker: they live as long as the worker.
+#: Children by limits, one per thread of a Dask worker; they live as long as the worker.
 _WORKERS = threading.local()
 
 
 def run_chunk(documents: Sequence[Dict[str, Any]], limits: Limits, version: str) -> List[Row]:
-    """Runs on a Dask worker: tasks in a child process of its own, so that no model ends the worker."""
+    """Runs on a Dask worker: the tasks run in a child process, so that no model can end the worker."""
     if version != __version__:
         raise RuntimeError(f"this worker has edgedla {__version__}, the sweep is of {version}")
     workers: Dict[Limits, Worker] = _WORKERS.__dict__.setdefault("by_limits", {})
@@ -31,17 +31,17 @@ def run_chunk(documents: Sequence[Dict[str, Any]], limits: Limits, version: str)
 
 
 def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator[Row]:
-    """Rows as they are finished. Board tasks carry the resource `board-NAME`, of which a worker has 1.
+    """Rows as they finish. Board tasks require the resource `board-NAME`, of which each worker has 1.
 
     Args:
-        address: of the scheduler, "tcp://host:8786".
+        address: the scheduler's, "tcp://host:8786".
 
     Raises:
-        UsageError: no address.
-        EnvironmentMissing: no dask.distributed here, no scheduler there, no worker for a board.
+        UsageError: not an address.
+        EnvironmentMissing: no dask.distributed here, no scheduler at the address, or no worker for a board.
     """
     distributed = _distributed()
-    # It writes a traceback for each connection that is lost; what matters is raised.
+    # It logs a traceback for each lost connection; errors that matter are raised.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=15, set_as_default=False)
@@ -76,11 +76,11 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
             )  # fmt: skip
             futures[future] = tuple(part)
         for future in distributed.as_completed(list(futures), loop=client.loop):
-            # Its status is no answer: a result is lost with the worker that holds it, and then worked out again.
+            # The status is no guide: a result is lost with its worker, and then computed again.
             try:
                 rows = future.result()
             except (Exception, asyncio.CancelledError) as e:
-                # A connection may be found closed before the client notices that its scheduler is gone.
+                # The client may see a closed connection before it notices that its scheduler is gone.
                 lost = any(kind in type(e).__name__ for kind in ("Cancelled", "CommClosed"))
                 if client.status != "running" or lost:
                     raise EnvironmentMissing(
@@ -95,7 +95,7 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
 
 
 def _parts(tasks: Sequence[Task], size: int = 8) -> Iterator[List[Task]]:
-    """Chunks, large ones cut: what a worker that dies has not handed back is done again."""
+    """Chunks, with large ones split: a lost worker's unfinished chunk is run again."""
     for chunk in chunks_of(tasks):
         for first in range(0, len(chunk), size):
             yield chunk[first : first + size]
@@ -104,7 +104,7 @@ def _parts(tasks: Sequence[Task], size: int = 8) -> Iterator[List[Task]]:
 def _takes_n_workers(client: Any) -> bool:
     import inspect
 
-    # Since 2025 the answer holds five workers unless it is asked for all.
+    # Since 2025 the answer lists only five workers unless all are requested.
     return "n_workers" in inspect.signature(client.scheduler_info).parameters
 
 

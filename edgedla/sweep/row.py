@@ -1,4 +1,4 @@
-"""Rows of a sweep: flat, the same columns whatever happened, and the same bytes from every engine."""
+"""Rows of a sweep: flat, with the same columns whatever happened, and identical bytes from every engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgedla.sweep.task import Task
 
 Row = Dict[str, Any]
 
-#: Column -> what it holds. Times are microseconds per frame, energies millijoules per frame above idle.
+#: Column -> its meaning. Times are microseconds per frame, energies millijoules per frame above idle.
 COLUMNS: Mapping[str, str] = {
     "key": "SHA-256 of model, rules, release and settings",
     "model": "path as given",
@@ -44,20 +44,20 @@ COLUMNS: Mapping[str, str] = {
     "board": "that measured",
     "rules_version": "",
 }  # fmt: skip
-#: Columns that hold text; the others hold numbers. Either may be None where nobody knows, but for key, model and status.
+#: Columns of text; the others are numbers. All except key, model and status may be None if unknown.
 TEXTS = frozenset(
     "key model sha256 platform target jetpack trt precision action status reason basis fixes board rules_version".split()
 )
 STATUSES = tuple(COLUMNS["status"].split(", "))
-#: Statuses of a row whose task might answer otherwise the next time.
+#: Statuses of tasks that may answer otherwise on a retry.
 FAILED = ("timeout", "memory", "crashed", "error")
 
-#: What the system and the loader say where Python has no MemoryError of its own.
+#: Messages of the system and the loader that mean out of memory, where Python raises no MemoryError.
 NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "std::bad_alloc", "can't start new thread")
 
 
 def is_row(row: Any) -> bool:
-    """Whether a value that was read from a file has the columns of a row, and in each what belongs there."""
+    """True if a value read from a file has the columns of a row, each with a valid value."""
     if not isinstance(row, dict) or set(row) != set(COLUMNS) or row["status"] not in STATUSES:
         return False
     if not isinstance(row["key"], str) or not isinstance(row["model"], str):
@@ -70,12 +70,12 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, str)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    # An integer may be beyond every double.
+    # An integer may exceed a double's range.
     return abs(value) <= sys.float_info.max
 
 
 def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
-    """A row with every column; what is not known is None."""
+    """A row with every column; unknown values are None."""
     row: Row = dict.fromkeys(COLUMNS)
     row.update(
         key=task.key,
@@ -99,12 +99,12 @@ def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
 
 
 def error_row(task: Task, error: BaseException) -> Row:
-    """The row of a task that ended with an error of ours, or with a bug."""
+    """The row of a task that ended with one of our errors, or with a bug."""
     if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
         return new_row(task, "memory", "out of memory")
     if isinstance(error, EdgedlaError):
         status = "model-error" if error.exit_code == 3 else "error"
-        # The row names the model; the same content elsewhere has the same reason.
+        # The row already names the model; equal content under another name has the same reason.
         return new_row(task, status, one_line(str(error).replace(f"{task.model}, ", "").replace(f"{task.model}: ", "")))
     return new_row(task, "error", one_line(f"bug in edgedla: {type(error).__name__}: {error}"))
 

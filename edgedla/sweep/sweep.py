@@ -1,4 +1,4 @@
-"""`sweep`: tasks through an engine, with a journal; rows in the order of the tasks."""
+"""`sweep`: runs tasks on an engine, with a journal; returns rows in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.sweep.row import Row
 from edgedla.sweep.task import Task
 from edgedla.sweep.worker import Limits
 
-#: (rows that stand, rows in all, the newest) after each row.
+#: (finished rows, rows in total, the newest row), called after each row.
 Progress = Callable[[int, int, Optional[Row]], None]
 
 
@@ -30,8 +30,8 @@ def run_sweep(
     Args:
         engine: "local", or the address of a Dask scheduler.
         jobs: child processes of the local engine; 0: one per core.
-        journal: file of rows; those that stand in it are not worked out again, new ones are added.
-        retry_failed: rows that ended by a limit, a crash or an error count as missing.
+        journal: file of rows; finished rows in it are not computed again, new ones are appended.
+        retry_failed: compute rows again that ended by a limit, a crash or an error.
 
     Raises:
         EnvironmentMissing: no scheduler or workers, or the journal cannot be written. A task's own errors are rows.
@@ -52,7 +52,7 @@ def run_sweep(
     finally:
         if book is not None:
             book.close()
-    # The same content under two names is worked out once; each name has its row, and so has each spelling of a platform.
+    # Equal content is computed once, but each name and each spelling of a platform has its row.
     return [{**rows[task.key], "model": task.model, "platform": task.label} for task in tasks]
 
 

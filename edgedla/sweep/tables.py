@@ -1,4 +1,4 @@
-"""A sweep's rows as JSON lines, CSV and Parquet: the same rows give the same bytes."""
+"""A sweep's rows as JSON lines, CSV and Parquet: equal rows give identical bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def to_jsonl(rows: Sequence[Row]) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """With a line of names; None is an empty cell. A text that a spreadsheet would run is quoted by an apostrophe."""
+    """CSV with a header; None is an empty cell. A text that a spreadsheet would evaluate gets a leading apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -35,7 +35,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def import_arrow(path: Path) -> Tuple[Any, Any]:
-    """(pyarrow, pyarrow.parquet), for the file that is to be written. Raises EnvironmentMissing without them."""
+    """(pyarrow, pyarrow.parquet) for writing this file. Raises EnvironmentMissing without them."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as e:
@@ -47,7 +47,7 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     arrow, parquet = import_arrow(path)
     kinds = {name: arrow.int64() for name in _WHOLE}
     kinds.update((name, arrow.float64()) for name in _REAL)
-    # Columns of one kind whatever the rows hold, so that files of several sweeps can be read as one table.
+    # Column types do not depend on the rows, so that files of several sweeps can be read as one table.
     schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in COLUMNS])
     out = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), out)

@@ -1,4 +1,4 @@
-"""What a sweep consists of: one task per model, platform and precision, with a key that says everything it depends on."""
+"""The tasks of a sweep: one per model, platform and precision, with a key of everything that its row depends on."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from edgedla.version import __version__
 
 #: What a sweep does with each model.
 ACTIONS = ("check", "place", "fix", "bench")
-#: Raised when a row changes its meaning, so that rows of before are not taken for new ones.
+#: Raised when a row changes its meaning, so that earlier rows are not reused.
 ROW_VERSION = 4
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for every task.
+    """The settings common to all tasks.
 
     Attributes:
-        action: check, place (at least cost), fix (rewrites), or bench (built and measured on a board).
-        objective: of place and fix.
-        power_mode: nvpmodel mode of the module that costs hold for; None: its default.
-        profile: file of measured times; `profile_sha256` is its content.
+        action: check, place (at minimum cost), fix (rewrites), or bench (built and measured on a board).
+        objective: for place and fix.
+        power_mode: nvpmodel mode of the module for the costs; None: its default.
+        profile: file of measured times; `profile_sha256` is the hash of its content.
         batch: replaces the first dim of every input.
         board_group: boards that bench runs on.
     """
@@ -45,13 +45,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """One row to be: a model on a platform with a precision.
+    """The task of one row: a model on a platform at a precision.
 
     Attributes:
-        model: path as given. sha256: of the file and the files beside it that hold its weights.
+        model: path as given. sha256: hash of the file and of the weight files beside it.
         target, jetpack, trt: as `platform_for` takes them.
-        label: how the user named the platform.
-        board: name of the board that bench runs on.
+        label: the user's name of the platform.
+        board: name of the board for bench.
     """
 
     model: str
@@ -67,10 +67,10 @@ class Task:
 
     @property
     def key(self) -> str:
-        """SHA-256 over everything that the row depends on, and nothing else: the model's place is no part of it."""
+        """SHA-256 of everything that the row depends on, and nothing else: not of the model's path."""
         parts = asdict(self)
         del parts["model"], parts["label"]
-        # Its content counts, not where it stands.
+        # Its content counts, not its path.
         del parts["settings"]["profile"]
         text = json.dumps([ROW_VERSION, __version__, parts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
@@ -84,13 +84,13 @@ class Task:
 
 
 def find_models(arguments: Sequence[str], say: Optional[Callable[[str], None]] = None) -> List[str]:
-    """The ONNX files that arguments name: files as they are, folders with all models below (`models_below`), each once.
+    """The ONNX files named by the arguments: files as given, and all models below folders (`models_below`), each once.
 
     Args:
-        say: is told what edgedla itself made in a folder, which is no model of the sweep.
+        say: called with a note on files that edgedla itself made, which are left out.
 
     Raises:
-        ModelError: nothing there, a folder without models, or an artifact.
+        ModelError: no such file, a folder without models, or an artifact.
     """
     from edgedla.inspection.models_below import models_below
 
@@ -113,9 +113,9 @@ def find_models(arguments: Sequence[str], say: Optional[Callable[[str], None]] =
 
 
 def content_of(model: str) -> str:
-    """SHA-256 of a model as far as the answer depends on it: its file, and the files that hold its weights.
+    """SHA-256 of the parts of a model that the answer depends on: its file, and its weight files.
 
-    A file that cannot be read as a model is its own content.
+    For a file that is not a readable model, the hash of its bytes.
     """
     digest = sha256_of(model)
     from edgedla.importers.model_file.model_identity import model_identity
@@ -139,9 +139,9 @@ def tasks_of(
     """Every task in the order of the result: models as given, then platforms, then precisions.
 
     Args:
-        platforms: (label, arguments of platform_for, and "precision" where the label has one of its own: "orin@int8").
-            Checked here, so that a wrong name ends the sweep and not each row.
-        boards: of bench: (name, module); a task goes to a board of its module.
+        platforms: (label, arguments of platform_for, and "precision" if the label has its own: "orin@int8").
+            Validated here, so that a wrong name ends the sweep at once instead of failing each row.
+        boards: for bench: (name, module); a task goes to a board of its module.
 
     Raises:
         UsageError: an unknown module or release.
@@ -155,7 +155,7 @@ def tasks_of(
     by_module: Dict[str, List[str]] = {}
     for name, module in boards:
         by_module.setdefault(module, []).append(name)
-    # Boards of a module take turns, whatever other platforms are asked for.
+    # Boards of a module take turns, independent of the other platforms.
     turns: Dict[str, int] = {}
     for model in models:
         sha256 = content_of(model)

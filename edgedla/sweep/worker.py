@@ -1,4 +1,4 @@
-"""A child process that runs tasks under limits: one that crashes, hangs or eats memory costs its own row only."""
+"""A child process that runs tasks under limits: a task that crashes, hangs or exhausts memory costs only its own row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgedla.sweep.task import Task
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one task: seconds, and MB of private memory of its process; 0 is none. `keep`, `folder`: see child."""
+    """Limits per task: seconds, and MB of private memory; 0 is no limit. `keep`, `folder`: see child."""
 
     timeout_s: float = 300.0
     memory_mb: int = 4096
@@ -30,7 +30,7 @@ class Limits:
 
 
 class Worker:
-    """One child at a time, started when it is needed and again after each loss."""
+    """One child process at a time, started on demand and again after each loss."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -39,7 +39,7 @@ class Worker:
         self._buffer = b""
 
     def run(self, task: Task) -> Row:
-        """The task's row; of a task that took its process with it, a row that says how."""
+        """The task's row; for a task that ended its process, a row that says how."""
         child = self._started()
         assert child.stdin is not None
         try:
@@ -51,7 +51,7 @@ class Worker:
         if line:
             row: Row = json.loads(line.decode("utf-8"))
             if row["status"] == "memory":
-                # What it could not have may still be half held.
+                # A failed allocation may leave memory held.
                 self.close()
             return row
         if line is None:
@@ -72,7 +72,7 @@ class Worker:
         )
 
     def kill(self) -> None:
-        """Ends the task that runs, from another thread; its row says that the process was ended."""
+        """Ends the running task, from another thread; its row says that the process was ended."""
         child = self._child
         if child is not None:
             _end(child)
@@ -91,7 +91,7 @@ class Worker:
             return self._child
         self.close()
         self._stderr = tempfile.TemporaryFile()
-        # The pool of workers is what uses the cores.
+        # One thread per process: the pool of workers already uses all cores.
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         child = subprocess.Popen(
             [sys.executable, "-m", "edgedla.sweep.child", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ class Worker:
         return child
 
     def _line(self, child: subprocess.Popen[bytes]) -> Optional[bytes]:
-        """The answer; b"" where the process ended, None where the time is over."""
+        """The answer; b"" if the process ended, None if the time is over."""
         assert child.stdout is not None
         until = time.monotonic() + self._limits.timeout_s if self._limits.timeout_s else None
         while b"\n" not in self._buffer:
@@ -129,12 +129,12 @@ class Worker:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    # Python 3.8 asks whether the process lives and then kills it: it may end in between.
+    # Python 3.8 polls the process and then kills it: it may end in between.
     with contextlib.suppress(ProcessLookupError):
         child.kill()
 
 
 def _path() -> str:
-    """The child finds the same edgedla as we, from a checkout too."""
+    """PYTHONPATH for the child, so that it finds the same edgedla, also from a checkout."""
     package = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)

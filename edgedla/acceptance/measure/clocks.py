@@ -1,4 +1,4 @@
-"""P8's clocks: what a time holds for, and jetson_clocks for as long as a measurement lasts, where the user asked for it."""
+"""P8's clocks: the conditions of a time, and jetson_clocks during a measurement if the user requested it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from edgedla.targets.device_files import read_board
 
 log = logging.getLogger("edgedla.acceptance.measure.clocks")
-#: Below the steps' common folder: what `jetson_clocks --store` wrote. There while clocks are locked, and only then.
+#: Output of `jetson_clocks --store`, below the steps' common folder. It exists while clocks are locked, and only then.
 STORED = "jetson_clocks.stored"
 
 
 class Clocks:
-    """The clocks at the beginning and at the end of a measurement."""
+    """The clocks at the start and at the end of a measurement."""
 
     def __init__(self) -> None:
         self._before = self._read()
@@ -38,7 +38,7 @@ class Clocks:
 
 @contextlib.contextmanager
 def locked(work: Path) -> Iterator[str]:
-    """jetson_clocks until the block ends; yields "" or why the clocks are not locked. What they were is stored first."""
+    """Locks the clocks by jetson_clocks within the `with` block, after storing their state; yields "" or why that failed."""
     refusal = _lock(work / STORED)
     try:
         yield refusal
@@ -47,9 +47,9 @@ def locked(work: Path) -> Iterator[str]:
 
 
 def restore(work: Path) -> None:
-    """Gives the clocks back as they were. Also after a process that was killed while they were locked.
+    """Restores the clocks; also after a process that was killed while they were locked.
 
-    Where jetson_clocks refuses, what it stored stays, and the next call tries again.
+    If jetson_clocks refuses, the stored state stays, and the next call tries again.
     """
     stored = work / STORED
     if not stored.is_file():
@@ -78,7 +78,7 @@ def _forget(stored: Path) -> None:
 
 
 def _jetson_clocks(*arguments: str) -> Tuple[int, str]:
-    """(exit code, its last line). Without root by `sudo -n`, which asks for no password."""
+    """(exit code, last line of output). Without root it runs by `sudo -n`, which never asks for a password."""
     program = shutil.which("jetson_clocks", path=os.environ.get("PATH", "") + os.pathsep + "/usr/bin")
     if program is None:
         return 127, "there is no jetson_clocks"

@@ -1,4 +1,4 @@
-"""P9: mean power of each rail, idle, with a DLA core busy and with the GPU busy."""
+"""P9: mean power of each rail: idle, with a DLA core busy, and with the GPU busy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.runners import open_runners
 from edgedla.targets.jetson import root
 
-#: Seconds of each state, and between two looks at the rails.
+#: Seconds per state, and between two readings of the rails.
 STATE_S, STEP_S = 14.0, 0.5
-#: Two means over the same seconds, read at other moments, agree within this share or these milliwatts.
+#: Two means over the same seconds agree if they differ by at most this share or these milliwatts.
 AGREE_SHARE, AGREE_MW = 0.1, 100.0
 #: State -> the artifact that keeps its device busy.
 BUSY = {"DLA": "hybrid-fp16", "GPU": "gpu-fp16"}
 
 
 def power(context: Context) -> List[Finding]:
-    """P9: millijoules per inference follow from the difference to idle."""
+    """P9: the difference to idle gives the millijoules per inference."""
     built = dict(artifacts(context))
     lines: List[Mapping[str, float]] = []
     with running(root(), STEP_S) as stats:
@@ -54,7 +54,7 @@ def power(context: Context) -> List[Finding]:
 
 
 def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> List[Finding]:
-    """The kernel's rails, as edgedla reads them, beside tegrastats' at the same time: names and values."""
+    """The kernel's rails, as edgedla reads them, against tegrastats at the same time: names and values."""
     if not kernel or not tegrastats:
         return []
     findings = [
@@ -77,7 +77,7 @@ def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> L
 
 
 def _busy(artifact: Artifact) -> Tuple[Dict[str, float], int]:
-    """(mean power by rail, inferences) over STATE_S with one inference after the other."""
+    """(mean power by rail, inferences) over STATE_S, with inferences one after the other."""
     count = 0
     seen: List[Mapping[str, float]] = []
     with open_runners(artifact)[0] as runner:

@@ -1,4 +1,4 @@
-"""P8: times of each artifact beside the prediction, of engines side by side, and of single operators for the cost fit."""
+"""P8: times of each artifact against the prediction, of engines in parallel, and of single operators for the cost fit."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from edgedla.runtime.measure.timing import BenchOptions, random_inputs, time_run
 from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.base import Runner
 
-#: Engines that run at the same time: (artifact, device) each.
+#: Engines to run at the same time: (artifact, device) each.
 TOGETHER = (
     (("standalone-fp16", "DLA0"), ("standalone-fp16", "DLA1")),
     (("standalone-fp16", "DLA0"), ("gpu-fp16", "GPU")),
 )
 TOGETHER_S = 2.0
-#: What is timed with locked clocks too.
+#: Artifacts that are also timed with locked clocks.
 LOCKED = ("hybrid-fp16", "standalone-fp16", "standalone-int8", "gpu-fp16")
-#: (fewest inferences, seconds) of an artifact, of one in a quick run, and of a rung of the ladder.
+#: (minimum inferences, seconds) for an artifact, for one in a quick run, and for a rung of the ladder.
 FULL, QUICK, RUNG = (300, 2.0), (30, 0.5), (30, 0.3)
 
 
 def times(context: Context) -> List[Finding]:
-    """P8: rows for the cost fit, no verdicts: what differs from a prediction is a matter of degree."""
+    """P8: rows for the cost fit, without verdicts: how far a time may differ from its prediction is a matter of degree."""
     findings: List[Finding] = []
     fewest, seconds = QUICK if context.quick else FULL
     options = BenchOptions(200, fewest, seconds, (50, 99))
@@ -53,7 +53,7 @@ def times(context: Context) -> List[Finding]:
 
 
 def _with_locked_clocks(context: Context, options: BenchOptions) -> List[Finding]:
-    """A few artifacts again under jetson_clocks, where the user asked for it; the clocks are given back."""
+    """Times a few artifacts again under jetson_clocks, if the user requested it; then restores the clocks."""
     if not context.lock_clocks:
         return []
     with locked(Path(context.work)) as refusal:
@@ -102,7 +102,7 @@ def _timed(context: Context, name: str, artifact: Artifact, options: BenchOption
 
 
 def _predicted(context: Context, name: str, artifact: Artifact) -> Any:
-    """The cost of one frame where the layers were built; None where the model has no prediction."""
+    """The predicted cost of one frame, with layers on their built devices; None without a prediction."""
     from edgedla.placement.prediction.predict import predict
 
     placed = artifact.placement_real or artifact.placement_predicted
@@ -126,7 +126,7 @@ def _mode(artifact: Artifact) -> Optional[str]:
 
 
 def _together(title: str, engines: Sequence[Any]) -> Finding:
-    """Inferences per second of each engine alone, and of both at the same time, each in a thread of its own."""
+    """Inferences per second of each engine alone, and of both at the same time, each in its own thread."""
     clocks = Clocks()
     alone: List[float] = []
     runners: List[Runner] = []
@@ -166,7 +166,7 @@ def _rate(runner: Runner, inputs: Any) -> float:
 
 
 def _operator(context: Context, name: str) -> Finding:
-    """One rung: a network of one operator, built for the DLA and timed by TensorRT's profiler, as measurements by signature."""
+    """One rung: a network of one operator, built for the DLA and timed by TensorRT's profiler; measurements by signature."""
     from edgedla.acceptance.builds import prepare
     from edgedla.builder.building import build
     from edgedla.importers import load_onnx

@@ -1,4 +1,4 @@
-"""P8: what a way from the DLA to the GPU and back costs, as the difference of two engines of one network."""
+"""P8: the cost of a transition from the DLA to the GPU and back, as the difference of two engines of one network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgedla.builder.building import build
 from edgedla.runtime.measure.timing import BenchOptions, random_inputs, time_runner
 from edgedla.runtime.runners import open_runners
 
-#: Engine -> --layer-devices. Both compute the same; the poolings of the second are on the GPU, each between two convolutions.
+#: Engine -> --layer-devices. Both compute the same; the second has its poolings, one between each two convolutions, on the GPU.
 ENGINES: Mapping[str, str] = {
     "crossings-dla": "",
     "crossings-gpu": ",".join(f"pool{i}:GPU" for i in range(CROSSINGS)),
@@ -24,10 +24,10 @@ ENGINES: Mapping[str, str] = {
 
 
 def transition(context: Context, options: BenchOptions, predicted_us: Callable[[str, Artifact], float]) -> Finding:
-    """Microseconds of one way there and back, and the difference of a small pooling on both.
+    """Microseconds of one transition to the GPU and back, plus the difference of a small pooling on both devices.
 
     Args:
-        predicted_us: of an artifact by its model's name; NaN where there is no prediction.
+        predicted_us: of an artifact, given its model's name; NaN without a prediction.
     """
     clocks = Clocks()
     p50_ms: Dict[str, float] = {}

@@ -1,3 +1,3 @@
-"""Programs that convert, one a framework. They run by their path, also under a Python that has the framework and no edgedla."""
+"""Conversion programs, one per framework. They run by path, so they also work in a Python without edgedla."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every framework's program does around its conversion. It stands beside them: their interpreter may lack edgedla."""
+"""The frame of every framework's program. It is beside them because their interpreter may lack edgedla."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-#: (framework, exporter and names, inputs by name, outputs in order); without outputs nothing can be compared. The names:
-#: "inputs", the exporter's name -> the model's own, and "outputs", in order.
+#: (framework, exporter and names; inputs by name; outputs in order); without outputs nothing can be compared. The names:
+#: "inputs", the exporter's name -> the model's own; and "outputs", in order.
 Conversion = Tuple[Dict[str, Any], Dict[str, Any], List[Any]]
 
 
 def answer(convert: Callable[[Dict[str, Any]], Conversion]) -> None:
-    """Converts what the request file of the command line asks for, writes reference and answer, and ends the process."""
+    """Converts the model in the command line's request file, writes reference and answer, and ends the process."""
     with open(sys.argv[1], encoding="utf-8") as request_file:
         request = json.load(request_file)
     about, inputs, outputs = convert(request)
@@ -28,5 +28,5 @@ def answer(convert: Callable[[Dict[str, Any]], Conversion]) -> None:
         np.savez(request["reference"], **arrays)
     with open(request["answer"], "w", encoding="utf-8") as answer_file:
         json.dump(about, answer_file)
-    # Frameworks leave threads behind that take seconds to end.
+    # Threads left by a framework would take seconds to end.
     os._exit(0)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[Any]]:
     if request["source"].endswith(".pdmodel"):
-        # Paddle 3 looks for the .json of its own programs, unless it is told so before it is imported.
+        # Paddle 3 expects its own .json programs, unless told otherwise before it is imported.
         os.environ.update(FLAGS_enable_pir_api="0")
     import paddle
     import paddle2onnx
@@ -16,7 +16,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     stem = os.path.splitext(request["source"])[0]
     if not os.path.isfile(stem + ".pdiparams"):
         raise ValueError(f"{os.path.basename(stem)}.pdiparams is not beside the model")
-    # Its optimizers install packages by pip while they run.
+    # paddle2onnx's optimizers install packages by pip while they run.
     paddle2onnx.export(
         request["source"], stem + ".pdiparams", request["model"], opset_version=request["opset"], optimize_tool="None"
     )
@@ -25,7 +25,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
         "exporter": f"paddle2onnx {getattr(paddle2onnx, '__version__', '')}".strip(),
     }
     inputs, outputs = reference(request, stem, paddle)
-    # Those of the program itself are fetch_name_0 and so on.
+    # The program's own names are fetch_name_0 and so on.
     names = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
     return {**versions, "outputs": names}, inputs, outputs
 
@@ -45,7 +45,7 @@ def reference(request: Dict[str, Any], stem: str, paddle: Any) -> Tuple[Dict[str
 
 
 def sizes(spec: Any, shapes: Dict[str, Any]) -> Tuple[int, ...]:
-    """Static dims: those asked for, else the model's own with a batch of 1."""
+    """Static dims: as requested, else the model's own with batch 1."""
     given = shapes.get(spec.name) or shapes.get("")
     if given:
         return tuple(given)
@@ -64,7 +64,7 @@ def seeded(shape: Tuple[int, ...], dtype: str, seed: int) -> Any:
 
 
 if __name__ == "__main__":
-    # Beside this file, not below edgedla, which this interpreter may lack.
+    # Beside this file, not in edgedla, which this interpreter may lack.
     from answering import answer
 
     answer(main)

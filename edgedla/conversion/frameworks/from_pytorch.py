@@ -34,7 +34,7 @@ def loaded(request: Dict[str, Any], torch: Any) -> Tuple[Any, Tuple[Any, ...], L
     if kind == "pt2":
         program = torch.export.load(path)
         module, leaves = program.module(), torch.utils._pytree.tree_leaves(program.example_inputs or ())
-        # A program is exported in the mode that its module was in, and refuses another; exporters ask for one.
+        # An exported program keeps its module's mode and refuses to change it, but exporters try to.
         module.train = module.eval = lambda mode=False: module
         tensors = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         names = [str(name) for name, is_tensor in zip(program.graph_signature.user_inputs, tensors) if is_tensor]
@@ -55,7 +55,7 @@ def loaded(request: Dict[str, Any], torch: Any) -> Tuple[Any, Tuple[Any, ...], L
 
 
 def on_tensors(module: Any, example: Any, torch: Any) -> Any:
-    """The module as one of its tensors alone, where it takes lists, dicts, keyword arguments or plain numbers too."""
+    """The module as a function of tensors only, if it also takes lists, dicts, keyword arguments or plain numbers."""
     args, kwargs = example or ((), {})
     if not kwargs and all(isinstance(arg, torch.Tensor) for arg in args):
         return module
@@ -76,10 +76,10 @@ def on_tensors(module: Any, example: Any, torch: Any) -> Any:
 
 
 def in_order(shapes: Dict[str, Any], names: List[str], own: bool = False) -> Dict[str, Any]:
-    """Sizes by name in the order of forward's parameters.
+    """Sizes by name, in the order of forward's parameters.
 
     Args:
-        own: other names than these may stand in for them, in their order, where nothing says the sizes otherwise.
+        own: if nothing else gives the sizes, other names may be used, in order.
     """
     if set(shapes) <= set(names):
         return {name: shapes[name] for name in names if name in shapes}
@@ -91,7 +91,7 @@ def in_order(shapes: Dict[str, Any], names: List[str], own: bool = False) -> Dic
 
 
 def seeded(args: Tuple[Any, ...], seed: int, torch: Any) -> Tuple[Any, ...]:
-    """Random input like the example: normal for floats, 0 and 1 for the rest."""
+    """Random input like the example: normal for floats, 0 and 1 for other types."""
     made: List[Any] = []
     for i, arg in enumerate(args):
         if not isinstance(arg, torch.Tensor):
@@ -105,7 +105,7 @@ def seeded(args: Tuple[Any, ...], seed: int, torch: Any) -> Tuple[Any, ...]:
 
 
 def named(value: Any, torch: Any, prefix: str = "") -> Iterator[Tuple[str, Any]]:
-    """(name, tensor) of a result in the order in which exporters name outputs: by keys of dicts, by numbers in tuples."""
+    """(name, tensor) of each result in the order in which exporters name outputs: dicts by key, tuples by index."""
     if isinstance(value, torch.Tensor):
         yield prefix or "output", value
     elif isinstance(value, dict) or hasattr(value, "_fields"):
@@ -117,7 +117,7 @@ def named(value: Any, torch: Any, prefix: str = "") -> Iterator[Tuple[str, Any]]
 
 
 def without_dict(module: Any, feeds: Tuple[Any, ...], torch: Any) -> Any:
-    """The module with the values of its dict as outputs: ONNX has no dicts, and the exporter refuses them."""
+    """The module with its dict's values as outputs: ONNX has no dicts, and the exporter refuses them."""
 
     class Values(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -134,14 +134,14 @@ def without_dict(module: Any, feeds: Tuple[Any, ...], torch: Any) -> Any:
 
 
 def exported(module: Any, feeds: Tuple[Any, ...], names: List[str], request: Dict[str, Any], torch: Any) -> str:
-    """Writes the model; the exporter that did."""
+    """Writes the model; returns the exporter that succeeded."""
     if request["exporter"] != "dynamo":
         try:
             options: Dict[str, Any] = {"opset_version": request["opset"], "input_names": names}
             try:
                 torch.onnx.export(module, feeds, request["model"], dynamo=False, **options)
             except TypeError:
-                # PyTorch before 2.5 has one exporter here.
+                # PyTorch before 2.5 has only one exporter here.
                 torch.onnx.export(module, feeds, request["model"], **options)
             return "torchscript"
         except Exception:
@@ -153,7 +153,7 @@ def exported(module: Any, feeds: Tuple[Any, ...], names: List[str], request: Dic
 
 
 if __name__ == "__main__":
-    # Beside this file, not below edgedla, which this interpreter may lack.
+    # Beside this file, not in edgedla, which this interpreter may lack.
     from answering import answer
 
     answer(main)

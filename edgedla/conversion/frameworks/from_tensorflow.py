@@ -8,13 +8,13 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Seq
 
 
 class Loaded(NamedTuple):
-    """A model that stands in memory.
+    """A model in memory.
 
     Attributes:
-        run: its outputs on arrays. inputs: (name, sizes, type) of each. outputs: their names.
-        renamed: what tf2onnx calls an input -> its name, where these differ. exported: what it calls the outputs, of TFLite.
-        trace: its outputs as symbolic tensors; None of TFLite. keep: what must live as long as it.
-        path: the file that tf2onnx reads, of TFLite. notes: on what of the source is not in it.
+        run: its outputs for arrays. inputs: (name, sizes, type) of each. outputs: their names.
+        renamed: tf2onnx's name of an input -> its own name, if different. exported: for TFLite, tf2onnx's names of outputs.
+        trace: its outputs as symbolic tensors; None for TFLite. keep: objects that must live as long as this.
+        path: for TFLite, the file that tf2onnx reads. notes: on parts of the source that are missing here.
     """
 
     run: Callable[[List[Any]], List[Any]]
@@ -33,12 +33,12 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     import tensorflow as tf
     import tf2onnx
 
-    # Beside this file, as answering.
+    # Beside this file, like answering.
     from opened_graph import erfc, opened
 
     loaders = {"tflite": tflite, "keras": keras, "h5": keras, "savedmodel": saved_model, "graphdef": frozen_graph}
     loaded = loaders[request["kind"]](request, tf)
-    # Before it runs, which changes the variables of one that has a state.
+    # Before running it, because that changes the variables of a model with state.
     function = None if loaded.trace is None else opened(loaded.trace, loaded.inputs, tf)
     inputs = {name: seeded(shape, dtype, request["seed"] + i) for i, (name, shape, dtype) in enumerate(loaded.inputs)}
     outputs = loaded.run(list(inputs.values()))
@@ -47,7 +47,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     options = {"opset": request["opset"], "output_path": request["model"]}
 
     def layouts(given: Sequence[str], made: Sequence[str]) -> Dict[str, List[str]]:
-        """For tf2onnx, which has names of its own for inputs and outputs."""
+        """Layouts for tf2onnx, which has its own names for inputs and outputs."""
         return {
             "inputs_as_nchw": [theirs for theirs, name in zip(given, inputs) if name in turned_in],
             "outputs_as_nchw": [theirs for theirs, name in zip(made, loaded.outputs) if name in turned_out],
@@ -56,7 +56,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     if function is None:
         tf2onnx.convert.from_tflite(loaded.path, **options, **layouts(list(loaded.renamed), loaded.exported))
     else:
-        # Names of their own: those of the graph that is imported are taken.
+        # Unique names: those of the imported graph are taken.
         signature = [tf.TensorSpec(s, d, name=f"convert_{i}") for i, (_, s, d) in enumerate(loaded.inputs)]
         plain = tf.function(function, input_signature=signature, autograph=False)
         graph = plain.get_concrete_function()
@@ -74,7 +74,7 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
 
 
 def turned(what: str, asked: Sequence[str], ranks: Mapping[str, int]) -> List[str]:
-    """The inputs, or outputs, that are to be N x C x H x W: those asked for by name, or all of four dimensions."""
+    """The inputs, or outputs, to make N x C x H x W: those requested by name, or all with four dimensions."""
     if list(asked) == ["all"]:
         return [name for name, rank in ranks.items() if rank == 4]
     for name in asked:
@@ -94,7 +94,7 @@ def nchw(values: Any) -> Any:
 def keras(request: Dict[str, Any], tf: Any) -> Loaded:
     options = {"compile": False}
     if request["kind"] == "keras":
-        # Lambda layers hold code.
+        # Lambda layers contain code.
         options["safe_mode"] = not request["trust"]
     model = tf.keras.models.load_model(request["source"], **options)
     names = [tensor.name.split(":")[0] for tensor in model.inputs]
@@ -111,12 +111,12 @@ def keras(request: Dict[str, Any], tf: Any) -> Loaded:
 
 
 def output_names(model: Any, tf: Any) -> List[str]:
-    """In the order of tf.nest.flatten, which sorts a dict by its keys."""
+    """Names in the order of tf.nest.flatten, which sorts dicts by key."""
     structure = getattr(model, "_outputs_struct", None)
     if isinstance(structure, dict):
         keys = tf.nest.flatten({key: [key] * len(tf.nest.flatten(value)) for key, value in structure.items()})
         return [str(key) for key in keys]
-    # Keras 3 gives a Sequential no names.
+    # Keras 3 gives a Sequential no output names.
     names = getattr(model, "output_names", None) or [model.layers[-1].name]
     return [str(name) for name in names]
 
@@ -131,7 +131,7 @@ def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
         what = f"no signature is called {chosen}" if chosen else "several signatures, none of them serving_default"
         raise ValueError(f"{what}: {', '.join(sorted(signatures))}; --signature names one")
     signature = signatures[chosen] if chosen else next(iter(signatures.values()))
-    # Read from a file the names stand in an order of chance.
+    # In a loaded file the names are in random order.
     named = {n: signature.structured_input_signature[1][n] for n in by_number(signature.structured_input_signature[1])}
     specs = [(n, sizes(n, named[n].shape, request), named[n].dtype.name) for n in named]
     outputs = by_number(signature.structured_outputs)
@@ -143,12 +143,12 @@ def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
     def run(values: List[Any]) -> List[Any]:
         return [x.numpy() for x in trace([tf.constant(v) for v in values])]
 
-    # Without the model the signature's variables would go.
+    # Without a reference to the model, the signature's variables would be deleted.
     return Loaded(run, specs, outputs, trace=trace, keep=model)
 
 
 def frozen_graph(request: Dict[str, Any], tf: Any) -> Loaded:
-    # Beside this file, as answering.
+    # Beside this file, like answering.
     from frozen_graph import frozen_part, port
 
     part = frozen_part(request, tf)
@@ -161,12 +161,12 @@ def frozen_graph(request: Dict[str, Any], tf: Any) -> Loaded:
 
 
 def by_number(names: Iterable[str]) -> List[str]:
-    """Sorted, output_2 before output_10."""
+    """Sorted with numbers in order: output_2 before output_10."""
     return sorted(names, key=lambda name: [p.zfill(9) if p.isdigit() else p for p in re.split(r"(\d+)", name)])
 
 
 def tflite(request: Dict[str, Any], tf: Any) -> Loaded:
-    # Beside this file, as answering.
+    # Beside this file, like answering.
     from tflite_weights import with_float_weights
 
     source = request["source"]
@@ -189,7 +189,7 @@ def tflite(request: Dict[str, Any], tf: Any) -> Loaded:
 
 
 def relative(values: Any, exact: Any) -> float:
-    """The relative L2 difference of an array."""
+    """The relative L2 difference of two arrays."""
     import numpy as np
 
     norm = float(np.linalg.norm(exact.astype(np.float64)))
@@ -218,7 +218,7 @@ def interpreter_of(path: str, request: Dict[str, Any], tf: Any) -> Loaded:
 
 
 def signature_names(interpreter: Any) -> Dict[int, str]:
-    """Tensor index -> the name that the model's only signature has for it; a converter's own are of the kind "Identity_1"."""
+    """Tensor index -> its name in the model's only signature; a converter's own names are of the kind "Identity_1"."""
     if len(interpreter.get_signature_list()) != 1:
         return {}
     runner = interpreter.get_signature_runner()
@@ -227,7 +227,7 @@ def signature_names(interpreter: Any) -> Dict[int, str]:
 
 
 def sizes(name: str, shape: Any, request: Dict[str, Any]) -> Tuple[int, ...]:
-    """Static dims: those asked for, else the model's own with a batch of 1."""
+    """Static dims: as requested, else the model's own with batch 1."""
     given = request["shapes"].get(name) or request["shapes"].get("")
     if given:
         return tuple(given)
@@ -251,7 +251,7 @@ def seeded(shape: Tuple[int, ...], dtype: str, seed: int) -> Any:
         return rng.standard_normal(shape).astype(kind)
     if kind not in _LEVELS:
         return rng.integers(0, 2, shape).astype(kind)
-    # Levels of numbers, as a rule; few at the ends, where a quantised network cuts off what its samples did not have.
+    # Mostly mid-range levels; few at the ends, where a quantised network clips what its samples lacked.
     ends = np.iinfo(kind)
     middle, spread = (int(ends.min) + int(ends.max) + 1) // 2, (int(ends.max) - int(ends.min)) / 8
     return np.clip(np.rint(rng.normal(middle, spread, shape)), ends.min, ends.max).astype(kind)
@@ -261,7 +261,7 @@ _LEVELS = ("int8", "uint8", "int16")
 
 
 if __name__ == "__main__":
-    # Beside this file, not below edgedla, which this interpreter may lack.
+    # Beside this file, not in edgedla, which this interpreter may lack.
     from answering import answer
 
     answer(main)

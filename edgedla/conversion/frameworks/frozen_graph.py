@@ -1,4 +1,4 @@
-"""Frozen TensorFlow graphs: where they begin and end, and a function of what lies between."""
+"""Frozen TensorFlow graphs: finds their inputs and outputs, and makes a function of the part in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Frozen(NamedTuple):
     """A part of a graph.
 
     Attributes:
-        starts, ends: its tensors, in order. run: of values at the starts. trace: the same into the graph that is being made.
+        starts, ends: its tensors, in order. run: computes it from values. trace: adds it to the graph being built.
     """
 
     starts: List[Any]
@@ -27,7 +27,7 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
         raise ValueError(f"it is not frozen: {variables[0]} is a variable, whose values are in another file")
     for node in graph.node:
         if node.op == "PlaceholderWithDefault":
-            # Whether it is in training, mostly.
+            # Mostly the flag that tells whether the graph is training.
             kind = node.attr["dtype"].type
             node.op = "Identity"
             node.attr.clear()
@@ -46,7 +46,7 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
     model = whole.prune(starts, ends)
 
     def trace(values: Sequence[Any]) -> List[Any]:
-        # Not as a call of `model`: one with the loops of TensorFlow 1 in it stays a call.
+        # Not as a call of `model`: with loops of TensorFlow 1 inside, it would stay a call.
         given = {tensor.name: value for tensor, value in zip(starts, values)}
         return list(tf.graph_util.import_graph_def(graph, given, [tensor.name for tensor in ends], name=""))
 
@@ -54,7 +54,7 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
 
 
 def named_in(graph: Any, names: Sequence[str]) -> List[Any]:
-    """Tensors of a graph by their names, or those of the operators that make them."""
+    """Tensors of a graph by their names, or by those of their operators."""
     found = []
     for name in names:
         try:
@@ -66,19 +66,19 @@ def named_in(graph: Any, names: Sequence[str]) -> List[Any]:
 
 
 def port(tensor: Any) -> str:
-    """The name of an input or output: of its operator, with a number where that has more."""
+    """The name of an input or output: its operator's, with a number if the operator has several."""
     name, _, number = tensor.name.partition(":")
     return name if number == "0" else f"{name}_{number}"
 
 
-#: Their results are for the log, or for training.
+#: Operators whose results are only for logs or training.
 _NO_RESULT = ("Assert", "Const", "NoOp", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 
 
 def unread(graph: Any) -> List[Any]:
-    """What operators give that no other one reads."""
+    """Results of operators that no other operator reads."""
     every = graph.get_operations()
     read = {tensor.op.name for op in every for tensor in op.inputs}
     ends = [op for op in every if op.name not in read and op.type not in _NO_RESULT and "Summary" not in op.type]
-    # A batch normalization gives statistics beside its result.
+    # A batch normalization also returns statistics.
     return [tensor for op in ends for tensor in (op.outputs[:1] if "BatchNorm" in op.type else op.outputs)]

@@ -1,18 +1,18 @@
-"""A TensorFlow model as tf2onnx can read it: written out, without state, and with the operators that it lacks."""
+"""A TensorFlow model in a form that tf2onnx can read: inlined, without state, and without operators that it lacks."""
 
 from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
-#: What keeps a called function from being written out in its caller's place, which tf2onnx needs.
+#: Attributes that prevent inlining of a function, which tf2onnx needs.
 _CLOSED = ("_XlaMustCompile", "_noinline")
 
 
 def opened(trace: Any, inputs: Sequence[Tuple[str, Tuple[int, ...], str]], tf: Any) -> Any:
-    """The model as a function of symbolic tensors: no function that it calls is closed, and what it captured are constants.
+    """The model as a function of symbolic tensors: all functions that it calls are inlined, and captured tensors are constants.
 
     Args:
-        trace, inputs: as `from_tensorflow.Loaded` has them.
+        trace, inputs: as in `from_tensorflow.Loaded`.
     """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
@@ -25,7 +25,7 @@ def opened(trace: Any, inputs: Sequence[Tuple[str, Tuple[int, ...], str]], tf: A
         raise ValueError(f"it calls Python ({code[0]}), which no file holds: {used[code[0]]}")
     if any(node.attr["T"].type == tf.bfloat16.as_datatype_enum for node in nodes if "T" in node.attr):
         raise ValueError("it computes in bfloat16, which the DLA does not: save it in float32")
-    # As tf2onnx asks for it, which freezes variables, but not the tensors that a function captured.
+    # As tf2onnx requires: this freezes variables, but not the tensors that a function has captured.
     try:
         frozen = convert_variables_to_constants_v2(traced, lower_control_flow=False, aggressive_inlining=True)
     except ValueError as e:
@@ -50,12 +50,12 @@ def opened(trace: Any, inputs: Sequence[Tuple[str, Tuple[int, ...], str]], tf: A
 
 
 def every_node(graph: Any) -> List[Any]:
-    """The nodes of a GraphDef, and of the functions in it."""
+    """The nodes of a GraphDef and of the functions in it."""
     return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def erfc(graph: Any, node: Any, name: str, args: Any) -> None:
-    """1 - Erf, for tf2onnx, which does not know Erfc: Keras 3 writes the exact GELU with it."""
+    """1 - Erf, because tf2onnx does not know Erfc, which Keras 3 uses for the exact GELU."""
     import numpy as np
     from tf2onnx import utils
 

@@ -1,18 +1,18 @@
-"""TFLite models whose weights alone are integers, "dynamic range": the same model with those weights as floats."""
+"""TFLite models with only integer weights ("dynamic range"): the same model with these weights as floats."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any, Optional, Tuple
 
-#: These read integers of a constant by their own rule, and write what they mean.
+#: Operators that interpret integer constants by their own rule.
 _OWN_RULE = ("DEQUANTIZE", "QUANTIZE", "CAST")
 
 
 def with_float_weights(data: bytes) -> Tuple[Optional[bytes], int]:
-    """(the model with floats for the integer weights of operators that compute in floats, how many); (None, 0) without any.
+    """(the model with float instead of integer weights in operators that compute in floats, their number); (None, 0) if none.
 
-    Such an operator rounds its activations as it runs, by their largest value in that run: no scale stands in the file.
+    Such an operator rounds its activations at run time, by their largest value in the run: the file has no scales for them.
     """
     import flatbuffers
     from tensorflow.lite.python import schema_py_generated as schema
@@ -48,7 +48,7 @@ def with_float_weights(data: bytes) -> Tuple[Optional[bytes], int]:
 
 
 def floats(tensor: Any, model: Any, schema: Any) -> Any:
-    """What the integers of a constant stand for; None of what is no quantised constant."""
+    """The real numbers of a constant's integers; None if it is not a quantised constant."""
     import numpy as np
 
     buffer, quantised = model.buffers[tensor.buffer].data, tensor.quantization
@@ -65,7 +65,7 @@ def floats(tensor: Any, model: Any, schema: Any) -> Any:
 
 
 def as_float(tensor: Any, values: Any, model: Any, schema: Any) -> Any:
-    """A tensor of these values, which the model holds beside the other."""
+    """A new tensor of these values, added to the model."""
     import numpy as np
 
     made = copy.copy(tensor)

@@ -1,1 +1,1 @@
-"""What a file holds, as rows of (section, key, value): the form that inspection prints and compares two files in."""
+"""The content of a file as rows (section, key, value), for display and for comparison of two files."""

@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Optional, Tuple, Union
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.inspection.facts.fact import Fact, devices_of, scalars, yes
 
-#: Sections of a stage's rows that only repeat the chain's.
+#: Sections of a stage's rows that would repeat the chain's.
 _SHARED = frozenset({"Artifact", "Built with"})
 
 
@@ -54,7 +54,7 @@ def _known(value: Optional[float]) -> Union[float, str]:
 
 
 def of_chain(chain: Artifact) -> Tuple[Fact, ...]:
-    """The rows of the chain's manifest, with the stages after it."""
+    """The rows of the chain's manifest, followed by its stages."""
     rows: List[Fact] = []
     for k, stage in enumerate(chain.stages):
         inner = stage.artifact

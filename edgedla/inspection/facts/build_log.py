@@ -1,4 +1,4 @@
-"""Rows of a build log, with what the message catalogue advises."""
+"""Rows of a build log, with advice from the message catalogue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_log(log: BuildLog) -> Tuple[Fact, ...]:
 
 
 def _advice(log: BuildLog) -> List[Fact]:
-    """What the message catalogue says of the texts that decided something, each message once."""
+    """The catalogue's advice on decisive messages, each message once."""
     reasons = [r.reason for r in (*log.validation, *log.refused) if r.reason]
     advice: Dict[str, Fact] = {}
     for text in dict.fromkeys([*(e.text for e in log.errors), *reasons, *(c.reason for c in log.cuts)]):

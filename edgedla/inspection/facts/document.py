@@ -8,7 +8,7 @@ from edgedla.inspection.facts.fact import Fact, devices_of, scalars
 
 
 def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
-    """An edgedla document: its plain values, its lists by length, and devices by layer where it has layers."""
+    """An edgedla document: its plain values, the lengths of its lists, and devices by layer if it has layers."""
     if isinstance(document, list):
         rows = [r for r in document if isinstance(r, Mapping)]
         count = next((r["count"] for r in rows if isinstance(r.get("count"), (int, float)) and r["count"] > 0), None)
@@ -16,7 +16,7 @@ def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
         for r in _unique_rows([r for r in rows if "averageMs" in r or "timeMs" in r]):
             average = r.get("averageMs")
             if average is None and count and isinstance(r["timeMs"], (int, float)):
-                # TensorRT 7 writes the total alone.
+                # TensorRT 7 writes only the total.
                 average = round(r["timeMs"] / count, 6)
             averages.append(
                 Fact("Average time in ms", str(r.get("name", "")), "unknown" if average is None else f"{average}")

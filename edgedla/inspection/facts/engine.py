@@ -1,4 +1,4 @@
-"""Rows of a TensorRT engine: its layers as the inspector writes them, its file's header, its calibration cache."""
+"""Rows of a TensorRT engine: its layers from the inspector, its file's header, its calibration cache."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def of_plan_header(header: PlanHeader) -> Tuple[Fact, ...]:
 
 
 def of_cache(absmax: Mapping[str, float]) -> Tuple[Fact, ...]:
-    """A calibration cache: the largest magnitude of each tensor, and its scale (a 127th of that)."""
+    """A calibration cache: the largest magnitude of each tensor, and its scale (that divided by 127)."""
     rows = [Fact("Calibration cache", "tensors with a scale", str(len(absmax)))]
     rows += [Fact("Ranges", name, f"{value:g}, scale {value / INT8_MAX:g}") for name, value in absmax.items()]
     return tuple(rows)

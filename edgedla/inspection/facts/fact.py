@@ -1,4 +1,4 @@
-"""The row, and the rows that several kinds of file share."""
+"""The row type, and rows common to several kinds of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fact(NamedTuple):
 
 
 def scalars(section: str, rows: Iterable[Tuple[str, Any]]) -> List[Fact]:
-    """Rows with a value; what is not known is left out."""
+    """Rows with a value; unknown values are left out."""
     return [Fact(section, key, str(value)) for key, value in rows if value is not None and value != ""]
 
 
