@@ -1,3 +1,3 @@
-"""Running: sources, preprocessing, runners, the pipeline, statistics."""
+"""Runs models: sources, preprocessing, runners, the pipeline, statistics."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A frame on its way through the pipeline, and its result."""
+"""A frame in the pipeline, and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Result(Protocol):
-    """A decoded object: Detection, ClassScore and so on. One that has a place in the frame has `moved(dx, dy)` too."""
+    """A decoded object: Detection, ClassScore and so on. Objects with a place in the frame also have `moved(dx, dy)`."""
 
     def to_dict(self) -> Dict[str, Any]: ...
 
@@ -19,13 +19,13 @@ class Frame:
     """One captured frame.
 
     Attributes:
-        index: number of the frame in its source, from 0; dropped frames leave gaps.
+        index: the frame's number in its source, from 0; dropped frames leave gaps.
         image: uint8 array, (h, w, 3) in BGR or RGB, (h * 3 / 2, w) in NV12; never written to after capture.
-        captured_s: time.monotonic() when the frame was taken over from the source.
-        truth: known objects, where the source makes its frames itself; None otherwise.
-        time_s: the wall clock at `captured_s`, in seconds since 1970; it may jump, and nothing is measured with it.
-        clock_s: seconds on the clock of what is seen: of a film its own, however fast it is read; of a camera `captured_s`. None
-            where there is no such clock, as of pictures without a rate.
+        captured_s: time.monotonic() when the frame was received from the source.
+        truth: known objects, if the source generates its frames; None otherwise.
+        time_s: wall clock at `captured_s`, in seconds since 1970; it may jump, so no duration is measured with it.
+        clock_s: seconds on the clock of the scene: for a video its own, however fast it is read; for a camera `captured_s`.
+            None if there is no such clock, as for pictures without a rate.
     """
 
     index: int
@@ -37,21 +37,21 @@ class Frame:
 
     @property
     def seen_s(self) -> float:
-        """`clock_s`, or `captured_s` where there is none: the time that lasts and is filmed."""
+        """`clock_s`, or `captured_s` if there is none: the time for durations of what is seen."""
         return self.captured_s if self.clock_s is None else self.clock_s
 
 
 @dataclass(frozen=True)
 class FrameResult:
-    """What the pipeline hands to its outputs, in frame order.
+    """What the pipeline passes to its outputs, in frame order.
 
     Attributes:
         frame: the captured frame.
         results: decoded objects (Detection, ClassScore, ...).
-        runner: where the inference ran. simulated: it was no device.
-        inference_ms: time on the runner; of crops, of the last inference. age_ms: from capture to now, when the result is
+        runner: where the inference ran. simulated: that was not a device.
+        inference_ms: time on the runner; for crops, of the last inference. age_ms: from capture until the result was
             complete.
-        source, model: their names in a pipeline of several; empty in one of a single source and model.
+        source, model: their names in a pipeline of several; empty for a single source and model.
     """
 
     frame: Frame

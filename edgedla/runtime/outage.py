@@ -1,4 +1,4 @@
-"""Outages of a source: told as one each, when it begins and when it ends, however often opening fails in between."""
+"""Outages of a source: each is reported once at its start and once at its end, however often reopening fails meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outages:
         self._open = False
 
     def failed(self, what: str, again_in_s: float = 0.0) -> None:
-        """The source failed or stands still. The first failure is told, the others are counted."""
+        """The source failed or stalled. The first failure is logged, further ones are counted."""
         with self._lock:
             self._attempts += 1
             if self._open:
@@ -52,7 +52,7 @@ class Outages:
 
     @property
     def seconds(self) -> float:
-        """Length of all outages, of the one that lasts too."""
+        """Total length of all outages, including the present one."""
         with self._lock:
             return self._ended_s + (self._clock() - self._began_s if self._open else 0.0)
 

@@ -1,4 +1,4 @@
-"""Latency statistics in constant memory, so that they can run for months."""
+"""Latency statistics in constant memory, usable for months."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Latency:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Of the buckets that were met: a stage's durations fill a few dozen of over a thousand.
+        # Only non-empty buckets: a stage's durations fill a few dozen of over a thousand.
         self._counts: Dict[int, int] = {}
         self.count = 0
         self.total_ms = 0.0
@@ -67,7 +67,7 @@ class Latency:
 
 
 def total(parts: Sequence[Latency]) -> Latency:
-    """All durations of the parts together; the part itself where there is one."""
+    """All durations of the parts together; for a single part, that part."""
     if len(parts) == 1:
         return parts[0]
     whole = Latency()

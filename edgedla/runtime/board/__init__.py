@@ -1,3 +1,3 @@
-"""The board while it runs: doctor, monitor, tegrastats."""
+"""The state of a board: doctor, monitor, tegrastats."""
 
 from __future__ import annotations

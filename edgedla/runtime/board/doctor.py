@@ -1,4 +1,4 @@
-"""Looks at this machine and says what is missing for edgedla, each finding with its remedy. Changes nothing."""
+"""Examines this machine for what edgedla needs; each finding comes with its remedy. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgedla.targets.jetson import root
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `state` is ok, warn (something will be worse), fail (something will not work) or info."""
+    """One finding. `state`: ok, warn (something will be worse), fail (something will not work) or info."""
 
     name: str
     state: str
@@ -35,7 +35,7 @@ class Check:
 
 _NAME_TARGET = "give --target to every command"
 _NAME_TRT = "give --trt to every command"
-#: What a container must be started with so that edgedla sees which board it runs on.
+#: How to start a container so that edgedla can identify its board.
 _SHOW_BOARD = (
     "start it with -v /etc/nv_tegra_release:/etc/nv_tegra_release:ro, and with a copy of /proc/device-tree/model: "
     "cat /proc/device-tree/model > /tmp/nv_jetson_model, then -v /tmp/nv_jetson_model:/tmp/nv_jetson_model:ro"
@@ -140,7 +140,7 @@ def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
     try:
         module = import_onnxruntime() if name == "onnxruntime" else importlib.import_module(name)
     except Exception as e:
-        # A broken installation raises anything here, not only ImportError.
+        # A broken installation may raise anything here, not only ImportError.
         return Check(label, "fail" if needed else "info", f"cannot be imported: {e}", remedy)
     return Check(label, "ok", str(getattr(module, "__version__", getattr(module, "VERSION_TEXT", "found"))))
 
@@ -160,7 +160,7 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
 
 
 def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
-    """Whether this TensorRT is one of this JetPack's: in a container TensorRT is the image's, the DLA compiler the host's."""
+    """Whether this TensorRT belongs to this JetPack: in a container, TensorRT is the image's but the DLA compiler the host's."""
     from edgedla.builder.tensorrt.bindings import installed_version
 
     installed = installed_version() if board is not None else None
@@ -193,7 +193,7 @@ def _opencv(board: Optional[Board], base: Path) -> List[Check]:
         "cv2", "OpenCV", True, "on a Jetson: apt install python3-opencv; elsewhere: pip install 'edgedla[camera]'"
     )
     if "numpy" in opencv.found.lower() and opencv.state != "ok":
-        # JetPack's and Ubuntu's are built with NumPy 1.
+        # JetPack's and Ubuntu's OpenCV are built with NumPy 1.
         return [dataclasses.replace(opencv, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]
     if opencv.state != "ok":
         return [opencv]
@@ -279,7 +279,7 @@ def _clocks(board: Optional[Board], base: Path) -> List[Check]:
     return [Check("clocks and power mode", "warn", w) for w in sample.warnings]
 
 
-#: Every check takes (board or None, root) and returns findings. To add one, write it above and name it here.
+#: Every check takes (board or None, root) and returns findings. To add one, write it above and list it here.
 CHECKS: Tuple[Callable[[Optional[Board], Path], List[Check]], ...] = (
     _machine, _platform, _cores, _library, _python, _release_pair, _compiler, _opencv, _camera, _groups, _container, _clocks,
 )  # fmt: skip

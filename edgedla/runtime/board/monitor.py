@@ -1,4 +1,4 @@
-"""Watches a Jetson: busy share of the DLA cores, clocks, temperatures, power, and what is wrong with its set-up."""
+"""Watches a Jetson: load of the DLA cores, clocks, temperatures, power, and problems of its set-up."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import LOCKED_SHARE, Reading, read_board
 from edgedla.targets.jetson import root
 
-#: Sets of rails that make up all that a module draws, by the board's rails; the first set that is there whole counts.
-#: Rails that lie behind another one are in no set: VDDQ_VDD2_1V8AO of AGX Orin is fed by VIN_SYS_5V0. Nor are those of the
+#: Sets of power rails that together supply the whole module; the first set whose rails all exist counts.
+#: No set contains a rail fed by another one (VDDQ_VDD2_1V8AO of AGX Orin is fed by VIN_SYS_5V0), nor those of the
 #: carrier (CVB_ATX_*). Source: Jetson Linux Developer Guide, power monitor rails of each module.
 TOTAL_RAILS: Tuple[Tuple[str, ...], ...] = (
     ("VDD_IN",),
@@ -23,22 +23,22 @@ TOTAL_RAILS: Tuple[Tuple[str, ...], ...] = (
     ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"),
     ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),
 )
-#: A core is judged by its clock above this share: an idle core's clock is gated.
+#: Clocks are only judged for cores busier than this share: an idle core's clock is gated.
 BUSY_SHARE = 0.05
-#: A day between two samples.
+#: One day between two samples.
 MOST_INTERVAL_S = 86400.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What happened between two readings.
+    """The state of the board over the time between two readings.
 
     Attributes:
         seconds: time between them.
-        dla_busy: share 0..1 of that time each core was powered on. It is an upper bound of its load: the kernel powers a
-            core down some time after its last task. None for a core whose kernel counters are missing.
-        source: where the numbers come from: sysfs; sysfs+tegrastats where that had more; jetson-stats where both had none.
-        warnings: what a user would want to know at once.
+        dla_busy: share 0..1 of that time that each core was powered. It is an upper bound of its load: the kernel powers a
+            core down some time after its last task. None for a core without kernel counters.
+        source: origin of the numbers: sysfs; sysfs+tegrastats if that had more; jetson-stats if neither had any.
+        warnings: problems that the user should know.
     """
 
     seconds: float
@@ -53,7 +53,7 @@ class Sample:
 
     @property
     def power_total_mw(self) -> Optional[float]:
-        """What the module draws; None where its rails are none of the known sets (TOTAL_RAILS)."""
+        """The module's power in mW; None if its rails match no known set (TOTAL_RAILS)."""
         rails = next((names for names in TOTAL_RAILS if all(name in self.power_mw for name in names)), None)
         return None if rails is None else sum(self.power_mw[name] for name in rails)
 
@@ -68,10 +68,10 @@ def samples(
     sleep: Callable[[float], None] = time.sleep,
     use_tegrastats: bool = True,
 ) -> Iterator[Sample]:
-    """One Sample an interval, `count` of them (0: without end). tegrastats runs beside it where it is installed.
+    """One Sample per interval, `count` of them (0: without end). Runs tegrastats meanwhile if installed.
 
     Raises:
-        UsageError: the interval is no time. EnvironmentMissing: this is no Jetson.
+        UsageError: an invalid interval. EnvironmentMissing: not a Jetson.
     """
     if not 0 <= interval_s <= MOST_INTERVAL_S:
         raise UsageError(f"the interval is {interval_s:g} s", allowed=f"at most {MOST_INTERVAL_S:g}")
@@ -96,7 +96,7 @@ def samples(
 def sample_between(
     board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line] = None
 ) -> Sample:
-    """What two readings of the board, `seconds` apart, say together."""
+    """The Sample of two readings of the board, `seconds` apart."""
     busy: Dict[str, Optional[float]] = {}
     for core, active in now.core_active_ms.items():
         first, asleep, slept = (
@@ -108,7 +108,7 @@ def sample_between(
             busy[f"dla{core}"] = None
             continue
         on = active - first
-        # The kernel's own clock of both states gives the share; without the second the wall clock does.
+        # The kernel's counters of both states give the total time; with only one counter, the wall clock does.
         total = on + (asleep - slept) if asleep is not None and slept is not None else seconds * 1e3
         busy[f"dla{core}"] = round(min(1.0, on / total), 4) if total > 0 else None
     clocks = {k: round(v / 1e6, 1) for k, v in now.clocks_hz.items()}
@@ -153,7 +153,7 @@ def _warnings(
 
 
 def _from_jetson_stats() -> Tuple[str, Dict[str, float], Dict[str, float]]:
-    """jetson-stats (AGPL-3.0), if the user has installed it: an optional source, never needed."""
+    """jetson-stats (AGPL-3.0), if the user has installed it: an optional source."""
     try:
         from jtop import jtop
     except ImportError:
@@ -163,6 +163,6 @@ def _from_jetson_stats() -> Tuple[str, Dict[str, float], Dict[str, float]]:
             power = {name: float(rail.get("power", 0)) for name, rail in dict(jetson.power.get("rail", {})).items()}
             temperatures = {name: float(t.get("temp", 0)) for name, t in dict(jetson.temperature).items()}
     except Exception:
-        # Its daemon may not run, and its classes differ by version: the numbers stay missing.
+        # Its daemon may not run, and its classes vary by version: then these numbers are missing.
         return "sysfs", {}, {}
     return "jetson-stats", power, temperatures

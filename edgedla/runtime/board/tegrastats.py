@@ -1,4 +1,4 @@
-"""NVIDIA's tegrastats, for the numbers that the kernel's files show to root alone (DLA clocks) or not at all."""
+"""NVIDIA's tegrastats, for numbers that the kernel shows only to root (DLA clocks) or not at all."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, Optional
 
-#: Below the root; in containers it is often missing.
+#: Relative to the root; often missing in containers.
 PROGRAM = "usr/bin/tegrastats"
-# JetPack 5 writes "NVDLA0_FREQ @1600", JetPack 6 "NVDLA0 off" or a load and a clock, as for the other engines.
+# JetPack 5 writes "NVDLA0_FREQ @1600"; JetPack 6 "NVDLA0 off", or load and clock as for other engines.
 _DLA = re.compile(r"\bNVDLA(\d)(?:_FREQ)?\s+(?:\d+%)?@\[?(\d+)")
 _EMC = re.compile(r"\bEMC_FREQ\s+(?:\d+%)?@(\d+)")
 _GPU = re.compile(r"\bGR3D_FREQ\s+(?:\d+%)?@\[?(\d+)")
 _TEMPERATURE = re.compile(r"\b([A-Za-z][\w-]*)@(-?\d+(?:\.\d+)?)C\b")
-# "VDD_IN 5336mW/4970mW": now, and the average since the start.
+# "VDD_IN 5336mW/4970mW": present value, and average since the start.
 _POWER = re.compile(r"\b([A-Z][A-Z0-9_]+)\s+(\d+)(?:mW)?/\d+(?:mW)?(?!\S*MB)\b")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of tegrastats; what it does not say is missing from the tables."""
+    """One line of tegrastats; values that it lacks are missing from the tables."""
 
     clocks_mhz: Dict[str, float]
     temperatures_c: Dict[str, float]
@@ -37,7 +37,7 @@ def parse_line(text: str) -> Line:
         match = pattern.search(text)
         if match:
             clocks[name] = float(match.group(1))
-    # Sensors that are switched off read -256 C.
+    # Sensors that are switched off report -256 C.
     warm = {name: float(c) for name, c in _TEMPERATURE.findall(text) if -40 < float(c) < 150}
     power = {name: float(mw) for name, mw in _POWER.findall(text) if name not in ("RAM", "SWAP", "IRAM")}
     return Line(clocks, warm, power)
@@ -70,7 +70,7 @@ class Tegrastats:
 
 @contextlib.contextmanager
 def running(base: Path, interval_s: float) -> Iterator[Optional[Tegrastats]]:
-    """tegrastats until the block ends; None where there is none or it does not start."""
+    """tegrastats within the `with` block; None if it is missing or does not start."""
     program, started = base / PROGRAM, None
     if program.is_file():
         with contextlib.suppress(OSError):

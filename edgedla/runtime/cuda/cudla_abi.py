@@ -1,6 +1,6 @@
 """cuDLA's binary interface: structures, constants and status codes.
 
-Source: cudla.h of CUDA 11.4 to 13.x, whose names and layouts did not change; `cuda.bindings.cudla` holds the same ones.
+Source: cudla.h of CUDA 11.4 to 13.x, with unchanged names and layouts; `cuda.bindings.cudla` has the same ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Dict, Tuple
 
-#: cudlaCreateDevice: CUDA streams and CUDA memory (hybrid), or NvSci (standalone, not used here).
+#: Mode of cudlaCreateDevice: CUDA streams and memory (hybrid); the other, NvSci (standalone), is not used here.
 HYBRID = 0
 NUM_INPUTS, NUM_OUTPUTS, INPUT_DESCRIPTORS, OUTPUT_DESCRIPTORS = 0, 1, 2, 3
 
@@ -68,7 +68,7 @@ class Attribute(ctypes.Union):
 
 @dataclass(frozen=True)
 class ModuleTensor:
-    """One input or output of a loadable. Strides in bytes, innermost first, as the driver gives them."""
+    """One input or output of a loadable. Strides in bytes, innermost first, as the driver reports them."""
 
     name: str
     size_bytes: int

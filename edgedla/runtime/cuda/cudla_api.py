@@ -1,4 +1,4 @@
-"""One DLA core through cuDLA in hybrid mode, over whichever backend this machine has (runtime.cudla_backends)."""
+"""One DLA core through cuDLA in hybrid mode, by this machine's backend (runtime.cuda.cudla_backends)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Cudla:
     """Register CUDA memory, load a loadable, submit tasks on a CUDA stream.
 
     Args:
-        core: DLA core number. backend: by default the one that this machine has.
+        core: DLA core number. backend: by default this machine's.
 
     Raises:
         EnvironmentMissing: no libcudla, or no such core.
@@ -42,13 +42,13 @@ class Cudla:
         return self._api.version()
 
     def register(self, pointer: int, size_bytes: int) -> int:
-        """Makes CUDA memory known to the DLA, once; returns the DLA's address for it."""
+        """Registers CUDA memory with the DLA, once; returns the DLA's address for it."""
         if pointer not in self._registered:
             self._registered[pointer] = self._api.register(self._open(), pointer, size_bytes)
         return self._registered[pointer]
 
     def unregister(self, pointer: int) -> None:
-        """Before memory is given back: a later buffer may get the same address with another size."""
+        """To be called before memory is freed: a later buffer may get the same address with another size."""
         address = self._registered.pop(pointer, None)
         if address is not None:
             self._api.unregister(self._open(), address)
@@ -59,7 +59,7 @@ class Cudla:
         return self._modules[-1]
 
     def tensors(self, module: int, outputs: bool) -> List[ModuleTensor]:
-        """The module's inputs or outputs, in the order that `submit` wants their memory."""
+        """The module's inputs or outputs, in the order that `submit` expects their memory."""
         self._open()
         return self._api.tensors(module, outputs)
 
@@ -74,11 +74,11 @@ class Cudla:
         self._api.submit(self._open(), Task(module, outs, len(outputs), len(inputs), ins, None, None), stream)
 
     def check(self) -> None:
-        """Raises RunError if a task that was queued failed on the DLA. Call it when the stream is done."""
+        """Raises RunError if a queued task failed on the DLA. Call it when the stream is done."""
         self._api.last_error(self._open())
 
     def close(self) -> None:
-        """Gives everything back; a second call does nothing. A driver that refuses is logged, not raised."""
+        """Releases everything; a second call does nothing. Errors of the driver are logged, not raised."""
         device, self._device = self._device, None
         if device is None:
             return

@@ -1,4 +1,4 @@
-"""The two ways to libcudla: NVIDIA's `cuda.bindings.cudla` (CUDA 13), and ctypes before it. Both raise RunError by status."""
+"""Two ways to libcudla: NVIDIA's `cuda.bindings.cudla` (CUDA 13), and ctypes for older CUDA. Failures raise RunError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgedla.runtime.cuda.cudla_abi import (
 )
 
 log = logging.getLogger("edgedla.runtime.cudla")
-#: More tensors than any loadable has: a number above it is a driver that speaks another interface.
+#: More tensors than any loadable has: a larger number means that the driver has another interface.
 MOST_TENSORS = 1024
 
 
@@ -44,10 +44,10 @@ class Backend(Protocol):
 
 
 def open_backend(library: Optional[str] = None) -> Backend:
-    """`cuda.bindings.cudla` where it imports and finds the driver, else ctypes.
+    """`cuda.bindings.cudla` if it can be imported and finds the driver, else ctypes.
 
     Args:
-        library: path of libcudla.so; then ctypes is taken.
+        library: path of libcudla.so; implies ctypes.
 
     Raises:
         EnvironmentMissing: no libcudla.
@@ -84,7 +84,7 @@ class BindingsBackend:
             self._api: Any = importlib.import_module("cuda.bindings.cudla")
             self._api.get_version()
         except Exception as e:
-            # Its loader raises classes of its own, which differ by version.
+            # Its loader raises its own classes, which vary by version.
             raise EnvironmentMissing(f"cuda.bindings.cudla cannot be used: {e}") from e
 
     def _call(self, function: str, *arguments: object) -> Any:
@@ -241,7 +241,7 @@ class CtypesBackend:
         )
 
     def last_error(self, device: int) -> None:
-        # The first cuDLA releases lack it.
+        # The first cuDLA releases lack this function.
         if hasattr(self._lib, "cudlaGetLastError"):
             self._call("cudlaGetLastError", ctypes.c_void_p(device))
 

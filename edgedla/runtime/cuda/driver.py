@@ -1,7 +1,7 @@
 """CUDA's driver library without a compiled extension: contexts, buffers and streams for the runners.
 
-pycuda has no wheel for Jetson and needs nvcc and curand to be built; only the CUDA preprocessing, whose kernel needs nvcc
-anyway, uses it. Source: cuda.h of CUDA 11.4 to 13.x, whose names and arguments here did not change.
+pycuda has no wheel for Jetson and needs nvcc and curand to be built; only the CUDA preprocessing uses it, whose kernel needs
+nvcc anyway. Source: cuda.h of CUDA 11.4 to 13.x, with unchanged names and arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PORTABLE_AND_MAPPED = 0x1 | 0x2
 
 
 class CudaDriver:
-    """Calls of libcuda; each that fails raises RunError with CUDA's number and name of the error."""
+    """Calls libcuda; a failed call raises RunError with CUDA's number and name of the error."""
 
     def __init__(self, library: Union[str, ctypes.CDLL] = "libcuda.so.1") -> None:
         try:
@@ -41,9 +41,9 @@ class CudaDriver:
 
 
 class DriverContext:
-    """The first device's primary context, which TensorRT and other CUDA libraries of the process use too.
+    """The first device's primary context, which TensorRT and other CUDA libraries of the process also use.
 
-    `push` makes it current on the calling thread; a thread that pushed must pop. It lives as long as the process.
+    `push` makes it current on the calling thread; every `push` needs a `pop`. It lives as long as the process.
 
     Raises:
         EnvironmentMissing: no driver library, or CUDA does not start.
@@ -85,15 +85,15 @@ class DriverContext:
         return DriverStream(self.driver, non_blocking)
 
     def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> DriverBuffer:
-        """Memory of CPU and device. `mapped`: one memory or two with copies; by default one where they share it."""
+        """Memory for CPU and device. `mapped`: True for one memory, False for two with copies; default: one if they share DRAM."""
         return DriverBuffer(self, size_bytes, self.shares_memory if mapped is None else mapped)
 
 
 class DriverStream:
-    """A CUDA stream: `handle` for libraries. To be made, used and closed with the context current.
+    """A CUDA stream: `handle` for libraries. Create, use and close it with the context current.
 
-    A non-blocking one does not wait for the legacy default stream: NVIDIA's cuDLA sample uses such streams, and CUDA's mode
-    for external engines helps only those (CUDA for Tegra, 9.1).
+    A non-blocking stream does not wait for the legacy default stream. NVIDIA's cuDLA sample uses such streams, and only they
+    profit from CUDA's mode for external engines (CUDA for Tegra, 9.1).
     """
 
     def __init__(self, driver: CudaDriver, non_blocking: bool = False) -> None:
@@ -115,7 +115,7 @@ class DriverStream:
 class DriverBuffer:
     """One binding's memory: `host` (uint8 array) and `pointer` (device address).
 
-    Mapped: both are the same memory and upload and download do nothing. Otherwise each is a copy on the stream.
+    Mapped: both are the same memory, and upload and download do nothing. Otherwise each is a copy on the stream.
     """
 
     def __init__(self, context: DriverContext, size_bytes: int, mapped: bool) -> None:
@@ -124,7 +124,7 @@ class DriverBuffer:
         flags = ctypes.c_uint(_PORTABLE_AND_MAPPED if mapped else 0)
         self._driver.call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size_bytes), flags)
         memory: Any = (ctypes.c_uint8 * size_bytes).from_address(int(address.value or 0))
-        # Arrays of it keep `memory` alive; the last one gives the pinned memory back.
+        # Arrays of it keep `memory` alive; the pinned memory is freed with the last one.
         weakref.finalize(memory, _free_host, context, int(address.value or 0)).atexit = False
         self.host: np.ndarray = np.frombuffer(memory, np.uint8)
         self.host[:] = 0
@@ -149,13 +149,13 @@ class DriverBuffer:
             self._driver.call("cuMemcpyDtoHAsync_v2", target, ctypes.c_uint64(self.pointer), size, handle)
 
     def array(self) -> DeviceArray:
-        """`host` as an array that knows its device address."""
+        """`host` as an array with its device address."""
         shown = self.host.view(DeviceArray)
         shown.pointer, shown.mapped = self.pointer, self.mapped
         return shown
 
     def free(self) -> None:
-        """To be called with the context current. Pinned memory lives on while somebody holds an array of it."""
+        """Call it with the context current. Pinned memory lives on while an array of it exists."""
         if self._allocated:
             self._allocated = False
             self._driver.call("cuMemFree_v2", ctypes.c_uint64(self.pointer))
@@ -163,7 +163,7 @@ class DriverBuffer:
 
 
 def _free_host(context: DriverContext, address: int) -> None:
-    # The last array may die on any thread, with no context current.
+    # The last array may be freed on any thread, with no context current.
     context.push()
     try:
         context.driver.call("cuMemFreeHost", ctypes.c_void_p(address))

@@ -1,6 +1,6 @@
-"""Buffers that CPU and the CUDA preprocessing share, through pycuda: mapped on a Jetson, copied over the bus elsewhere.
+"""Buffers common to CPU and CUDA preprocessing, through pycuda: mapped on a Jetson, copied over the bus elsewhere.
 
-The runners have theirs from runtime.cuda.driver, which needs no pycuda; both lie in the device's primary context.
+The runners' buffers come from runtime.cuda.driver, without pycuda; both are in the device's primary context.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def cuda_driver() -> Any:
 
 
 class CudaContext:
-    """The device's primary context, which TensorRT and other CUDA libraries of the process use too.
+    """The device's primary context, which TensorRT and other CUDA libraries of the process also use.
 
-    `push` makes it current on the calling thread; a thread that pushed must pop.
+    `push` makes it current on the calling thread; every `push` needs a `pop`.
     """
 
     def __init__(self, device: int = 0) -> None:
@@ -63,19 +63,19 @@ class CudaContext:
         self._context.pop()
 
     def stream(self, non_blocking: bool = False) -> Any:
-        """A CUDA stream: `.handle` for libraries, `.synchronize()`. pycuda knows only blocking ones."""
+        """A CUDA stream: `.handle` for libraries, `.synchronize()`. pycuda only has blocking ones."""
         return self.driver.Stream()
 
     def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> SharedBuffer:
-        """Memory of CPU and device. `mapped`: one memory or two with copies; by default one where they share it."""
+        """Memory for CPU and device. `mapped`: True for one memory, False for two with copies; default: one if they share DRAM."""
         return SharedBuffer(self, size_bytes, mapped)
 
 
 class DeviceArray(np.ndarray):
-    """Bytes that the CPU sees as an array and CUDA at `pointer`: a runner on the same GPU takes the pointer, without a copy.
+    """Bytes that the CPU sees as an array and CUDA at `pointer`: a runner on the same GPU uses the pointer, without a copy.
 
-    Views and copies of it have no pointer: they may lie elsewhere. `mapped`: the array is that very memory; otherwise the
-    device's bytes are the valid ones, and the array's may be old.
+    Views and copies have no pointer, because their memory may be elsewhere. `mapped`: the array is the same memory; otherwise
+    the device's bytes are the valid ones, and the array may be out of date.
     """
 
     pointer: Optional[int] = None
@@ -85,7 +85,7 @@ class DeviceArray(np.ndarray):
 class SharedBuffer:
     """One binding's memory: `host` (uint8 array) and `pointer` (device address).
 
-    Mapped: both are the same memory and upload and download do nothing. Otherwise each is a copy on the stream.
+    Mapped: both are the same memory, and upload and download do nothing. Otherwise each is a copy on the stream.
     """
 
     def __init__(self, context: CudaContext, size_bytes: int, mapped: Optional[bool] = None) -> None:
@@ -108,15 +108,15 @@ class SharedBuffer:
             self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
 
     def array(self) -> DeviceArray:
-        """`host` as an array that knows its device address."""
+        """`host` as an array with its device address."""
         shown = self.host.view(DeviceArray)
         shown.pointer, shown.mapped = self.pointer, self.mapped
         return shown
 
     def free(self) -> None:
-        """To be called with the context current. Pinned memory lives on while somebody holds an array of it."""
+        """Call it with the context current. Pinned memory lives on while an array of it exists."""
         if self._device is not None:
             self._device.free()
             self._device = None
-        # Without a current context the last reference could not give pinned memory back.
+        # Drop our reference here: without a current context the last one could not free pinned memory.
         self.host = np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""A mark on disk that says "this process tries something that may end it", so that the next one does not try again."""
+"""A mark on disk that says "this process tries something that may crash it", so that the next process does not try again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgedla.files import write_atomic
 
 
 def mark_file(name: str) -> Path:
-    """Below the user's cache folder; the service's HOME is its state folder."""
+    """The mark's path, below the user's cache folder; for the service, HOME is its state folder."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "edgedla" / f"{name}.trying"
 
 
 def ended_a_process(name: str) -> bool:
-    """Whether the trial was begun by a process that is gone, and never finished."""
+    """True if a process that no longer exists began the trial and never finished it."""
     try:
         pid = int(mark_file(name).read_text(encoding="utf-8"))
         os.kill(pid, 0)
@@ -33,10 +33,10 @@ def ended_a_process(name: str) -> bool:
 
 @contextlib.contextmanager
 def trying(name: str) -> Iterator[None]:
-    """Marks the trial. The mark stays where the block never ends, or where the device is lost in it."""
+    """Marks the trial within the `with` block. The mark stays if the block never ends, or if the device is lost in it."""
     path = mark_file(name)
     with contextlib.suppress(Exception):
-        # Without a place for the mark the trial goes on: it is a convenience.
+        # If the mark cannot be written, the trial runs anyway: the mark is only a convenience.
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, str(os.getpid()))
     try:

@@ -1,4 +1,4 @@
-"""Network outputs to results. To add a decoder, write its file and name it in DECODERS."""
+"""Network outputs to results. To add a decoder, write its file and list it in DECODERS."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.runtime.decode.detections import Detection
 
-#: IoU from which a detection fits an object, as COCO has them.
+#: IoU thresholds of COCO, from which a detection matches an object.
 THRESHOLDS = np.arange(0.5, 1.0, 0.05)
 
 
@@ -55,10 +55,10 @@ def _area(boxes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Matches:
-    """A frame's detections, the best first, against its objects: what averages over any choice of frames rest on.
+    """A frame's detections, best first, matched to its objects: enough to average over any selection of frames.
 
     Attributes:
-        scores, classes: (n,) of the detections. hits: (thresholds, n), True where a detection is the first for an object.
+        scores, classes: (n,) of the detections. hits: (thresholds, n), True if a detection is the first to match an object.
         objects: classes of the objects (m,).
     """
 
@@ -69,7 +69,7 @@ class Matches:
 
 
 def matches(detections: Sequence[Detection], truth: Truth) -> Matches:
-    """Matches at each of THRESHOLDS. Within a class each object is matched once, by the best detection that overlaps it most."""
+    """Matches at each of THRESHOLDS. Within a class, the best detections choose first, each the object it overlaps most."""
     best = sorted(detections, key=lambda d: -d.score)
     boxes = np.asarray([d.box_xyxy for d in best], np.float64).reshape(-1, 4)
     classes, objects = np.asarray([d.cls for d in best], np.int64), np.asarray(truth.classes).reshape(-1)
@@ -82,11 +82,11 @@ def matches(detections: Sequence[Detection], truth: Truth) -> Matches:
 
 
 def _hits(overlap: np.ndarray) -> np.ndarray:
-    """(thresholds, n): whether each of n detections, the best first, takes an object of the IoU matrix (n, m), m > 0."""
+    """(thresholds, n): whether each of n detections, best first, matches an object of the IoU matrix (n, m), m > 0."""
     hits = np.zeros((len(THRESHOLDS), len(overlap)), bool)
     every = np.arange(len(THRESHOLDS))
     free = np.ones((len(THRESHOLDS), overlap.shape[1]), bool)
-    # A detection without any object at the lowest threshold changes nothing for those after it.
+    # A detection that overlaps no object at the lowest threshold does not affect later ones.
     for i in np.flatnonzero(overlap.max(1) >= THRESHOLDS[0]):
         left = np.where(free, overlap[i], -1.0)
         choice = left.argmax(1)
@@ -99,7 +99,7 @@ def average_precision(hits: np.ndarray, objects: int) -> float:
     """Area under the precision envelope at 101 recall points.
 
     Args:
-        hits: (n,) of all detections of a class, the best first.
+        hits: (n,) of all detections of a class, best first.
     """
     if not objects:
         return float("nan")
@@ -117,7 +117,7 @@ def evaluate(
 
 
 def accuracy_of(frames: Sequence[Matches], classes: int, score: float = 0.5) -> Accuracy:
-    """Accuracy over frames whose detections are matched; a frame may be given more than once."""
+    """Accuracy over frames with matched detections; a frame may occur more than once."""
     scores, of, objects = (
         np.concatenate([np.zeros(0), *(getattr(f, name) for f in frames)]) for name in ("scores", "classes", "objects")
     )

@@ -1,4 +1,4 @@
-"""YOLO outputs whose candidates bring values beside box and classes: keypoints, mask coefficients."""
+"""YOLO outputs whose candidates have values besides box and classes: keypoints or mask coefficients."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgedla.runtime.decode.yolo import any_above, logit, stride_of
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those at or above the score threshold, in network pixels.
+    """Candidates at or above the score threshold, in network pixels.
 
     Attributes:
         boxes_xyxy: (n, 4). scores: (n,), of the best class. classes: (n,).
-        extra: (n, values), as the network gives them.
-        cells_xy, strides: (n, 2) and (n, 1), the grid cell and its size in pixels; cell 0 and stride 0 where the network
-            decoded the values itself.
+        extra: (n, values), unchanged from the network.
+        cells_xy, strides: (n, 2) and (n, 1): grid cell, and its size in pixels; cell 0 and stride 0 if the network
+            itself decoded the values.
     """
 
     boxes_xyxy: np.ndarray
@@ -31,7 +31,7 @@ class Candidates:
     strides: np.ndarray
 
     def kept(self, options: NmsOptions) -> Candidates:
-        """Those that NMS keeps, best first; such with a NaN or an infinity are no detections."""
+        """Those kept by NMS, best first; candidates with NaN or infinity are dropped."""
         good = np.flatnonzero(
             np.isfinite(self.boxes_xyxy).all(axis=1) & np.isfinite(self.scores) & np.isfinite(self.extra).all(axis=1)
         )
@@ -43,17 +43,17 @@ class Candidates:
 
 @dataclass(frozen=True)
 class HeadLayout:
-    """Channels of a head: bins of a box distribution, values beside box and classes; `hint`: which setting says so."""
+    """Channels of a head: bins of a box distribution, and values besides box and classes; `hint` names the setting for them."""
 
     reg_max: int
     extra: int
     hint: str
 
     def classes(self, channels: int, box_channels: int, labels: Sequence[str]) -> int:
-        """How many of the channels are classes.
+        """The number of class channels.
 
         Raises:
-            RunError: none, or another number than there are labels.
+            RunError: none, or not as many as labels.
         """
         classes = channels - box_channels - self.extra
         if classes < 1:
@@ -70,9 +70,9 @@ def read_candidates(outputs: Sequence[np.ndarray], settings: BoxSettings, layout
     """Candidates with `layout.extra` values each.
 
     Args:
-        outputs: one array of three dimensions, (1, 4 + classes + extra, candidates) or its transpose: box centre and size in
-            network pixels, class probabilities, the values. Or raw heads, one array per scale,
-            (1, 4 * reg_max + classes + extra, h, w), or the three parts of a scale apart in this order.
+        outputs: one three-dimensional array, (1, 4 + classes + extra, candidates) or its transpose: box centre and size in
+            network pixels, class probabilities, extra values. Or raw heads, one array per scale,
+            (1, 4 * reg_max + classes + extra, h, w), or each scale's three parts as separate arrays in this order.
 
     Raises:
         RunError: another shape.

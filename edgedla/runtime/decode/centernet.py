@@ -1,4 +1,4 @@
-"""Objects as points (Zhou et al. 2019): peaks of a heatmap a class, with a size and an offset at each of them."""
+"""Objects as points (Zhou et al. 2019): peaks of one heatmap per class, with a size and an offset at each peak."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from edgedla.runtime.decode.yolo import logit, stride_of
 
 
 def decode_centers(outputs: Sequence[np.ndarray], settings: BoxSettings) -> List[Detection]:
-    """CenterNet and its like. A peak is a value that none of its eight neighbours exceeds; there is no NMS.
+    """CenterNet and similar networks. A peak is a value that none of its eight neighbours exceeds; there is no NMS.
 
     centre = (cell + offset) * stride, size = size * stride.
 
     Args:
         outputs: in this order: heatmap (1, classes, h, w), logits or probabilities; width and height (1, 2, h, w) in cells;
-            offsets x and y (1, 2, h, w) in cells, which may be missing (then one half).
-        settings: of its thresholds `score` and `limit`. A heatmap without a value below 0 or above 1 holds probabilities.
+            optionally offsets x and y (1, 2, h, w) in cells (default: one half).
+        settings: uses the thresholds `score` and `limit`. A heatmap within 0..1 is taken as probabilities, else as logits.
 
     Raises:
         RunError: other shapes.
@@ -41,7 +41,7 @@ def decode_centers(outputs: Sequence[np.ndarray], settings: BoxSettings) -> List
     shift = offset[0][:, ys, xs].T.astype(np.float64) if offset is not None else 0.5
     centre, half = np.stack([xs, ys], 1) + shift, wh / 2
     boxes = np.concatenate([centre - half, centre + half], 1) * stride
-    # A network in reduced precision does overflow: such a peak is no detection.
+    # In reduced precision a network may overflow: such a peak is no detection.
     good = np.isfinite(boxes).all(axis=1)
     boxes = np.clip(np.where(good[:, None], boxes, 0.0), -FARTHEST, FARTHEST)
     return in_frame(boxes, values, classes, settings)
@@ -70,11 +70,11 @@ def _peaks(heat: np.ndarray, options: NmsOptions) -> Tuple[Tuple[np.ndarray, np.
     Args:
         heat: (classes, h, w).
     """
-    # fmin and fmax pass NaN over.
+    # fmin and fmax ignore NaN.
     logits = bool(heat.size and (np.fmin.reduce(heat, axis=None) < 0 or np.fmax.reduce(heat, axis=None) > 1))
     heat = np.where(np.isnan(heat), -np.inf, heat)
     c, y, x = np.nonzero(heat >= (logit(options.score) if logits else options.score))
-    # Only what is above the threshold is compared with its neighbours: most cells are not.
+    # Only values above the threshold are compared with their neighbours: most cells are below it.
     edged = np.pad(heat, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
     around = np.stack([edged[c, y + dy, x + dx] for dy in range(3) for dx in range(3)])
     top = np.flatnonzero(heat[c, y, x] >= around.max(axis=0, initial=-np.inf))

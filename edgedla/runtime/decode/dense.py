@@ -28,11 +28,11 @@ def top_k(
 
     Args:
         scores: any shape with the classes as its only large axis.
-        logits: a softmax is still to be done; None: unless the values are probabilities already (0..1, of sum 1).
+        logits: apply a softmax first; None: unless the values already are probabilities (0..1, with sum 1).
     """
     flat = np.asarray(scores, np.float32).reshape(-1)
     check_labels(labels, flat.size)
-    # NaN has no rank, and an overflow to infinity is above everything that is finite.
+    # NaN ranks last, and infinity first; both are made finite.
     flat = np.clip(np.where(np.isnan(flat), -np.inf, flat), -3e38, 3e38)
     if logits is None:
         logits = not (flat.size > 1 and flat.min() >= 0 and flat.max() <= 1 and abs(float(flat.sum()) - 1) < 0.01)
@@ -49,7 +49,7 @@ def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
     """Class map uint8 (or uint16 above 256 classes) of `size_hw`: argmax, nearest upsampling.
 
     Args:
-        logits: (1, classes, h, w); or the classes themselves, whole numbers of shape (1, h, w) or (1, 1, h, w).
+        logits: (1, classes, h, w); or class indices, integers of shape (1, h, w) or (1, 1, h, w).
 
     Raises:
         RunError: another shape.
@@ -66,7 +66,7 @@ def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
             allowed="(1, classes, h, w) with at least two classes, or whole numbers (1, h, w)",
         )
     classes = classes.astype(np.uint8 if most <= 256 else np.uint16)
-    # As OpenCV's INTER_NEAREST: the pixel that the new one's first corner lies in.
+    # Like OpenCV's INTER_NEAREST: the source pixel that contains the first corner of the new one.
     rows, columns = (_nearest(classes.shape[k], size_hw[k]) for k in (0, 1))
     out: np.ndarray = np.ascontiguousarray(classes[rows][:, columns])
     return out

@@ -16,11 +16,11 @@ GRID_HW = (6, 8)
 
 @dataclass(frozen=True)
 class DepthMap:
-    """A number per pixel, in the network's own unit: metres, or what grows as things come nearer (inverse depth).
+    """A number per pixel in the network's own unit: metres, or inverse depth, which grows as things come nearer.
 
     Attributes:
-        values: float32 (h, w), those of the network's output that lie on the picture.
-        area_xywh: the part of the source frame that they cover, in pixels.
+        values: float32 (h, w), the part of the network's output that covers the picture.
+        area_xywh: the part of the source frame that the values cover, in pixels.
     """
 
     values: np.ndarray
@@ -32,14 +32,14 @@ class DepthMap:
 
     @property
     def range(self) -> Optional[Tuple[float, float]]:
-        """(least, largest) finite value; None where there is none."""
+        """(smallest, largest) finite value; None if there is none."""
         good = self.values[np.isfinite(self.values)]
         return (float(good.min()), float(good.max())) if good.size else None
 
     @property
     def grid(self) -> List[List[Optional[float]]]:
-        """The median of each cell of GRID_HW, from the top left; None where a cell has no finite value. Row i is that of the
-        values from i * h // rows on, and has at least one row of them."""
+        """The median of each cell of GRID_HW, from the top left; None if a cell has no finite value. Row i starts at row
+        i * h // rows of the values and has at least one of them."""
         h, w = self.values.shape
         rows, columns = min(GRID_HW[0], h), min(GRID_HW[1], w)
         return [
@@ -64,7 +64,7 @@ def _median(values: np.ndarray) -> Optional[float]:
 
 
 def decode_depth(output: np.ndarray, geometry: Geometry) -> DepthMap:
-    """The values that lie on the picture: what stands on a letterbox's padding is cut off.
+    """The values that cover the picture: those on a letterbox's padding are cut off.
 
     Args:
         output: (1, 1, h, w), (1, h, w) or (1, h, w, 1), of any size in the input's aspect ratio.
@@ -81,7 +81,7 @@ def decode_depth(output: np.ndarray, geometry: Geometry) -> DepthMap:
         raise RunError(f"a depth map of shape {list(shape)}", allowed="(1, 1, h, w), (1, h, w) or (1, h, w, 1)")
     h, w = values.shape
     (dh, dw), (ox, oy), (sh, sw) = geometry.dst_hw, geometry.offset_xy, geometry.size_hw
-    # Cells whose centre lies on the picture; at least one.
+    # Cells whose centre is on the picture; at least one.
     top, bottom = _inside(h, dh, oy, sh)
     left, right = _inside(w, dw, ox, sw)
     return DepthMap(np.ascontiguousarray(values[top:bottom, left:right], np.float32), geometry.src_xywh)

@@ -1,4 +1,4 @@
-"""Detections of one frame, and the step every detector ends with: threshold, class-wise NMS, back to frame pixels."""
+"""Detections of one frame, and every detector's last step: threshold, class-wise NMS, mapping to frame pixels."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import numpy as np
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 
-#: Pixels; beyond every network input.
+#: Pixels; larger than any network input.
 FARTHEST = 1e5
-#: Square pixels, as in OpenCV's `jaccardDistance`.
+#: In square pixels, as in OpenCV's `jaccardDistance`.
 _NO_AREA = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Detection:
-    """One object: box as (x1, y1, x2, y2) in pixels of the source frame, score in 0..1, class index; `track`: its number from
-    frame to frame, where it is tracked."""
+    """One object: box (x1, y1, x2, y2) in pixels of the source frame, score in 0..1, class index.
+
+    `track`: the object's number from frame to frame, if it is tracked.
+    """
 
     box_xyxy: Tuple[float, float, float, float]
     score: float
@@ -28,7 +30,7 @@ class Detection:
     track: Optional[int] = None
 
     def moved(self, dx: float, dy: float) -> Detection:
-        """The same object, so many pixels further right and down: from a crop into its frame."""
+        """The same object, shifted right and down by so many pixels: from a crop into its frame."""
         x1, y1, x2, y2 = self.box_xyxy
         return replace(self, box_xyxy=(x1 + dx, y1 + dy, x2 + dx, y2 + dy))
 
@@ -44,7 +46,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class NmsOptions:
-    """Thresholds as detectors use them: `score` and `iou` in 0..1, at most `limit` detections, candidates capped."""
+    """Thresholds of detectors: `score` and `iou` in 0..1, at most `limit` detections from a limited number of candidates."""
 
     score: float = 0.25
     iou: float = 0.45
@@ -55,12 +57,12 @@ class NmsOptions:
 
 @dataclass(frozen=True)
 class BoxSettings:
-    """What a decoder of boxes needs beside the outputs.
+    """The inputs of a box decoder besides the outputs.
 
     Attributes:
-        input_hw: of the network, in pixels.
-        geometry: from network pixels to those of the source frame; None leaves network pixels.
-        labels: class names, in the network's order; none where empty.
+        input_hw: network input in pixels.
+        geometry: maps network pixels to pixels of the source frame; None keeps network pixels.
+        labels: class names in the network's order; may be empty.
     """
 
     input_hw: Tuple[int, int]
@@ -72,12 +74,12 @@ class BoxSettings:
         return self.labels[cls] if 0 <= cls < len(self.labels) else ""
 
     def to_source(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """Boxes of network pixels in pixels of the source frame, clipped to it; those with no part inside have no area."""
+        """Boxes from network pixels to pixels of the source frame, clipped to it; boxes fully outside get zero area."""
         return boxes_xyxy if self.geometry is None else self.geometry.to_source(boxes_xyxy)
 
 
 def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options: NmsOptions) -> np.ndarray:
-    """Indices of the kept boxes, best first, by OpenCV's NMS or by NumPy as it does, class by class unless `class_agnostic`.
+    """Indices of the kept boxes, best first, by OpenCV's NMS or its equivalent in NumPy; per class unless `class_agnostic`.
 
     Args:
         boxes_xyxy: float (n, 4). scores: float (n,). classes: int (n,).
@@ -90,7 +92,7 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
     boxes, kept_scores = boxes_xyxy[keep].astype(np.float64), scores[keep].astype(np.float64)
     xywh = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
     if not options.class_agnostic:
-        # Boxes of different classes are moved apart, which makes one NMS call class-wise in every OpenCV version.
+        # Shifting boxes of different classes apart makes one NMS call class-wise in every OpenCV version.
         span = float(np.abs(boxes).max() + 1) * 2
         xywh[:, :2] += (classes[keep] * span)[:, None]
     order = _suppressed(xywh, np.argsort(-kept_scores, kind="stable"), options.iou)
@@ -99,12 +101,12 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
 
 
 def _suppressed(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.ndarray:
-    """Of boxes (n, 4), the best first by `ranked`, those that no better kept one overlaps by more than `iou`."""
+    """Of boxes (n, 4), the ones that no better kept box overlaps by more than `iou`; `ranked`: indices, best first."""
     try:
         import cv2
     except ImportError:
         return _suppressed_plain(xywh, ranked, iou)
-    # OpenCV drops a score equal to its threshold, and rounds scores to 32 bits: it gets ranks, best highest, instead.
+    # OpenCV drops scores equal to its threshold and rounds scores to 32 bits, so pass ranks instead, the best highest.
     rank = np.empty(len(ranked))
     rank[ranked] = np.arange(len(ranked), 0, -1)
     chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, iou)
@@ -120,7 +122,7 @@ def _suppressed_plain(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.nd
         kept.append(best)
         shared = np.clip(np.minimum(high[best], high[left]) - np.maximum(low[best], low[left]), 0, None).prod(1)
         union = area[best] + area[left] - shared
-        # To OpenCV two boxes without any area are the same one.
+        # OpenCV treats two boxes without area as equal.
         overlap = np.divide(shared, union, out=np.ones_like(shared), where=area[best] + area[left] > _NO_AREA)
         left = left[overlap <= iou]
     return np.asarray(kept, np.int64)
@@ -134,11 +136,11 @@ def finish(
 ) -> List[Detection]:
     """NMS in network pixels, then boxes mapped to the source frame and clipped to it.
 
-    Boxes with a NaN, an infinity or a NaN score are dropped, and those with no part inside the frame.
+    Drops boxes with a NaN, an infinity or a NaN score, and boxes fully outside the frame.
     """
-    # A network in reduced precision does overflow: such a box is no detection, and NMS must not see it.
+    # In reduced precision a network may overflow: such a box is no detection, and must not reach NMS.
     good = np.flatnonzero(np.isfinite(boxes_xyxy).all(axis=1) & np.isfinite(scores))
-    # Far outside is outside: sizes of 1e30 would swallow the distances between boxes.
+    # Clip to far outside: sizes of 1e30 would swamp the distances between boxes.
     boxes_xyxy = np.clip(np.asarray(boxes_xyxy, np.float64)[good], -FARTHEST, FARTHEST)
     scores, classes = np.asarray(scores)[good], np.asarray(classes)[good]
     keep = nms(boxes_xyxy, scores, classes, settings.nms)
@@ -146,7 +148,7 @@ def finish(
 
 
 def in_frame(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, settings: BoxSettings) -> List[Detection]:
-    """Boxes of network pixels as detections of the source frame; those with no part inside are dropped."""
+    """Boxes in network pixels as detections in the source frame; boxes fully outside are dropped."""
     return [
         Detection((float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(s), int(c), settings.label(int(c)))
         for b, s, c in zip(settings.to_source(boxes_xyxy), scores, classes)
@@ -155,7 +157,7 @@ def in_frame(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, se
 
 
 def check_labels(labels: Sequence[str], classes: int) -> None:
-    """Raises RunError where the names do not fit the network: every object would be called something else."""
+    """Raises RunError if the number of labels does not fit the network: objects would get wrong names."""
     if labels and len(labels) != classes:
         raise RunError(
             f"{len(labels)} labels for {classes} classes", allowed=f"{classes} names, in the network's order"
@@ -168,7 +170,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    # Infinities give NaN, which whoever asked drops; they are no reason for a warning every frame.
+    # Infinities give NaN, which the caller drops; they must not cause a warning per frame.
     with np.errstate(invalid="ignore", over="ignore"):
         x = x.astype(np.float32)
         e = np.exp(x - x.max(axis=axis, keepdims=True))

@@ -21,9 +21,9 @@ class Instance(Detection):
     """A detection with its mask.
 
     Attributes:
-        mask: bool (h, w), True where the object is, one value per pixel of the network input, inside the box.
-        mask_xyxy: the rectangle that the mask covers, in pixels of the source frame; it may reach beyond the frame's edge by
-            a part of a network pixel.
+        mask: bool (h, w) inside the box, one value per pixel of the network input, True on the object.
+        mask_xyxy: the rectangle that the mask covers, in pixels of the source frame; it may extend beyond the frame's edge
+            by a fraction of a network pixel.
     """
 
     mask: Optional[np.ndarray] = None
@@ -36,13 +36,15 @@ class Instance(Detection):
 
     @property
     def polygons(self) -> List[Polygon]:
-        """The mask's outlines through its outermost pixels' centres, (x, y) in pixels of the source frame; holes are filled.
-        Parts of less than three points are left out."""
+        """The mask's outlines through the centres of its outermost pixels, (x, y) in pixels of the source frame.
+
+        Holes are filled; parts of fewer than three points are left out.
+        """
         import cv2
 
         if self.mask is None or not self.mask.size:
             return []
-        # OpenCV 3 puts the picture before the outlines, and a hierarchy stands behind them.
+        # OpenCV 3 returns (picture, outlines, hierarchy), others (outlines, hierarchy).
         outlines = cv2.findContours(self.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[-2]
         x1, y1, x2, y2 = self.mask_xyxy
         step = np.asarray([(x2 - x1) / self.mask.shape[1], (y2 - y1) / self.mask.shape[0]])
@@ -57,12 +59,12 @@ class Instance(Detection):
 def decode_instances(outputs: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16) -> List[Instance]:
     """YOLOv8-seg and YOLO11-seg (masks as in YOLACT, Bolya et al. 2019).
 
-    A pixel belongs to the object where sum_k(coefficient_k * prototype_k) > 0, that is where its sigmoid is above one half,
-    with the prototypes resized to the network input bilinearly, and where its centre lies in the box.
+    A pixel belongs to the object if its centre is in the box and sum_k(coefficient_k * prototype_k) > 0 (that is, its sigmoid
+    is above one half), with the prototypes resized bilinearly to the network input.
 
     Args:
-        outputs: the prototypes (1, k, h, w), which are the array of four dimensions with the most cells, the last
-            of several; and what `read_candidates` reads, with k coefficients a candidate.
+        outputs: the prototypes (1, k, h, w): the four-dimensional array with the most cells, the last of several; and the
+            outputs for `read_candidates`, with k coefficients per candidate.
 
     Raises:
         RunError: other shapes.
@@ -89,7 +91,7 @@ def _prototypes(outputs: Sequence[np.ndarray], input_hw: Tuple[int, int]) -> Tup
             f"outputs of shapes {', '.join(str(list(o.shape)) for o in outputs)}",
             allowed="prototypes (1, k, h, w), and candidates with k mask coefficients",
         )
-    # A head of stride 4 has as many cells; exporters write the prototypes last.
+    # A head of stride 4 has equally many cells; exporters write the prototypes last.
     chosen = max(reversed(maps), key=lambda o: o.shape[2] * o.shape[3])
     h, w = chosen.shape[2:]
     if chosen.shape[0] != 1 or h < 1 or input_hw[0] % h or input_hw[0] // h * w != input_hw[1]:
@@ -103,7 +105,7 @@ def _prototypes(outputs: Sequence[np.ndarray], input_hw: Tuple[int, int]) -> Tup
 def mask_of(
     prototypes: np.ndarray, coefficients: np.ndarray, box_xyxy: np.ndarray, input_hw: Tuple[int, int]
 ) -> Tuple[np.ndarray, Tuple[int, int, int, int]]:
-    """(bool mask of the network pixels whose centres lie in the box, its left, top, right and bottom in network pixels).
+    """(bool mask of the network pixels in the box, its left, top, right and bottom in network pixels).
 
     Args:
         prototypes: float (k, h, w). coefficients: (k,). box_xyxy: in network pixels.
@@ -112,12 +114,12 @@ def mask_of(
 
     h, w = prototypes.shape[1:]
     scale = input_hw[0] // h
-    # The first and the last pixel whose centre, at one half, is inside.
+    # First and last pixel with a centre (at one half) inside.
     left, top = (max(0, math.ceil(v - 0.5)) for v in box_xyxy[:2])
     right, bottom = (min(most, math.ceil(v - 0.5)) for v, most in zip(box_xyxy[2:], (input_hw[1], input_hw[0])))
     if right <= left or bottom <= top:
         return np.zeros((0, 0), bool), (left, top, left, top)
-    # One cell more on each side: the resize looks at neighbours.
+    # One extra cell on each side, because the resize interpolates neighbours.
     x0, y0 = max(0, left // scale - 1), max(0, top // scale - 1)
     x1, y1 = min(w, (right - 1) // scale + 2), min(h, (bottom - 1) // scale + 2)
     part = np.tensordot(coefficients.astype(np.float32), prototypes[:, y0:y1, x0:x1], 1)

@@ -20,9 +20,9 @@ from edgedla.runtime.frames import Result
 
 Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
-#: Decoders that read what the last convolutions give.
+#: Decoders that read the outputs of the last convolutions.
 RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})
-#: Maximum of settings that are sizes of arrays, which a decoder makes before it sees an output.
+#: Limits of settings that determine array sizes before any output is known.
 MOST = {"reg_max": 256, "keypoints": 1000}
 
 
@@ -54,18 +54,18 @@ class DecodeOptions:
     priors: str = ""
     anchors: Tuple[str, ...] = ()
     keypoints: int = 17
-    #: Names of the fields that a file or option set, even to the default.
+    #: Names of the fields set by a file or option, even to their default.
     given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
 
 
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     """The decoder for the artifact's outputs.
 
-    If `fix` changed the artifact's outputs, the decoder reads the original ones where it needs them: `outputs` may name
-    them. A decoder of raw YOLO heads takes the heads that decoder-cut left.
+    If `fix` changed the artifact's outputs, the decoder reads the original ones if it needs them; `outputs` may name them.
+    A decoder of raw YOLO heads reads the heads left by decoder-cut.
 
     Raises:
-        UsageError: unknown decoder or output, or a setting that it needs is missing.
+        UsageError: unknown decoder or output, or a required setting is missing.
     """
     current = [b.name for b in artifact.outputs]
     decoded = decoded_names(artifact)
@@ -148,7 +148,7 @@ def _ssd(options: DecodeOptions, names: Sequence[str], settings: BoxSettings) ->
 
 
 def parse_anchors(texts: Sequence[str]) -> Dict[int, Tuple[Tuple[float, float], ...]]:
-    """{stride: ((w, h), ...)} of "8: 10,13 16,30 33,23" and so on.
+    """{stride: ((w, h), ...)} from texts like "8: 10,13 16,30 33,23".
 
     Raises:
         UsageError: another form, or a number that is not above 0.
@@ -200,8 +200,10 @@ def _summary(name: str, array: np.ndarray) -> OutputSummary:
 
 @dataclass(frozen=True)
 class ClassShares:
-    """Share of the frame of each class in a segmentation, the class map itself, and the part of the frame that it covers
-    (left, top, width and height in pixels; None: all of it)."""
+    """Share of each class in a segmentation, and the class map.
+
+    `area_xywh`: the part of the frame that it covers (left, top, width, height in pixels; None: all of it).
+    """
 
     shares: Mapping[str, float]
     class_map: Optional[np.ndarray] = None
@@ -212,7 +214,7 @@ class ClassShares:
 
 
 def _classes(logits: np.ndarray, geometry: Geometry, labels: Tuple[str, ...]) -> ClassShares:
-    # Cut to the image inside the letterbox before it is brought back to the frame's size.
+    # Cut out the letterbox's picture before resizing to the frame.
     dh, dw = geometry.dst_hw
     full = DECODERS["segmentation"](logits, (dh, dw))
     if not np.issubdtype(logits.dtype, np.integer):

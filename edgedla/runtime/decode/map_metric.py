@@ -1,4 +1,4 @@
-"""mAP as a metric of `edgedla evaluate`: a decoder turns outputs into boxes, COCO's average precision judges them."""
+"""mAP as a metric of `edgedla evaluate`: a decoder makes boxes from outputs, and COCO's average precision scores them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.runtime.decode.accuracy import Matches, Truth, accuracy_of, matches
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder
 
-#: Detections above this score count: average precision needs the low ones too.
+#: Detections from this score on count: average precision needs low scores too.
 LEAST_SCORE = 0.01
 _RESAMPLES = 40
 
@@ -22,13 +22,13 @@ _RESAMPLES = 40
 def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequence[int]) -> Metric:
     """mAP at IoU 0.5 to 0.95 over frames of the network's own size.
 
-    A label is (objects, 5): class, x1, y1, x2, y2 in pixels of the network's input; rows of class -1 are padding.
+    A label is (objects, 5): class, x1, y1, x2, y2 in pixels of the network input; rows of class -1 are padding.
 
     Args:
-        outputs: names of the network's outputs, in its order. input_shape: (1, 3, H, W).
+        outputs: names of the network's outputs, in order. input_shape: (1, 3, H, W).
 
     Raises:
-        UsageError: no such decoder, or a setting that it needs is missing.
+        UsageError: unknown decoder, or a required setting is missing.
     """
     network: Any = SimpleNamespace(
         inputs=(SimpleNamespace(shape_nchw=tuple(input_shape)),),

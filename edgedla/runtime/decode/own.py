@@ -10,7 +10,7 @@ from edgedla.runtime.frames import Result
 
 
 def is_own(kind: str) -> bool:
-    """Whether a `kind` names a function of the user."""
+    """True if a `kind` names a function of the user."""
     return ":" in kind
 
 
@@ -18,7 +18,7 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
     """Calls the user's function.
 
     Raises:
-        RunError: it fails, tries to end the process, or returns no results.
+        RunError: the function fails, tries to end the process, or does not return a list of results.
     """
     try:
         return checked_results(function(*arguments), name)
@@ -29,7 +29,7 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
 
 
 def checked_results(returned: object, function: str) -> List[Result]:
-    """What the function returned, as results.
+    """The function's return value, as results.
 
     Raises:
         RunError: not a list, or an entry without `to_dict`.

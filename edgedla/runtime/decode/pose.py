@@ -1,4 +1,4 @@
-"""YOLO pose: boxes with keypoints, as raw heads or as rows that the network decoded itself."""
+"""YOLO pose: boxes with keypoints, from raw heads or from rows that the network decoded itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
 
 Keypoint = Tuple[float, float, float]
-#: Pairs of COCO's 17 keypoints that a picture joins: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
+#: Pairs of COCO's 17 keypoints joined in pictures: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
 COCO_LIMBS = (
     (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
     (13, 15), (12, 14), (14, 16),
@@ -20,7 +20,7 @@ COCO_LIMBS = (
 
 @dataclass(frozen=True)
 class Pose(Detection):
-    """A detection with keypoints: (x, y) in pixels of the source frame, and how sure it is that the point is seen, 0..1."""
+    """A detection with keypoints: (x, y) in pixels of the source frame, and the confidence 0..1 that the point is visible."""
 
     keypoints: Tuple[Keypoint, ...] = ()
 
@@ -40,10 +40,10 @@ def decode_pose(
     """YOLOv8-pose and YOLO11-pose.
 
     Args:
-        outputs: one array of three dimensions, (1, 4 + classes + 3 * keypoints, candidates) or its transpose, as exporters
+        outputs: one three-dimensional array, (1, 4 + classes + 3 * keypoints, candidates) or its transpose, as exporters
             write the whole network: box centre and size, class probabilities, then x, y and visibility of each keypoint.
-            Or raw heads, one array per scale, (1, 4 * reg_max + classes + 3 * keypoints, h, w), or the three parts of a scale
-            apart in this order. A raw keypoint is ((2 x + cell) * stride, (2 y + cell) * stride), its visibility a logit.
+            Or raw heads, one array per scale, (1, 4 * reg_max + classes + 3 * keypoints, h, w), or each scale's three parts as
+            separate arrays in this order. A raw keypoint is ((2 x + cell) * stride, (2 y + cell) * stride), its visibility a logit.
 
     Raises:
         RunError: another shape.

@@ -1,4 +1,4 @@
-"""Detections that the network decodes itself: one row per candidate, as exporters write a whole YOLO."""
+"""Detections decoded by the network itself: one row per candidate, as exporters write a whole YOLO."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from edgedla.runtime.decode.detections import FARTHEST, BoxSettings, Detection, 
 
 
 def decode_rows(output: np.ndarray, settings: BoxSettings, objectness: bool = False) -> List[Detection]:
-    """Boxes (centre x, centre y, width, height in network pixels), objectness if there is one, and class probabilities.
+    """Boxes (centre x, centre y, width, height in network pixels), optionally objectness, and class probabilities.
 
     Args:
         output: (1, 4 + classes, candidates) as YOLOv8 and YOLO11 are exported, or its transpose; with `objectness`
-            (1, candidates, 5 + classes) as YOLOv5 is. There are more candidates than values of one.
+            (1, candidates, 5 + classes) as YOLOv5 is. There must be more candidates than values per candidate.
     """
     if output.ndim != 3 or output.shape[0] != 1 or output.shape[1] == output.shape[2]:
         raise RunError(
@@ -37,7 +37,7 @@ def decode_rows(output: np.ndarray, settings: BoxSettings, objectness: bool = Fa
 
 
 def decode_final(outputs: Sequence[np.ndarray], settings: BoxSettings) -> List[Detection]:
-    """Boxes that are final: the network holds the NMS, or was trained to need none (YOLOv10).
+    """Final boxes: the network contains NMS, or was trained not to need it (YOLOv10).
 
     Args:
         outputs: one array (1, boxes, 6): x1, y1, x2, y2 in network pixels, score, class.

@@ -1,4 +1,4 @@
-"""SSD heads: class scores and box offsets for prior boxes."""
+"""SSD heads: class scores and box offsets relative to prior boxes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def decode_ssd(
     """SSD (Liu et al. 2016): centre = prior + loc * v0 * prior size, size = prior size * exp(loc * v1).
 
     Args:
-        loc: (1, priors, 4) offsets. conf: (1, priors, classes) logits with one background class, which has a label too.
+        loc: (1, priors, 4) offsets. conf: (1, priors, classes) logits with one background class, which needs a label too.
         priors_cxcywh: (priors, 4) in 0..1 of the network input.
     """
     loc, conf = loc.reshape(-1, 4), conf.reshape(-1, conf.shape[-1])

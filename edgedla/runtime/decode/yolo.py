@@ -1,7 +1,7 @@
 """YOLO heads: v5 with anchors, v8 and v11 with box distributions (DFL), both as raw convolution outputs.
 
-Ending the network at its last convolutions keeps it on the DLA; what follows (sigmoid, DFL, grids) is done here for the
-candidates above the score threshold only.
+A network that ends at its last convolutions stays on the DLA; the rest (sigmoid, DFL, grids) is computed here, only for
+candidates above the score threshold.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def logit(p: float) -> float:
 
 
 def any_above(logits: np.ndarray, threshold: float) -> np.ndarray:
-    """(classes, h, w) to a mask (h, w): at least one class is not below the threshold (or NaN, in FP16).
+    """(classes, h, w) to a mask (h, w): at least one class is not below the threshold (or is NaN, in FP16).
 
-    NumPy compares FP16 in software, 30 times slower than integers. Seen as integers, FP16 numbers of one sign are in order:
-    positive ones upwards, negative ones downwards from 0x8000 on.
+    NumPy compares FP16 in software, 30 times slower than integers. As integers, FP16 numbers of one sign are ordered: positive
+    ones upwards, negative ones downwards from 0x8000 on.
     """
     mask: np.ndarray
     if logits.dtype != np.float16:
         mask = np.asarray((logits >= threshold).any(axis=0))
         return mask
-    # One step lower, since the threshold may lie between two FP16 numbers; NMS applies the exact one.
+    # One step lower, because the threshold may lie between two FP16 numbers; NMS applies the exact one.
     edge = np.nextafter(np.float16(threshold), np.float16(-np.inf))
     bits = edge.reshape(1).view(np.uint16)[0]
     if edge < 0:
@@ -66,14 +66,14 @@ def stride_of(head: np.ndarray, input_hw: Tuple[int, int]) -> int:
 
 
 def joined(heads: Sequence[np.ndarray], box_channels: int) -> List[np.ndarray]:
-    """One head per scale, boxes before classes: newer exports keep the two convolutions of a scale apart."""
+    """One head per scale, boxes before classes: newer exports have separate convolutions for boxes and classes of a scale."""
     scales: Dict[Tuple[int, ...], List[np.ndarray]] = {}
     for head in heads:
         scales.setdefault(head.shape[2:], []).append(head)
     together = []
     for parts in scales.values():
         if len(parts) == 2:
-            # With as many class channels as box channels the order given decides.
+            # If both have the same number of channels, their order decides.
             parts = sorted(parts, key=lambda p: p.shape[1] != box_channels)
             if parts[0].shape[1] != box_channels:
                 raise RunError(
@@ -91,10 +91,10 @@ def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int 
     """YOLOv8 and YOLO11 raw heads.
 
     Args:
-        heads: one array per scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
-            over 0 .. reg_max - 1 strides, then the class logits. Boxes and classes may also be two arrays a scale, in any
-            order; and one array of three dimensions is what `decode_rows` reads.
-        reg_max: bins of a distribution; 16 in the stock models, 1 where the head gives the distance itself.
+        heads: one array per scale, (1, 4 * reg_max + classes, h, w): for each side (left, top, right, bottom) a distribution
+            over 0 .. reg_max - 1 strides, then the class logits. Boxes and classes may also be two arrays per scale, in any
+            order; and a single three-dimensional array is read by `decode_rows`.
+        reg_max: bins of a distribution; 16 in the stock models, 1 if the head gives the distance itself.
     """
     if len(heads) == 1 and heads[0].ndim == 3:
         return decode_rows(heads[0], settings)
@@ -135,9 +135,9 @@ def decode_anchors(
 
     Args:
         heads: one array per scale, (1, anchors * (5 + classes), h, w): for each anchor x, y, w, h, objectness, class logits.
-            xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later). The same as
-            (1, anchors, h, w, 5 + classes) is read too, and one array of three dimensions is what `decode_rows` reads.
-        anchors: {stride: ((w, h), ...)} in pixels; the stock anchors if not given.
+            xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later). The form
+            (1, anchors, h, w, 5 + classes) is read too, and a single three-dimensional array is read by `decode_rows`.
+        anchors: {stride: ((w, h), ...)} in pixels; by default the stock anchors.
     """
     if len(heads) == 1 and heads[0].ndim == 3:
         return decode_rows(heads[0], settings, objectness=True)
@@ -170,7 +170,7 @@ def decode_anchors(
             continue
         logits = raw[a, :, ys, xs]
         picked = sigmoid(logits)
-        # Of the logits: two large ones are both 1.0 after the sigmoid.
+        # Compare logits: two large ones are both 1.0 after the sigmoid.
         cls = logits[:, 5:].argmax(1) if picked.shape[1] > 5 else np.zeros(len(a), np.int64)
         score = picked[:, 4] * (picked[np.arange(len(a)), 5 + cls] if picked.shape[1] > 5 else 1)
         xy = (picked[:, :2] * 2 - 0.5 + np.stack([xs, ys], 1)) * stride

@@ -1,3 +1,3 @@
-"""What others see of a running pipeline: its numbers, whether it is healthy, and systemd's messages."""
+"""A running pipeline as seen from outside: its metrics, whether it is healthy, and messages to systemd."""
 
 from __future__ import annotations

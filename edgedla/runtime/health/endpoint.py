@@ -1,4 +1,4 @@
-"""A small HTTP server for a page of numbers, which no visitor can use up: few connections, short ones, and read-only."""
+"""A small read-only HTTP server for metrics that no visitor can exhaust: few connections, all of them short."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
-#: Connections at one time; a scraper needs one. Each costs a thread and a descriptor, which the sinks need too.
+#: Most connections at a time; a scraper needs one. Each costs a thread and a descriptor, which outputs need too.
 MOST_CONNECTIONS = 16
-#: A connection without a byte for so long is closed, and any after TOTAL_S: a byte now and then does not hold it.
+#: A connection is closed after so long without a byte, and in any case after TOTAL_S.
 SILENCE_S = 5.0
 TOTAL_S = 15.0
-#: The system gives no descriptor: wait before asking again, instead of spinning.
+#: Wait after the system has run out of descriptors, instead of spinning.
 NO_DESCRIPTOR_WAIT_S = 0.2
 PATHS = ("/", "/metrics")
-#: Answers 200 or 503, for probes of Kubernetes, Ansible and load balancers.
+#: Answers 200 or 503, for probes by Kubernetes, Ansible and load balancers.
 HEALTH_PATH = "/healthz"
 Health = Callable[[], Tuple[bool, str]]
 
 
-#: Visitors get this part of the descriptors that the process may have: without any, cameras and results would fail.
+#: Visitors may use this fraction (1 / SHARE) of the process's descriptors: without any, cameras and outputs would fail.
 SHARE = 8
 
 
@@ -35,7 +35,7 @@ class Visitor:
     """An open connection.
 
     Attributes:
-        watches: it gets something that goes on, as pictures; it is not ended for another one of its own address.
+        watches: it receives a continuous stream, such as pictures; another connection of its address does not end it.
         ended: its thread is about to close it.
     """
 
@@ -46,7 +46,7 @@ class Visitor:
 
 
 def _descriptors() -> int:
-    """How many files, sockets and pipes the process may have open."""
+    """The process's limit of open files, sockets and pipes."""
     try:
         import resource
     except ImportError:  # Windows
@@ -58,8 +58,8 @@ def _descriptors() -> int:
 class BoundedServer(socketserver.ThreadingTCPServer):
     """An HTTP server with at most `most` open connections, each for at most `total_s`.
 
-    A further one is answered all the same: of the address with the most, the connection that has waited longest ends. So
-    visitors who send slowly keep no scraper out.
+    Beyond that, a new connection is still answered: the longest-waiting connection of the address with the most connections is
+    ended. So slow visitors cannot keep a scraper out.
     """
 
     most, total_s = MOST_CONNECTIONS, TOTAL_S
@@ -86,14 +86,14 @@ class BoundedServer(socketserver.ThreadingTCPServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:
         address = str(client_address[0])
         with self._lock:
-            # Threads of ended connections last a moment longer.
+            # Threads of ended connections live a moment longer.
             if len(self._open) >= 2 * self.most or not self._has_place(address):
                 return False
             self._open[request] = Visitor(address, time.monotonic())
             return True
 
     def _has_place(self, address: str) -> bool:
-        """Ends a connection where there are too many; False where none is to end for this address."""
+        """Ends a connection if there are too many; False if there is none to end for this address."""
         visitors = {request: visitor for request, visitor in self._open.items() if not visitor.ended}
         if len(visitors) < self.most:
             return True
@@ -108,7 +108,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
         return True
 
     def watches(self, request: Any) -> None:
-        """This connection gets something that goes on."""
+        """Marks this connection as a continuous stream."""
         with self._lock:
             if request in self._open:
                 self._open[request].watches = True
@@ -133,23 +133,23 @@ class BoundedServer(socketserver.ThreadingTCPServer):
                     self._shut(request)
 
     def _shut(self, request: socket.socket) -> None:
-        # The thread that reads it sees the end, and closes it.
+        # The reading thread notices this and closes the connection.
         self._open[request].ended = True
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A visitor that goes away in the middle is nothing to print a traceback about."""
+        """A visitor that disconnects midway is no reason for a traceback."""
 
 
 @contextlib.contextmanager
 def serve(
     address: str, port: int, page: Callable[[], bytes], content_type: str, health: Optional[Health] = None
 ) -> Iterator[BoundedServer]:
-    """Serves `page` at PATHS and `health` at HEALTH_PATH until the block ends; `port` 0 takes a free one.
+    """Serves `page` at PATHS and `health` at HEALTH_PATH within the `with` block; `port` 0 picks a free one.
 
     Raises:
-        OSError: the address is taken, or is none of this machine.
+        OSError: the address is in use, or is not this machine's.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -176,7 +176,7 @@ def serve(
             return "edgedla"
 
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged: their paths are the visitor's words."""
+            """Requests are not logged: visitors choose their paths."""
 
     with BoundedServer((address, port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="edgedla-prometheus", daemon=True)

@@ -1,4 +1,4 @@
-"""A running pipeline's numbers: as JSON lines at an interval, and as a Prometheus endpoint."""
+"""A running pipeline's metrics: as JSON lines at an interval, and as a Prometheus endpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("edgedla.runtime.health.metrics")
 
 
 class PipelineCollector:
-    """prometheus_client collector: reads the pipeline's counters when it is scraped, keeps nothing of its own."""
+    """prometheus_client collector: reads the pipeline's counters when scraped, and stores nothing itself."""
 
     def __init__(self, summary: Callable[[], Dict[str, Any]]) -> None:
         self._summary = summary
@@ -69,7 +69,7 @@ class PipelineCollector:
 
     @staticmethod
     def _streams(s: Dict[str, Any]) -> Iterator[Any]:
-        """Of a pipeline of several: each source by itself, and each model's results and drops of it."""
+        """For a pipeline of several: each source separately, with each model's results and drops."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for key in ("captured", "skipped", "reconnects", "stalls"):
@@ -119,7 +119,7 @@ class PipelineCollector:
 
 
 def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float) -> Tuple[bool, str]:
-    """Whether results are fresh, and one line that says so: what /healthz answers with 200 or 503."""
+    """(whether results are fresh, one line that says so), for /healthz with its 200 or 503."""
     age = summary().get("last_result_age_s")
     if age is None:
         return False, "no result yet\n"
@@ -128,10 +128,10 @@ def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float) -> Tuple[bo
 
 @contextlib.contextmanager
 def serve_metrics(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
-    """Writes and serves the pipeline's numbers until the block ends.
+    """Writes and serves the pipeline's metrics within the `with` block.
 
     Raises:
-        EnvironmentMissing: prometheus-client is missing. RunError: the port is taken, the file cannot be written.
+        EnvironmentMissing: prometheus-client is missing. RunError: the port is in use, or the file cannot be written.
     """
     with contextlib.ExitStack() as stack:
         if config.prometheus_port:
@@ -149,7 +149,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
         raise EnvironmentMissing(
             f"prometheus-client cannot be imported: {e}", hint="pip install prometheus-client"
         ) from e
-    # Python's HTTP server brings TLS and mail along: a start without a port does without.
+    # Imported late, because Python's HTTP server imports TLS and mail, which a start without a port does not need.
     from edgedla.runtime.health.endpoint import serve
 
     registry = CollectorRegistry()
@@ -177,7 +177,7 @@ def _lines(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
             try:
                 write()
             except RunError as e:
-                # Metrics must not end the pipeline they are about.
+                # A failure of metrics must not end the pipeline.
                 log.error("%s", e)
 
     thread = threading.Thread(target=loop, name="edgedla-metrics", daemon=True)

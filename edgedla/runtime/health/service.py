@@ -12,7 +12,7 @@ from edgedla.runtime.pipeline.pipeline import Pipeline
 
 
 def notify(message: str) -> bool:
-    """Sends a message to systemd; False where nobody listens (not started as a service)."""
+    """Sends a message to systemd; False if there is no receiver (not started as a service)."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -27,11 +27,11 @@ def notify(message: str) -> bool:
 
 @contextlib.contextmanager
 def as_service(pipeline: Pipeline) -> Iterator[None]:
-    """Reports the pipeline to systemd until the block ends.
+    """Reports the pipeline to systemd within the `with` block.
 
-    The watchdog is fed while results come, and while there is nothing to do: a camera that is away is opened again by the
-    pipeline itself, and a restart would not bring it back. A stage that hangs while frames come (preprocessing, a runner, an
-    output) starves the watchdog, and systemd restarts.
+    The watchdog is fed while results come, and while there is nothing to do: the pipeline itself reopens a lost camera, and a
+    restart would not bring it back. A stage (preprocessing, a runner, an output) that hangs while frames come starves the
+    watchdog, and systemd restarts the service.
     """
     notify("READY=1")
     stop = threading.Event()

@@ -1,3 +1,3 @@
-"""The live page: pictures and numbers of a running pipeline in a browser, made only while somebody looks."""
+"""The live page: a running pipeline's pictures and numbers in a browser, made only while somebody watches."""
 
 from __future__ import annotations

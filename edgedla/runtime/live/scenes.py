@@ -1,4 +1,4 @@
-"""The newest picture of each source with what all models found in it, encoded when a viewer asks and not before."""
+"""The newest picture of each source with the results of all models, encoded only when a viewer asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUALITY = 80
 
 
 class Scene(Latest):
-    """One source; a viewer's thread draws and encodes, once for all viewers of a picture."""
+    """One source; a viewer's thread draws and encodes each picture once, for all viewers."""
 
     def __init__(self, rate: float, width: int) -> None:
         super().__init__()
@@ -27,16 +27,16 @@ class Scene(Latest):
         self.encoded = 0
 
     def jpeg(self, timeout_s: float) -> bytes:
-        """The newest picture, at most `rate` of them a second for all viewers together; b"" before the first frame.
+        """The newest picture, at most `rate` per second for all viewers together; b"" before the first frame.
 
-        Waits for a new one, at most `timeout_s`; then it is the last one again.
+        Waits up to `timeout_s` for a new one, then returns the last one again.
         """
         with self._encoding:
             if not self.wait(self._encoded_number, timeout_s):
                 return self._jpeg
             due_s = self._encoded_s + 1 / self._rate - time.monotonic()
             if due_s > 0:
-                # Others that wait for the lock get this picture too: it is the newest when they come.
+                # Other viewers waiting for the lock get this picture too, because it is then the newest.
                 time.sleep(min(due_s, timeout_s))
             results, number = self.results()
             self._jpeg = self._encode(results)
@@ -52,16 +52,16 @@ class Scene(Latest):
 
     @property
     def objects(self) -> Optional[int]:
-        """Results in the newest frame."""
+        """Number of results in the newest frame."""
         results, _ = self.results()
         return len(results[0].results) if results else None
 
 
 class Scenes:
-    """The output that keeps the newest result of every source and model.
+    """The output that holds the newest result of every source and model.
 
     Args:
-        sources: names. rate: pictures per second and source at most. width: larger pictures are scaled down.
+        sources: names. rate: most pictures per second and source. width: larger pictures are scaled down.
     """
 
     def __init__(self, sources: Tuple[str, ...], rate: float = 10.0, width: int = 960) -> None:
@@ -69,7 +69,7 @@ class Scenes:
         self.by_source = {name: Scene(rate, width) for name in sources}
 
     def of(self, source: str) -> Scene:
-        """The source's scene; a source may come while the pipeline runs."""
+        """The source's scene; sources may be added while the pipeline runs."""
         known = self.by_source.get(source)
         return known or self.by_source.setdefault(source, Scene(self._rate, self._width))
 

@@ -1,4 +1,4 @@
-"""Serves the live page: /, its sheet and script, state.json, and pictures; with a token where one is set."""
+"""Serves the live page: /, its stylesheet and script, state.json, and pictures; with a token if one is set."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from edgedla.runtime.pipeline.settings import ViewConfig
 log = logging.getLogger("edgedla.runtime.live")
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-#: One sheet for all pages of edgedla.
+#: One stylesheet for all of edgedla's pages.
 SHEET = Path(__file__).resolve().parents[2] / "reports" / "templates" / "style.css"
-#: A picture that does not come in this time is answered with the last one.
+#: If a new picture takes longer than this, the last one is sent again.
 PICTURE_S = 2.0
-#: A browser opens six connections; an MJPEG viewer holds one for as long as it looks.
+#: A browser opens six connections; an MJPEG viewer holds one while it watches.
 MOST_CONNECTIONS, LONGEST_S, SILENCE_S = 64, 24 * 3600.0, 20.0
 COOKIE = "edgedla_token"
 HEADERS = {
@@ -50,7 +50,7 @@ class ViewServer(BoundedServer):
 
 @dataclass
 class Site:
-    """What the handler serves."""
+    """The content that the handler serves."""
 
     state: State
     scenes: Scenes
@@ -58,7 +58,7 @@ class Site:
     stopped: threading.Event
 
     def allowed_host(self, host: str) -> bool:
-        """False for a name that is not this machine's: a web page elsewhere must not read the cameras by a name of its own."""
+        """False for a name that is not this machine's: other web sites must not read the cameras by DNS rebinding."""
         name = urlsplit(f"//{host}").hostname or ""
         host_name = socket.gethostname().lower()
         if name in ("localhost", host_name, f"{host_name}.local", host_name.partition(".")[0]) or name.startswith(
@@ -72,7 +72,7 @@ class Site:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Read-only; every answer carries HEADERS."""
+    """Read-only; every answer has the headers HEADERS."""
 
     site: Site
     server: ViewServer
@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(head.encode() + data + b"\r\n")
 
     def _has_token(self, query: Dict[str, List[str]]) -> bool:
-        """True with the token; answers otherwise. One in the address is put into a cookie, and out of sight."""
+        """True if the request has the token; otherwise sends an answer. A token in the address is moved into a cookie."""
         given = (query.get("token") or [""])[0]
         if given and self._same(given):
             self.send_response(303)
@@ -164,27 +164,27 @@ class Handler(BaseHTTPRequestHandler):
         return "edgedla"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: the address may hold the token."""
+        """Requests are not logged: the address may contain the token."""
 
 
 def page(document: Dict[str, Any]) -> bytes:
-    """The page with its first state in it, so that it can be read without the script too."""
+    """The page with its first state, so that it can be read without the script."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(str(TEMPLATES))
     template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
         "live.html.j2"
     )
-    # A source may be a file whose name is no UTF-8.
+    # A source may be a file whose name is not UTF-8.
     return template.render(d=document).encode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
 def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Iterator[Optional[str]]:
-    """Serves the live page until the block ends; its address, or None where `config` asks for none.
+    """Serves the live page within the `with` block; yields its address, or None if `config` asks for no page.
 
     Raises:
-        RunError: the port is taken, or the token cannot be read.
+        RunError: the port is in use, or the token cannot be read.
     """
     if not config.port:
         yield None

@@ -1,4 +1,4 @@
-"""What the live page says: one document of words and numbers, made when a viewer asks."""
+"""The data of the live page: one document, made when a viewer asks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edgedla.targets.board import this_board
 from edgedla.targets.device_files import read_board
 from edgedla.targets.jetson import root
 
-#: Rates are means of so many seconds, or since the last time that somebody looked.
+#: Rates are averages over this many seconds, or since the previous request.
 WINDOW_S = 10.0
-#: A camera without a frame for so long, or for so many of its frames' times, is not live.
+#: A camera counts as live until this long without a frame, or until so many frame intervals.
 STALE_S, STALE_FRAMES = 2.0, 5
 WORDS = {"live": "ok", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad", "ended": "plain"}
 STAGE_TITLES = {
@@ -29,7 +29,7 @@ STAGE_TITLES = {
 
 
 class Warnings(logging.Handler):
-    """The last warnings of edgedla's log. They hold no secrets: the log holds none."""
+    """The last warnings of edgedla's log. They contain no secrets, because the log does not."""
 
     def __init__(self, most: int = 20) -> None:
         super().__init__(logging.WARNING)
@@ -38,14 +38,14 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         level = "bad" if record.levelno >= logging.ERROR else "warn"
         self.lines.append((record.created, level, without_secrets(record.getMessage())[:300]))
-        # Python prints a warning for which there is no handler at all, and this one would silence the log of a service.
+        # If no handler existed, Python would print warnings; this one would suppress that, so pass them on.
         others = [h for name in ("edgedla", None) for h in logging.getLogger(name).handlers if h is not self]
         if not others and logging.lastResort is not None:
             logging.lastResort.handle(record)
 
 
 class State:
-    """Reads a pipeline's counters when it is asked, and keeps those of the last seconds for rates."""
+    """Reads a pipeline's counters on request, and keeps recent ones for rates."""
 
     def __init__(self, pipeline: Pipeline, scenes: Scenes, warnings: Warnings, title: str = "") -> None:
         self._pipeline, self._scenes, self._warnings, self._title = pipeline, scenes, warnings, title
@@ -55,7 +55,7 @@ class State:
         self._reading = (read_board(root()), time.monotonic()) if self._board else None
 
     def document(self) -> Dict[str, Any]:
-        """Everything on the page, as JSON holds it."""
+        """Everything on the page, as JSON values."""
         p, now = self._pipeline, time.monotonic()
         rates = self._rates(now)
         sources = [self._source(name, c, rates, now) for name, c in p.captures.items()]
@@ -82,7 +82,7 @@ class State:
         }
 
     def _rates(self, now: float) -> Dict[str, float]:
-        """Counts a second since the oldest look in the window, or since the one before it."""
+        """Counts per second since the oldest request in the window, or since the previous one."""
         p = self._pipeline
         counts: Dict[str, float] = {f"source {n}": c.captured for n, c in p.captures.items()}
         for lane in p.lanes:
@@ -141,7 +141,7 @@ class State:
         ]
 
     def _load(self, rates: Mapping[str, float]) -> List[Dict[str, Any]]:
-        """Share of time with an inference on each runner; a chain's frames overlap, so at most 1 is shown."""
+        """Share of time that each runner spends on inferences; a chain's frames overlap, so at most 1 is shown."""
         return [
             {"name": name[5:], "share": round(min(1.0, rate), 3)}
             for name, rate in rates.items()
@@ -149,7 +149,7 @@ class State:
         ]
 
     def _gauges(self, now: float) -> List[Dict[str, Any]]:
-        """What the board measures of itself; nothing where this is no Jetson."""
+        """The board's own measurements; empty if this is not a Jetson."""
         if self._board is None or self._reading is None:
             return []
         with self._lock:

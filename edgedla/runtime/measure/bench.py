@@ -1,4 +1,4 @@
-"""`bench`: latency and throughput of an artifact on its devices, and where asked the time of each of its layers."""
+"""`bench`: latency and throughput of an artifact on its devices and, if requested, the time of each of its layers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BenchReport:
         results: one per device, in milliseconds; marked as simulated for a host artifact.
         layers: the times of each engine's layers; None without `profile`, or if Ctrl-C came first.
         profile: the same times by signature of the model's operators; None without `onnx`.
-        ended_early: whether Ctrl-C came between two measurements; later ones were not begun.
+        ended_early: Ctrl-C came between two measurements; later ones were not started.
     """
 
     artifact: Artifact
@@ -43,7 +43,7 @@ class BenchReport:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended a measurement early; the report holds what was measured until then."""
+        """True if Ctrl-C ended a measurement early; the report then holds what was measured before."""
         last = self.results[-1]
         return self.ended_early or last.interrupted or (last.pipelined is not None and last.pipelined.interrupted)
 
@@ -113,7 +113,7 @@ def bench(
 
 def bench_request(artifact: Artifact, request: BenchRequest) -> BenchReport:
     """`bench` for a request."""
-    # What can be wrong about a profile is said before anything is measured, which takes seconds.
+    # Check everything about a profile before the measurement, which takes seconds.
     costed = _costed_model(artifact, request) if request.profile else None
     options = request.options
     inputs = random_inputs(artifact, options.seed)
@@ -141,7 +141,7 @@ def bench_request(artifact: Artifact, request: BenchRequest) -> BenchReport:
 
 
 def _costed_model(artifact: Artifact, request: BenchRequest) -> Optional[Tuple[LayerGraph, CostModel]]:
-    """The network that the layers' times are assigned to, and the cost model that splits them; None without a model."""
+    """The network that layer times are assigned to, and the cost model that splits them; None without a model."""
     layer_profile.check_has_layers(artifact)
     devices = request.device_names
     if any("=" in d for d in devices) or (len(devices) > 1 and artifact.kind != "chain"):

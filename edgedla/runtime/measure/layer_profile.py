@@ -1,4 +1,4 @@
-"""Times of a built network's layers, as TensorRT's profiler reports them: trtexec's file, or a profile by signature."""
+"""Times of a built network's layers from TensorRT's profiler: in trtexec's form, or as a profile by signature."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EngineTimes:
     """The times of one engine's layers.
 
     Attributes:
-        device: where it ran. stage: its number in a chain, None for an artifact of one engine.
+        device: where it ran. stage: its number in a chain, None for a single engine.
         artifact: of the engine.
     """
 
@@ -46,7 +46,7 @@ class EngineTimes:
 
 
 def check_has_layers(artifact: Artifact) -> None:
-    """Raises UsageError where running the artifact tells no layer's time on a Jetson."""
+    """Raises UsageError if running the artifact cannot give layer times of a Jetson."""
     where = str(artifact.folder or artifact.model.get("name"))
     parts = [stage.artifact for stage in artifact.stages] or [artifact]
     if artifact.simulated or any(part.backend != "tensorrt" for part in parts):
@@ -68,14 +68,14 @@ def check_has_layers(artifact: Artifact) -> None:
 def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) -> Tuple[EngineTimes, ...]:
     """Runs frames one at a time with TensorRT's profiler attached, for as long as `bench` times them.
 
-    The profiler slows the inferences, so that these runs are apart from those that `bench` times (trtexec's
-    --separateProfileRun). The first inference is not counted.
+    The profiler slows inferences, so these runs are separate from the timed ones (like trtexec's --separateProfileRun). The
+    first inference is not counted.
 
     Args:
-        runner: a TensorRtRunner, or a chain of such; nobody else submits to it meanwhile.
+        runner: a TensorRtRunner, or a chain of them; nobody else may submit to it meanwhile.
 
     Raises:
-        UsageError: the runner is of another kind. RunError: an inference failed, or TensorRT reports no layer.
+        UsageError: another kind of runner. RunError: an inference failed, or TensorRT reports no layer.
     """
     chain = isinstance(runner, ChainRunner)
     parts: Sequence[Runner] = runner.runners if isinstance(runner, ChainRunner) else (runner,)
@@ -111,7 +111,7 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
 
 
 def trtexec_profile(engines: Sequence[EngineTimes]) -> str:
-    """The text of a file in the form of trtexec's --exportProfile, in milliseconds; a chain's entries name their stage."""
+    """The text of trtexec's --exportProfile, in milliseconds; entries of a chain name their stage."""
     whole = sum(sum(ms) for e in engines for ms in e.times.times_ms.values())
     entries: List[Dict[str, Any]] = [{"count": engines[0].times.count}]
     for e in engines:
@@ -130,7 +130,7 @@ def trtexec_profile(engines: Sequence[EngineTimes]) -> str:
 
 
 def layer_info(artifact: Artifact) -> str:
-    """The text of the engine inspector's JSON that the build kept; of a chain all stages' layers, each with its stage.
+    """The engine inspector's JSON from the build; for a chain, the layers of all stages, each with its stage.
 
     Raises:
         DocumentError: the artifact has none.
@@ -159,13 +159,13 @@ def _layers_file(artifact: Artifact) -> Path:
 
 
 def cost_model_here(artifact: Artifact, power_mode: Optional[str] = None) -> CostModel:
-    """The cost model of the module that the artifact was built for, in the power mode that this board is in.
+    """The cost model of the module that the artifact was built for, in this board's power mode.
 
     Args:
-        power_mode: where the board does not tell it, or tells one that edgedla does not know.
+        power_mode: used if the board does not report its mode, or one that edgedla does not know.
 
     Raises:
-        EnvironmentMissing: this is no Jetson, or its power mode is not known.
+        EnvironmentMissing: not a Jetson, or an unknown power mode.
         UsageError: the board is in another mode than `power_mode`, or the module has no such mode.
     """
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
@@ -192,13 +192,13 @@ def cost_model_here(artifact: Artifact, power_mode: Optional[str] = None) -> Cos
         raise UsageError(f"the board is in power mode {mode.name}", where="--power-mode", allowed=mode.name)
     if mode.name in module.power_modes or power_mode is not None:
         return CostModel.load(platform, artifact.precision, power_mode or mode.name)
-    # A mode that nobody recorded, as its caps are: JetPack's later images add some.
+    # A mode that is not on record, with its caps: later JetPack images add modes.
     modes = {**module.power_modes, mode.name: mode}
     return CostModel.load(replace(platform, module=replace(module, power_modes=modes)), artifact.precision, mode.name)
 
 
 def check_shapes(artifact: Artifact, graph: LayerGraph) -> None:
-    """Raises UsageError where the network, with the shapes given, is not the one that was built."""
+    """Raises UsageError if the network with the given shapes is not the one that was built."""
     for b in artifact.inputs:
         tensor = graph.tensors.get(b.name)
         dims = tuple(tensor.dims) if tensor is not None else None
@@ -211,15 +211,15 @@ def check_shapes(artifact: Artifact, graph: LayerGraph) -> None:
 
 
 def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: CostModel) -> Profile:
-    """The times by signature of the network's operators, as `edgedla place --profile` reads them.
+    """The times by signature of the network's operators, in the form that `edgedla place --profile` reads.
 
-    A DLA node's time is split over its operators in proportion to `model`, which their spread then includes.
+    A DLA node's time is split among its operators in proportion to `model`, and their spread includes that.
 
     Args:
-        graph: the network that was built. model: as `cost_model_here`.
+        graph: the network that was built. model: from `cost_model_here`.
 
     Raises:
-        DocumentError: no engine layer is one of the network's, or a stage's plan is wrong.
+        DocumentError: no engine layer belongs to the network, or a stage's plan is invalid.
     """
     profiles: List[Profile] = []
     refused: List[DocumentError] = []
@@ -242,10 +242,10 @@ def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: C
 
 
 def stage_names(plan: BuildPlan, graph: LayerGraph) -> Dict[str, str]:
-    """What the whole network calls the layers of a chain's stage; those for which it cannot be told are missing.
+    """Layer of a chain's stage -> its name in the whole network; layers whose name is unknown are missing.
 
-    TensorRT counts layers without a name anew in each stage. An ONNX node is never cut, so its layers are the same in
-    the same order, and a tensor that it writes has its name in both.
+    TensorRT numbers unnamed layers anew in each stage. An ONNX node is never cut, so its layers are the same in the same
+    order, and a tensor that it writes has the same name in both.
     """
     whole: Dict[str, List[Layer]] = {}
     layers_of: Dict[str, List[LayerPlan]] = {}

@@ -1,4 +1,4 @@
-"""BenchRequest: everything that `bench` can be asked, in one value that the command and Python share."""
+"""BenchRequest: every option of `bench` in one value, for the command and for Python."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class BenchRequest:
         options: warm-up, duration, iterations, percentiles, streams.
         profile: after the measurement, run again with TensorRT's profiler to time every layer.
         onnx: the model that the artifact was built from; the layers' times then become a profile by signature, for `place`.
-        shapes, batch: of `onnx`, where its dims are open.
+        shapes, batch: sizes for `onnx`, if its dims are open.
         power_mode: nvpmodel's name of the power mode, if edgedla cannot read it; only with `onnx`.
 
     Raises:
-        UsageError: an option without the one that it needs, or a profile of several devices.
+        UsageError: an option without the one that it requires, or a profile of several devices.
     """
 
     devices: Union[str, Sequence[str]] = ()

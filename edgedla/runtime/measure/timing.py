@@ -1,4 +1,4 @@
-"""Times a runner: warm-up, then a number of inferences or seconds, whichever is longer, as trtexec counts them."""
+"""Times a runner: warm-up, then a number of inferences or seconds, whichever takes longer, like trtexec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, stages_of
 from edgedla.runtime.runners.chain import ChainRunner
 
-#: Types of whole numbers that an input of a network may have beside bytes.
+#: Integer types of network inputs, besides bytes.
 _WHOLE = {"INT32": np.int32, "INT64": np.int64}
 
 
@@ -23,7 +23,7 @@ _WHOLE = {"INT32": np.int32, "INT64": np.int64}
 class BenchOptions:
     """trtexec's defaults: 200 ms of warm-up, at least 10 iterations and 3 s.
 
-    `streams`: number of inferences under way at a time; for the throughput of a chain, the number in each stage.
+    `streams`: number of inferences in flight; for the throughput of a chain, the number in each stage.
 
     Raises:
         UsageError: nothing to measure, or a percentile outside 0 to 100.
@@ -51,11 +51,11 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Latencies of one runner in milliseconds; `simulated` where it was no device.
+    """Latencies of one runner in milliseconds; `simulated` if it was not a device.
 
-    Of a chain: `throughput_qps` and the latencies are those of frames one at a time, `pipelined` what it does with
-    `in_flight` frames under way, and `stages` the time in each stage of frames one at a time (ChainRunner.stages).
-    `interrupted`: Ctrl-C ended it early; it holds what was measured until then.
+    For a chain, `throughput_qps` and the latencies are for one frame at a time, `pipelined` is the result with `in_flight`
+    frames, and `stages` the time in each stage for one frame at a time (ChainRunner.stages).
+    `interrupted`: Ctrl-C ended the measurement early; the result holds what was measured before.
     """
 
     runner: str
@@ -85,8 +85,8 @@ class BenchResult:
 
 
 def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
-    """Buffers with small values: bytes of INT8, finite numbers of the floating types, 0 and 1 of all others: a model may take them
-    for places in a table."""
+    """Buffers with small values: bytes for INT8, finite numbers for floating types, 0 and 1 for all other types, because a
+    model may use these as indices."""
     rng = np.random.default_rng(seed)
     buffers: Dict[str, np.ndarray] = {}
     for b in artifact.inputs:
@@ -102,7 +102,7 @@ def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
 
 
 def time_runner(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) -> BenchResult:
-    """Latency from submission to result. With several streams it holds the wait for the inferences before it.
+    """Latency from submission to result. With several streams it includes the wait for earlier inferences.
 
     A chain is timed twice: one frame at a time for its latency, then with a frame in each stage for its throughput.
 
@@ -146,13 +146,13 @@ def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions,
             runner.wait(ticket)
             times.append((time.perf_counter() - at) * 1e3)
     except KeyboardInterrupt:
-        # Ctrl-C ends the measurement, not what it has measured.
+        # Ctrl-C ends the measurement but keeps what was measured.
         if not times:
             raise
         interrupted = True
     seconds = time.perf_counter() - started
     sorted_ms = np.sort(np.asarray(times))
-    # The smallest time that at least p percent of the inferences do not exceed.
+    # Percentile p: the smallest time that at least p percent of the inferences do not exceed.
     ranks = {p: max(0, int(np.ceil(len(times) * p / 100)) - 1) for p in options.percentiles}
     return BenchResult(
         runner=runner.name,

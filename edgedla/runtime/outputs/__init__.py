@@ -1,3 +1,3 @@
-"""Where results go: one output per file."""
+"""Outputs of results: one per file."""
 
 from __future__ import annotations

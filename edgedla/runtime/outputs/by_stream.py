@@ -1,4 +1,4 @@
-"""One output for each source, and for each model where there are several: pictures of different cameras do not mix."""
+"""One output per source, and per model if there are several, so that pictures of different cameras do not mix."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgedla.runtime.outputs.sinks import Sink
 
 
 def stream_path(path: str, source: str, model: str = "") -> str:
-    """`path` for one stream: {source} and {model} are filled in; without them the names go before the ending.
+    """`path` for one stream: {source} and {model} are replaced; without them the names go before the ending.
 
-    "out.mp4" of gate and objects is "out-gate-objects.mp4"; a folder "frames" becomes "frames/gate/objects".
+    "out.mp4" for gate and objects becomes "out-gate-objects.mp4"; a folder "frames" becomes "frames/gate/objects".
     """
     if "{source}" in path:
         return path.replace("{source}", source).replace("{model}", model)
@@ -22,11 +22,11 @@ def stream_path(path: str, source: str, model: str = "") -> str:
 
 
 class ByStream:
-    """An output a stream; one that was not known at the start gets its own with its first result.
+    """One output per stream; a new stream gets its own with its first result.
 
     Args:
-        make: (source, model) -> output. models: False where the model's name need not tell streams apart.
-        streams: that are known: what cannot be written is said before a camera opens.
+        make: (source, model) -> output. models: False if streams differ by source alone.
+        streams: the known ones, so that an output that cannot be written fails before a camera opens.
     """
 
     def __init__(self, make: Callable[[str, str], Sink], models: bool, streams: Iterable[Tuple[str, str]] = ()) -> None:

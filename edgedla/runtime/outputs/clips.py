@@ -1,4 +1,4 @@
-"""Clips of events: the seconds before, the event and the seconds after, as a film of annotated pictures."""
+"""Clips of events: the seconds before, the event itself and the seconds after, as a video of annotated pictures."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
 QUALITY = 85
-#: Other films in the folder are not ours to remove.
+#: Only matching videos are ours to remove.
 _NAME = re.compile(rf"{STEM}\.avi")
-#: Pictures of the seconds before that a source holds in memory: about 100 MB of 640x360.
+#: Most pictures per source held for the seconds before: about 100 MB at 640x360.
 MOST_BEFORE = 3000
-#: A source without results for so long needs no thread and no pictures of the seconds before.
+#: After so long without results, a source's thread and pictures are released.
 SILENT_S = 60.0
 
 
 @dataclass(frozen=True)
 class ClipConfig:
-    """A film (.avi) and a picture (.jpg) of each event, in `folder`; "" for none.
+    """A video (.avi) and a picture (.jpg) per event, in `folder`; "" for none.
 
     Attributes:
-        before_s, after_s: what the film shows before and after the event. Of a film as a source all times are its own.
-        most_s: it ends at the latest so long after the event's beginning.
+        before_s, after_s: seconds shown before and after the event. If the source is a video, times are the video's own.
+        most_s: the clip ends at most so long after the event's start.
         rate: pictures per second, each annotated. width: larger ones are scaled down; 0: never.
-        keep: the newest so many clips stay, those of earlier runs counted; 0: all.
+        keep: number of newest clips to keep, including those of earlier runs; 0: all.
     """
 
     folder: str = ""
@@ -59,7 +59,7 @@ class ClipConfig:
 
 
 def check_clips(config: ClipConfig) -> None:
-    """Raises UsageError where the settings make no film."""
+    """Raises UsageError if the settings make no video."""
     at = "outputs.clips"
     if not 0 < config.rate <= 60:
         raise UsageError(f"{at}.rate is {config.rate:g}", allowed="above 0, up to 60")
@@ -75,7 +75,7 @@ def check_clips(config: ClipConfig) -> None:
 
 
 class Clips:
-    """Films all sources, each on a thread of its own. What a disk refuses is logged and told, and ends no pipeline."""
+    """Records all sources, each on its own thread. Disk errors are logged and reported, but do not end the pipeline."""
 
     def __init__(self, config: ClipConfig) -> None:
         check_clips(config)
@@ -94,7 +94,7 @@ class Clips:
     def put(self, result: FrameResult) -> None:
         film = self._films.get(result.source)
         if film is not None and film.by_clock != by_clock(result):
-            # Another source has taken its name.
+            # Another source now has its name.
             self._films.pop(result.source).close()
             film = None
         if film is None:
@@ -103,7 +103,7 @@ class Clips:
             )
         film.put(result)
         for source in [s for s, f in self._films.items() if f.silent(film.last_s)]:
-            # Its thread ends by itself: waiting for it would hold back the other sources.
+            # Its thread ends by itself: waiting for it would delay the other sources.
             self._films.pop(source).close(wait_s=0.0)
 
     def begin(self, name: str, document: Document, result: FrameResult) -> None:
@@ -124,7 +124,7 @@ class _Clip:
     def __init__(self, name: str, document: Document, result: FrameResult) -> None:
         self.name = name
         self.document = {k: document[k] for k in ("event", "id", "source", "model") if k in document}
-        #: Drawn once, on the film's thread.
+        #: For the event's picture, drawn once on the recording thread.
         self.result: Optional[FrameResult] = result
         self.began_s, self.ended_s = result.frame.seen_s, float("inf")
         self.picture = ""
@@ -132,22 +132,22 @@ class _Clip:
         self.partial, self.held = Path(), -1
         self.size_wh: Tuple[int, int] = (0, 0)
         self.first_s = 0.0
-        #: Pictures written, and with how many of them the disk's space is looked at again.
+        #: Pictures written, and their number at the last check of disk space.
         self.count = self.looked = 0
         self.last: Optional[np.ndarray] = None
         self.why = ""
 
 
 def by_clock(result: FrameResult) -> bool:
-    """Whether it is of a film: its seconds are not those that pass while it is read."""
+    """True if the source is a video: its clock is not the real time."""
     return result.frame.clock_s not in (None, result.frame.captured_s)
 
 
 class _Film:
-    """The pictures of one source, the newest in memory as JPEG, and the clips that are being written.
+    """The pictures of one source (the newest in memory as JPEG), and the clips being written.
 
     Args:
-        by_clock: the source is a film, and the seconds of its clips its own.
+        by_clock: the source is a video, and its clips use the video's own seconds.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class _Film:
         return self._seen_s if self.by_clock else time.monotonic()
 
     def silent(self, now_s: float) -> bool:
-        """Whether its source, taken out of the pipeline or broken, gave no result for long and no clip is open."""
+        """True if the source (removed or broken) gave no result for long and no clip is open."""
         return now_s - self.last_s >= SILENT_S and not self._now()
 
     def _wanted(self) -> bool:
@@ -212,7 +212,7 @@ class _Film:
             self._before.popleft()
 
     def _open(self, clip: _Clip, image: np.ndarray) -> None:
-        """The picture of the event, and the film from the seconds before it on."""
+        """Writes the event's picture, and starts the video with the seconds before."""
         cv2 = import_cv2()
         folder, stem = Path(self._config.folder), clip.name
         require_space(str(folder / stem))
@@ -239,7 +239,7 @@ class _Film:
 
     def _finish(self, clip: _Clip) -> None:
         with self._lock:
-            # Where the film's own thread does not end in time, it and whoever closes the film may come here at once.
+            # If the recording thread does not end in time, it and the closing thread may both get here.
             if clip not in self._clips:
                 return
             self._clips.remove(clip)
@@ -270,13 +270,13 @@ class _Film:
                     path.unlink()
 
     def close(self, wait_s: float = 5.0) -> None:
-        """Finishes every clip with what there is."""
+        """Finishes every clip with the pictures so far."""
         self.pictures.close(wait_s)
         self._finish_due(float("inf"))
 
 
 def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
-    """Does it, unless the clip failed before; a failure is the clip's alone."""
+    """Calls it, unless the clip has failed before; a failure concerns only this clip."""
     if clip.why:
         return
     try:
@@ -287,7 +287,7 @@ def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
 
 
 def _settle(partial: Path, path: Path) -> None:
-    """A film that is complete gets its name; OpenCV says nothing of a full disk."""
+    """Renames a complete video; raises if it is empty, because OpenCV does not report a full disk."""
     if not partial.is_file() or not partial.stat().st_size:
         raise RunError("the video was not written", where=str(path), hint="is the disk full?")
     with open(partial, "rb") as f:
@@ -296,7 +296,7 @@ def _settle(partial: Path, path: Path) -> None:
 
 
 def _add(clip: _Clip, image: np.ndarray, at_s: float, rate: float) -> None:
-    """Writes the picture as often as its time asks for: films play at a steady rate, cameras do not."""
+    """Writes the picture as often as its time requires: videos have a constant rate, cameras do not."""
     if image.shape[1::-1] != clip.size_wh:
         image = import_cv2().resize(image, clip.size_wh)
     if clip.last is None:

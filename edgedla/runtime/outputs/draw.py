@@ -16,22 +16,22 @@ from edgedla.runtime.decode.pose import COCO_LIMBS, Pose
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.sources.opencv import import_cv2
 
-#: Okabe and Ito's colours (BGR), which colour-blind people can tell apart.
+#: Okabe and Ito's colours (BGR), which colour-blind people can distinguish.
 COLOURS: Tuple[Tuple[int, int, int], ...] = (
     (0, 159, 230), (233, 180, 86), (115, 158, 0), (66, 228, 240), (178, 114, 0), (0, 94, 213), (167, 121, 204),
 )  # fmt: skip
 
 
 def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
-    """The frame as BGR uint8 (h, w, 3) with boxes, classes and a line that says where it ran."""
+    """The frame as BGR uint8 (h, w, 3) with boxes, classes and a line that names the runner."""
     return draw_scene([result], pixels)
 
 
 def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int = 0) -> np.ndarray:
-    """The frame of the first result with what all of them found, models of one source, and lines that say where they ran.
+    """The first result's frame with all results (of models on one source), and a line per result that names its runner.
 
     Args:
-        width: a wider frame is scaled down before it is drawn into, which is cheaper than after; 0: never.
+        width: a wider frame is scaled down before drawing, which is cheaper than after; 0: never.
     """
     image, scale = picture_of(results[0].frame.image, pixels, width)
     for result in results:
@@ -42,7 +42,7 @@ def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int =
 
 
 def picture_of(image: np.ndarray, pixels: str = "bgr", width: int = 0) -> Tuple[np.ndarray, float]:
-    """(a frame as BGR of its own, which may be drawn into, its size over the frame's)."""
+    """(a BGR copy of the frame to draw into, its size relative to the frame's)."""
     cv2: Any = import_cv2()
     if image.ndim == 2:
         image = np.asarray(cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
@@ -110,7 +110,7 @@ def _box(image: np.ndarray, detection: Detection, scale: float) -> None:
 def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
     cv2: Any = import_cv2()
     radius = max(2, int(3 * _size(image)))
-    # Below one half a point is more likely not seen than seen.
+    # Below one half, a point is more likely hidden than visible.
     at = [
         (int(x * scale), int(y * scale)) if seen >= 0.5 and abs(x) + abs(y) < 32768 else None
         for x, y, seen in pose.keypoints
@@ -125,12 +125,12 @@ def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
 
 
 def _pixels(detection: Detection, scale: float) -> Tuple[int, ...]:
-    # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
+    # OpenCV takes 32-bit coordinates, and is slow far outside the picture.
     return tuple(int(round(min(max(v * scale, -32768.0), 32767.0))) for v in detection.box_xyxy)
 
 
 def _crop(image: np.ndarray, crop: Any, scale: float) -> None:
-    """What a second model says of a detection: its boxes, and its best class under the detection's box."""
+    """A second model's results for a detection: its boxes, and its best class below the detection's box."""
     _paint(image, [r for r in crop.results if isinstance(r, Detection)], scale)
     best = next((r for r in crop.results if isinstance(r, ClassScore)), None)
     if best is not None:
@@ -146,7 +146,7 @@ def _mask(image: np.ndarray, instance: Instance, scale: float) -> None:
         return
     colour = COLOURS[instance.cls % len(COLOURS)]
     left, top, w, h = cv2.boundingRect(np.concatenate(outlines))
-    # Blending the whole picture for each object would cost as much as all of them.
+    # Blend only the object's part: blending the whole picture per object would cost as much as all of them.
     part = image[max(0, top) : max(0, top + h), max(0, left) : max(0, left + w)]
     if part.size:
         shift = (-max(0, left), -max(0, top))
@@ -156,7 +156,7 @@ def _mask(image: np.ndarray, instance: Instance, scale: float) -> None:
 
 
 def _area(area_xywh: Optional[Tuple[int, int, int, int]], image: np.ndarray, scale: float) -> np.ndarray:
-    """The part of the picture that a map covers, as a view."""
+    """The part of the picture covered by a map, as a view."""
     if area_xywh is None:
         return image
     x, y, w, h = (int(round(v * scale)) for v in area_xywh)
@@ -170,7 +170,7 @@ def _class_map(class_map: np.ndarray, part: np.ndarray) -> None:
 
 
 def _depth(depth: DepthMap, part: np.ndarray) -> None:
-    """Dark to bright from the least to the largest value; what is not finite stays dark."""
+    """Dark to bright from the smallest to the largest value; values that are not finite stay dark."""
     cv2: Any = import_cv2()
     low, high = depth.range or (0.0, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -181,7 +181,7 @@ def _depth(depth: DepthMap, part: np.ndarray) -> None:
 
 
 def _blend(part: np.ndarray, table: np.ndarray, values: np.ndarray, nearest: bool) -> None:
-    """Mixes the colours of `values` (h, w), resized to the part, into it."""
+    """Blends the colours of `values` (h, w), resized to the part, into it."""
     cv2: Any = import_cv2()
     if not part.size or not values.size:
         return

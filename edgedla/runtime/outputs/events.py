@@ -1,4 +1,4 @@
-"""Events: something is in a place for some frames. Their beginning and end go to outputs, and a recorder films them."""
+"""Events: an object is in a zone for some frames. Start and end go to outputs, and a recorder makes clips."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from edgedla.runtime.frames import FrameResult
 log = logging.getLogger("edgedla.runtime.outputs.events")
 POINTS = ("bottom", "centre")
 Document = Dict[str, Any]
-#: The number before 1: what touches the frame's edge is in a zone that reaches it.
+#: The number before 1, so that a box at the frame's edge is inside a zone that reaches the edge.
 _WITHIN = 1 - 2**-53
 
 
 @dataclass(frozen=True)
 class EventRule:
-    """When an event begins and ends.
+    """When an event starts and ends.
 
     Attributes:
-        sources, models: names of those that are watched; all of them if empty.
-        classes: labels, or numbers as text; all of them if empty.
+        sources, models: names of those watched; empty for all.
+        classes: labels, or class numbers as text; empty for all.
         score: objects below it do not count.
-        zone: corners of a polygon, [x, y] as shares of the frame's width and height (0 to 1); the whole frame if empty.
-        point: of a box, which must lie in the zone: the middle of its "bottom" edge, where things stand, or its "centre".
-        frames: it begins when so many results in a row of one source and model hold such an object.
-        end_s: it ends when there was none for so long.
+        zone: corners of a polygon, [x, y] as fractions of the frame's width and height (0 to 1); empty for the whole frame.
+        point: the point of a box that must be in the zone: the middle of its "bottom" edge, where objects stand, or "centre".
+        frames: it starts when so many consecutive results of one source and model contain such an object.
+        end_s: it ends after so many seconds without one.
     """
 
     sources: Tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class EventRule:
         return (not self.sources or source in self.sources) and (not self.models or model in self.models)
 
     def objects(self, result: FrameResult) -> List[Detection]:
-        """What of a result counts; a class of the whole frame, or of a crop, as a detection with the frame's or crop's box."""
+        """The objects of a result that count; a class of the whole frame or of a crop counts with that frame's or crop's box."""
         image = result.frame.image
         h, w = (image.shape[0] * 2 // 3 if image.ndim == 2 else image.shape[0]), image.shape[1]
         return [
@@ -61,7 +61,7 @@ class EventRule:
     def _place(self, d: Detection, width: int, height: int) -> Tuple[float, float]:
         x1, y1, x2, y2 = d.box_xyxy
         x, y = (x1 + x2) / 2 / width, (y2 if self.point == "bottom" else (y1 + y2) / 2) / height
-        # Boxes are cut at the frame's edge, and a polygon's right and lower edges are outside it.
+        # Boxes are clipped at the frame's edge, and a polygon's right and lower edges are outside it.
         return (_WITHIN if x == 1 else x), (_WITHIN if y == 1 else y)
 
 
@@ -81,7 +81,7 @@ def _detections(results: Sequence[object], box: Tuple[float, float, float, float
 
 
 def inside(point_xy: Tuple[float, float], corners: Sequence[Tuple[float, float]]) -> bool:
-    """True where the point lies in the polygon, by the number of edges to its right; False for NaN."""
+    """True if the point is in the polygon, by counting edges to its right; False for NaN."""
     x, y = point_xy
     if not (math.isfinite(x) and math.isfinite(y)):
         return False
@@ -94,13 +94,13 @@ def inside(point_xy: Tuple[float, float], corners: Sequence[Tuple[float, float]]
 
 @runtime_checkable
 class EventSink(Protocol):
-    """An output that takes events too. A document has no `source` in a pipeline of one."""
+    """An output that also takes events. A document has no `source` in a pipeline with a single source."""
 
     def write_event(self, document: Document) -> None: ...
 
 
 class Recorder(Protocol):
-    """Films a source. `done` holds a document for each clip that is complete, or failed."""
+    """Records a source. `done` receives a document for each clip that is complete or has failed."""
 
     done: queue.SimpleQueue[Document]
 
@@ -113,8 +113,8 @@ class Recorder(Protocol):
     def close(self) -> None: ...
 
 
-#: A source without frames for so long, and for so many times as long as between its last two, taken out of the pipeline or
-#: broken, has no events that go on.
+#: Events of a source (removed or broken) end after so many seconds without frames, but not before so many times the last
+#: interval between frames.
 SILENT_S, SILENT_TIMES = 5.0, 3
 
 
@@ -123,10 +123,10 @@ class _Stream:
 
     def __init__(self) -> None:
         self.row = self.frames = 0
-        #: The document of the event that goes on.
+        #: The document of the present event.
         self.now: Optional[Document] = None
         self.began_s = self.seen_s = 0.0
-        #: Of the newest result, and how long after the one before it.
+        #: Time of the newest result, and its distance from the one before.
         self.last_s, self.gap_s = 0.0, 0.0
         self.best: Optional[Detection] = None
 
@@ -136,11 +136,11 @@ def _silent_s(rule: EventRule, stream: _Stream) -> float:
 
 
 class Events:
-    """The output that looks for events, and tells them to other outputs.
+    """The output that detects events and passes them to other outputs.
 
     Args:
-        tell: outputs that take events; they are closed by others, after this one.
-        recorder: films, where clips are wanted.
+        tell: outputs that take events; others close them, after this one.
+        recorder: makes clips, if requested.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Events:
         self.began = 0
 
     def tell(self, sinks: Sequence[EventSink]) -> None:
-        """Other outputs from now on."""
+        """Replaces the outputs that take events."""
         self._tell = list(sinks)
 
     def write(self, result: FrameResult) -> None:
@@ -171,10 +171,10 @@ class Events:
 
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
         stream = self._streams.setdefault((name, result.source, result.model), _Stream())
-        # How long something was there is told by the clock of what is seen, that nothing comes by the one of capture.
+        # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
         objects, at_s, seen_s = rule.objects(result), result.frame.captured_s, result.frame.seen_s
         if stream.now is not None and stream.gap_s and at_s - stream.last_s >= _silent_s(rule, stream):
-            # Whoever stands there after an outage is a new event: nobody knows what was there meanwhile.
+            # An object present after an outage is a new event: the time between is unknown.
             self._end(stream, result.frame.time_s)
         stream.gap_s, stream.last_s = (at_s - stream.last_s if stream.last_s else 0.0), at_s
         if objects:
@@ -234,7 +234,7 @@ class Events:
                 return
 
     def close(self) -> None:
-        """Ends what goes on, and waits for the clips' last pictures."""
+        """Ends present events, and waits for the clips' last pictures."""
         for stream in self._streams.values():
             if stream.now is not None:
                 self._end(stream, time.time())

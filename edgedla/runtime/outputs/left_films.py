@@ -1,4 +1,4 @@
-"""Films of clips while they are written, and those that a killed process has left: the kernel's lock tells one from the other."""
+"""Videos of clips in progress, and those left by killed processes: the kernel's file lock distinguishes them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def unfinished(folder: Path, stem: str) -> Tuple[Path, int]:
-    """(a new file for the film of a clip, the descriptor that holds it): OpenCV writes to it by its name.
+    """(a new file for a clip's video, the descriptor that locks it); OpenCV opens it by name.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     while True:
-        # OpenCV follows a link that stands there: nobody can plant one at a name that nobody knows.
+        # OpenCV follows a link: a random name prevents anyone from planting one.
         path = folder / f".{stem}.{os.urandom(8).hex()}.avi"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666)
         _hold(fd)
-        # Another process may have taken it for a killed one's before it was held.
+        # Before it was locked, another process may have taken it for one left by a killed process.
         if os.path.exists(path):
             return path, fd
         os.close(fd)
 
 
 def keep_left(folder: Path) -> None:
-    """Gives films that nobody writes any more the names that they would have had: power cuts would fill the disk with them.
+    """Renames videos that nobody writes any more to their final names; otherwise power cuts would fill the disk with them.
 
-    An .avi plays up to where it was cut. It counts among the clips from then on; an empty one goes.
+    An .avi plays up to where it was cut. It then counts as a clip; an empty one is removed.
     """
     for path in sorted(folder.glob(".*.avi")):
         match = _UNFINISHED.fullmatch(path.name)
@@ -59,7 +59,7 @@ def _keep(path: Path, name: Path, size: int) -> None:
 
 
 def _hold(fd: int) -> bool:
-    """Whether the file is held from now on, until it is closed; False where another holds it, or nobody can tell."""
+    """True if the file is now locked, until it is closed; False if another process holds it, or if locks do not work."""
     try:
         import fcntl
 

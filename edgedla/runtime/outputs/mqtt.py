@@ -1,4 +1,4 @@
-"""Results to an MQTT broker: a message a result, a retained status with a last will, bounded memory while it is away."""
+"""Results to an MQTT broker: one message per result, a retained status with a last will, bounded memory during outages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ log = logging.getLogger("edgedla.runtime.outputs.mqtt")
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 PASSWORD_VARIABLE = "EDGEDLA_MQTT_PASSWORD"
-#: Messages that the broker has not acknowledged yet, or, with QoS 0, that are not written to its connection: the client's own
-#: queue has no bound, and a broker that hangs would fill it.
+#: Most messages not yet acknowledged or, with QoS 0, not yet written to the connection: the client's own queue is
+#: unbounded, and a hanging broker would fill it.
 MOST_IN_FLIGHT = 20
-#: The close waits so long for what is queued.
+#: Longest time that closing waits for queued messages.
 FLUSH_S = 3.0
-#: What stands for the source of a pipeline of one.
+#: Replaces {source} in a pipeline with a single source.
 ONLY = "camera"
 
 
@@ -34,13 +34,13 @@ class MqttConfig:
     """A broker; "" for none.
 
     Attributes:
-        url: mqtt://[user@]host[:port], or mqtts:// for TLS. The password stands in `password_file`, or in the variable
-            EDGEDLA_MQTT_PASSWORD; without TLS it goes over the network as plain text, which a warning says.
-        topic: of results; {source} and {model} are filled in.
-        status: topic of the retained "online" and "offline"; "": `topic` up to its first name, with /status.
-        event_topic: of events; "": `topic` with /event behind it.
-        qos: 0 or 1. queue: messages kept while the broker is away; beyond them the oldest is dropped, and counted.
-        ca_file: authorities to trust, in place of the system's. client_id: "" for one of its own.
+        url: mqtt://[user@]host[:port], or mqtts:// for TLS. The password is in `password_file`, or in the variable
+            EDGEDLA_MQTT_PASSWORD; without TLS it is sent as plain text, which a warning says.
+        topic: for results; {source} and {model} are replaced.
+        status: topic of the retained "online" and "offline"; "": the first part of `topic`, with /status.
+        event_topic: for events; "": `topic` with /event.
+        qos: 0 or 1. queue: messages kept while the broker is away; when full, the oldest is dropped and counted.
+        ca_file: trusted authorities instead of the system's. client_id: "" for a generated one.
     """
 
     url: str = ""
@@ -63,7 +63,7 @@ class MqttConfig:
 
 
 def check_mqtt(config: MqttConfig) -> None:
-    """Raises UsageError where the settings name no broker or topic. Needs no library."""
+    """Raises UsageError if the settings name no broker or topic. Needs no library."""
     parts = _parts(config.url)
     if parts.password is not None:
         raise UsageError(
@@ -113,10 +113,10 @@ def _password(config: MqttConfig) -> Optional[str]:
 
 
 class Mqtt:
-    """Publishes results on a thread of its own: a broker that is away or slow holds up nothing.
+    """Publishes results on its own thread, so that a slow or missing broker delays nothing.
 
     Raises:
-        UsageError: the settings are wrong. EnvironmentMissing: paho-mqtt is missing.
+        UsageError: invalid settings. EnvironmentMissing: paho-mqtt is missing.
     """
 
     def __init__(self, config: MqttConfig) -> None:
@@ -126,7 +126,7 @@ class Mqtt:
         self._queue: Deque[Tuple[str, str]] = collections.deque()
         self._condition = threading.Condition()
         self._in_flight: Set[int] = set()
-        #: Acknowledged before `publish` had told us their number.
+        #: Messages acknowledged before `publish` returned their number.
         self._early: Set[int] = set()
         self._ending = self._told_away = False
         self.connected = False
@@ -164,10 +164,10 @@ class Mqtt:
             self._condition.notify_all()
 
     def _on_connect_fail(self, *arguments: object) -> None:
-        """Told once until the broker has answered: attempts go on for as long as the run."""
+        """Logged once until the broker has answered: attempts continue for the whole run."""
         told, self._told_away = self._told_away, True
         if not told and not self._ending:
-            # The client hands no reason on; it calls from where it caught the error.
+            # The client does not pass the reason, but calls this while handling the error.
             error = sys.exc_info()[1]
             reason = getattr(error, "strerror", None) or error or "no connection"
             log.warning(
@@ -187,7 +187,7 @@ class Mqtt:
             )
 
     def _forget_unsent(self) -> None:
-        """With QoS 0 the client drops what it has not written when the connection ends; nobody tells of these any more."""
+        """With QoS 0 the client drops unwritten messages when the connection ends, without reporting them."""
         if self._config.qos == 0:
             self.dropped += len(self._in_flight)
             self.published -= len(self._in_flight)
@@ -207,7 +207,7 @@ class Mqtt:
         self.publish(topic, as_json(document))
 
     def publish(self, topic: str, text: str) -> None:
-        """Queues a message; where the queue is full, the oldest goes."""
+        """Queues a message; if the queue is full, drops the oldest."""
         with self._condition:
             if len(self._queue) >= self._config.queue:
                 self._queue.popleft()
@@ -228,7 +228,7 @@ class Mqtt:
                 topic, text = self._queue.popleft()
             sent = self._client.publish(topic, text, qos=self._config.qos)
             with self._condition:
-                # 4 is "no connection": with QoS 1 the client keeps the message and sends it when the broker is back.
+                # 4 is "no connection": with QoS 1 the client keeps the message and sends it when the broker returns.
                 if sent.rc != 0 and self._config.qos == 0:
                     self.dropped += 1
                     continue
@@ -239,7 +239,7 @@ class Mqtt:
                     self._in_flight.add(sent.mid)
 
     def close(self) -> None:
-        """Sends what is queued, within FLUSH_S, and says goodbye."""
+        """Sends queued messages within FLUSH_S, and disconnects."""
         with self._condition:
             self._ending = True
             self._condition.notify_all()
@@ -288,7 +288,7 @@ def _client(client_id: str) -> Any:
         from paho.mqtt import client as library
     except ImportError as e:
         raise EnvironmentMissing(f"paho-mqtt cannot be imported: {e}", hint="pip install paho-mqtt") from e
-    # paho-mqtt 2 asks which form its callbacks have; 1.6 has the one. Its types know one release only.
+    # paho-mqtt 2 requires the form of callbacks, 1.6 has only one. Its type hints fit a single release.
     paho: Any = library
     version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []
     client = paho.Client(*version, client_id=client_id)

@@ -1,4 +1,4 @@
-"""Which files stay where only the newest are kept."""
+"""Selects the files to remove if only the newest are kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Deque, Iterable, List
 
 
 class Newest:
-    """The newest `keep` files (0: all): those of this run by their order, others before them by their times.
+    """The newest `keep` files (0: all): files of this run by their order, earlier ones before them by their times.
 
-    A board without a battery starts in the past: by their times alone its own files would be the oldest, and go at once.
+    Times alone are not enough: a board without a battery starts in the past, and its new files would be removed first.
     """
 
     def __init__(self, keep: int) -> None:
@@ -21,7 +21,7 @@ class Newest:
         self._own.append(path.name)
 
     def surplus(self, files: Iterable[Path]) -> List[Path]:
-        """Those that go."""
+        """The files to remove."""
         if not self._keep:
             return []
         place = {name: number for number, name in enumerate(tuple(self._own))}
@@ -30,7 +30,7 @@ class Newest:
 
 
 def age_ns(path: Path) -> int:
-    """When it was written last; of what somebody else has just removed 0. Of a link its own time: it may lead nowhere."""
+    """Time of the last write; 0 for a file removed meanwhile. For a link its own time, because it may be broken."""
     try:
         return path.lstat().st_mtime_ns
     except OSError:

@@ -1,4 +1,4 @@
-"""Files of JSON lines that are ours to append to, to rotate and to remove."""
+"""Files of JSON lines that are ours to append to, rotate and remove."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Sequence, Tuple
 
 from edgedla.errors import UsageError
 
-#: Keys that tell a line of results or events, and one of a pipeline's numbers, from those of others.
+#: Keys that identify a line of results or events (elsewhere: of metrics) as ours.
 RESULTS: Sequence[Tuple[str, ...]] = (("frame", "results"), ("event", "state"))
 NUMBERS: Sequence[Tuple[str, ...]] = (("frames", "stages"),)
-#: How such lines begin.
+#: Possible first bytes of our lines.
 _BEGINNINGS = tuple(f'{{"{key}"'.encode() for key in ("frame", "source", "model", "event", "time"))
-#: Lines at a file's beginning that power cuts may have ended.
+#: Most lines at a file's start that may be damaged by power cuts.
 _MOST_CUT = 8
-#: Longer is no line of ours.
+#: Our lines are not longer.
 _MOST_BYTES = 1 << 24
 
 
 def is_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> bool:
-    """Whether a file is empty or the first whole line in it has all keys of one of these kinds.
+    """True if a file is empty, or if its first complete line has all keys of one of these kinds.
 
-    A power cut ends a line half-way or leaves zeros in its place; the run after it goes on with a line of its own.
+    A power cut truncates a line or leaves zeros; the next run continues on a new line.
 
     Raises:
         OSError: it cannot be read.
@@ -45,10 +45,10 @@ def is_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> bool:
 
 
 def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
-    """Lets a file pass that is not there, that is no regular one (a pipe), or that is ours.
+    """Accepts a file that does not exist, is not a regular file (a pipe), or is ours.
 
     Raises:
-        UsageError: somebody else's file. OSError: it cannot be read.
+        UsageError: a file of other origin. OSError: it cannot be read.
     """
     if os.path.isfile(path) and not is_ours(path, kinds):
         raise UsageError(
@@ -58,7 +58,7 @@ def require_ours(path: str, kinds: Sequence[Tuple[str, ...]]) -> None:
 
 
 def remove_beyond(path: str, keep: int, kinds: Sequence[Tuple[str, ...]]) -> None:
-    """Removes PATH.N of ours for the numbers that follow `keep`: those of a time when more were kept.
+    """Removes our files PATH.N with numbers above `keep`, left from a time when more were kept.
 
     Raises:
         OSError: one cannot be removed.
@@ -70,7 +70,7 @@ def remove_beyond(path: str, keep: int, kinds: Sequence[Tuple[str, ...]]) -> Non
 
 
 def ends_in_a_line(path: str) -> bool:
-    """False where a power cut left half a line at the end."""
+    """False if a power cut left a truncated line at the end."""
     with open(path, "rb") as f:
         if not f.seek(0, os.SEEK_END):
             return True

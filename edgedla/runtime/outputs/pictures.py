@@ -1,4 +1,4 @@
-"""What all models found in the newest frame of a source, drawn a few times per second: on a thread, or by a film's own clock."""
+"""The newest frame of a source with all models' results, drawn a few times per second: on a thread, or by a video's clock."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgedla.runtime.outputs.draw import draw_scene
 from edgedla.runtime.sources.base import RateCap
 
 log = logging.getLogger("edgedla.runtime.outputs.pictures")
-#: What a model found in an older frame is drawn for so long; a model that sees every tenth frame flickers otherwise.
+#: How long a model's result on an older frame is drawn; otherwise a model that runs on every tenth frame would flicker.
 STAYS_S = 1.0
 IDLE_S = 0.25
 
 
 class Latest:
-    """The newest result of each model of one source. `put` keeps references only.
+    """The newest result of each model of one source. `put` only stores references.
 
     Attributes:
-        number: of results so far.
+        number: results so far.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Latest:
             self._fresh.notify_all()
 
     def wait(self, number: int, timeout_s: float) -> bool:
-        """True once there is a result beyond the first `number`; False where none came in time."""
+        """True once there are more than `number` results; False if none came in time."""
         with self._fresh:
             return self._fresh.wait_for(lambda: self.number != number, timeout_s)
 
     def results(self) -> Tuple[List[FrameResult], int]:
-        """(the newest frame's first, of other models what is young enough; their `number`). Empty before the first."""
+        """(the newest frame's result first, then recent ones of other models; `number`). Empty before the first result."""
         with self._fresh:
             ordered = sorted(self._by_model.values(), key=lambda r: -r.frame.captured_s)
             newest = ordered[0].frame.captured_s if ordered else 0.0
@@ -52,10 +52,10 @@ class Latest:
 
 
 class Pictures:
-    """Draws the newest scene of a source and hands it on.
+    """Draws the newest scene of a source and passes it on.
 
     Args:
-        use: gets (BGR picture, seconds on the clock of what is seen).
+        use: called with (BGR picture, seconds on the scene's clock).
         wanted: False while nobody needs pictures; then nothing is drawn.
     """
 
@@ -64,7 +64,7 @@ class Pictures:
     ) -> None:
         self.latest = Latest()
         self._name, self._width, self._use, self._wanted = name, width, use, wanted
-        #: Results up to the last picture.
+        #: Number of results at the last picture.
         self._drawn = self.failed = 0
 
     def _draw(self) -> None:
@@ -73,12 +73,12 @@ class Pictures:
 
     def _fails(self, error: Exception) -> None:
         self.failed += 1
-        # The first, and then each power of two: what fails does so with every picture.
+        # Log the first failure, then at each power of two: otherwise every picture might log one.
         if self.failed & (self.failed - 1) == 0:
             log.error("%s: a picture failed (%d so far): %s", self._name, self.failed, described(error))
 
     def _last(self) -> None:
-        """What came since the last picture."""
+        """Draws results newer than the last picture, if any."""
         try:
             if self._wanted() and self.latest.number != self._drawn:
                 self._draw()
@@ -87,7 +87,7 @@ class Pictures:
 
 
 class PicturesByClock(Pictures):
-    """At most `rate` pictures per second of a film, however fast it is read: drawn by the caller, for a film waits."""
+    """At most `rate` pictures per second of a video's time, however fast it is read: drawn by the caller, because a video waits."""
 
     def __init__(
         self,
@@ -113,11 +113,10 @@ class PicturesByClock(Pictures):
 
 
 class PictureThread(Pictures):
-    """At most `rate` pictures per second, drawn on a thread of its own, so that what is slow there drops pictures and nothing
-    else.
+    """At most `rate` pictures per second, drawn on a thread of its own: if that is slow, only pictures are dropped.
 
     Args:
-        use, wanted: as of Pictures. idle: called at least every IDLE_S, also where no frames come.
+        use, wanted: as for Pictures. idle: called at least every IDLE_S, even without frames.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class PictureThread(Pictures):
                 if not self.latest.wait(self._drawn, IDLE_S):
                     continue
                 self._stop.wait(max(0.0, due_s - time.monotonic()))
-                # The schedule holds the mean rate; after a pause no burst makes up for it.
+                # The schedule keeps the mean rate; after a pause there is no burst to catch up.
                 due_s = max(due_s + 1 / self._rate, time.monotonic())
                 self._draw()
             except Exception as e:

@@ -30,7 +30,7 @@ from edgedla.runtime.outputs.rtsp_child import ENCODERS, MISSING
 log = logging.getLogger("edgedla.runtime.outputs.rtsp")
 PORT = 8554
 START_S = 15.0
-#: The first pause before a server that died is started again, and the longest.
+#: The first and the longest pause before a crashed server is restarted.
 AGAIN_S, MOST_AGAIN_S = 1.0, 30.0
 _PATH = re.compile(r"(/([A-Za-z0-9_.-]|\{source\})+)+")
 _MISSING = "apt install libgstrtspserver-1.0-0 gstreamer1.0-plugins-good gstreamer1.0-plugins-ugly"
@@ -41,9 +41,9 @@ class RtspConfig:
     """A stream of each source's annotated pictures.
 
     Attributes:
-        url: rtsp://[host]:port/{source}; "" for none. Without a host all addresses of this machine listen, and whoever
-            reaches them can watch: there is no password.
-        rate: pictures per second at most. width: larger pictures are scaled down; 0: never. kbps: of H.264.
+        url: rtsp://[host]:port/{source}; "" for none. Without a host it listens on all addresses of this machine, and
+            anyone who reaches them can watch: there is no password.
+        rate: most pictures per second. width: larger pictures are scaled down; 0: never. kbps: of H.264.
         encoder: "auto", nvv4l2h264enc (a Jetson's hardware), x264enc, openh264enc or jpegenc (Motion JPEG).
     """
 
@@ -58,7 +58,7 @@ def address_of(config: RtspConfig) -> Tuple[str, int, str]:
     """(host, port, path with {source}).
 
     Raises:
-        UsageError: no such address.
+        UsageError: not such an address.
     """
     try:
         parts = urlsplit(config.url)
@@ -78,7 +78,7 @@ def address_of(config: RtspConfig) -> Tuple[str, int, str]:
 
 
 def check_rtsp(config: RtspConfig, sources: Sequence[str]) -> None:
-    """Raises UsageError where the settings make no stream. Needs no library."""
+    """Raises UsageError if the settings make no stream. Needs no library."""
     path = address_of(config)[2]
     if len(sources) > 1 and "{source}" not in path:
         raise UsageError(f"outputs.rtsp.url serves {len(sources)} sources at one path", allowed="a path with {source}")
@@ -93,7 +93,7 @@ def check_rtsp(config: RtspConfig, sources: Sequence[str]) -> None:
 
 
 def encoders(wanted: str) -> List[str]:
-    """Names of GStreamer's encoders, the best first. An Orin Nano has no encoder in hardware (NVIDIA's data sheet)."""
+    """Names of GStreamer's encoders, best first. An Orin Nano has no hardware encoder (NVIDIA's data sheet)."""
     if wanted != "auto":
         return [wanted]
     from edgedla.targets.board import board_target
@@ -104,10 +104,10 @@ def encoders(wanted: str) -> List[str]:
 
 
 class Rtsp:
-    """Serves through a process of its own, which is started again where it dies.
+    """Serves through a separate process, which is restarted if it dies.
 
     Raises:
-        UsageError: the settings are wrong. EnvironmentMissing: no RTSP server of GStreamer, or no encoder.
+        UsageError: invalid settings. EnvironmentMissing: no GStreamer RTSP server, or no encoder.
         RunError: the address is in use.
     """
 
@@ -152,7 +152,7 @@ class Rtsp:
                 [sys.executable, "-I", "-S", str(Path(__file__).with_name("rtsp_child.py"))],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, pass_fds=tuple(theirs.values()),
                 start_new_session=True,
-                # Each viewer brings threads; with an arena for each of them memory grows in steps, to no end that was seen.
+                # Each viewer adds threads; with one malloc arena per thread, memory was seen to grow without end.
                 env={"MALLOC_ARENA_MAX": str(ARENAS), **os.environ},
             )  # fmt: skip
         finally:
@@ -184,7 +184,7 @@ class Rtsp:
         return RunError(what, where="outputs.rtsp.url")
 
     def _drop(self) -> None:
-        """Ends the process and its pipes."""
+        """Ends the process and closes its pipes."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -218,7 +218,7 @@ class Rtsp:
                     self._start()
 
     def _send(self, source: str, image: np.ndarray) -> None:
-        # H.264 in 4:2:0 has even sizes, and a stream keeps the one that it began with.
+        # H.264 in 4:2:0 needs even sizes, and a stream keeps its first size.
         h, w = image.shape[0] // 2 * 2, image.shape[1] // 2 * 2
         w, h = self._sizes.setdefault(source, (w, h))
         if image.shape[:2] != (h, w):
@@ -235,7 +235,7 @@ class Rtsp:
             self._watched[source] = False
 
     def write(self, result: FrameResult) -> None:
-        # A source that came later is served once the output is opened anew.
+        # A source added later is served only after the output is reopened.
         pictures = self._pictures.get(result.source)
         if pictures is not None:
             pictures.latest.put(result)

@@ -1,9 +1,9 @@
 """A process that serves pictures by RTSP. Imports nothing of edgedla.
 
-GStreamer's RTSP server wants a main loop and threads of its own; a fault in an encoder's driver ends this process and not
-the pipeline. Settings come as JSON, the first line on stdin; the end of stdin is the end. On stdout: "up ENCODER", and
-"view N 1" or "view N 0" as the stream N gains its first viewer or loses its last. Pictures come by a pipe a stream: width
-and height as little-endian uint32, then BGR rows without padding.
+GStreamer's RTSP server needs its own main loop and threads; a crash in an encoder's driver ends this process and not the
+pipeline. Settings come as JSON on the first line of stdin; the process ends when stdin does. It writes to stdout "up ENCODER",
+and "view N 1" or "view N 0" when stream N gains its first viewer or loses its last. Pictures come through one pipe per stream:
+width and height as little-endian uint32, then BGR rows without padding.
 
 Functions: GStreamer 1.16's C API and gst-rtsp-server's (rtsp-server.h, rtsp-media-factory.h, rtsp-media.h).
 """
@@ -22,13 +22,13 @@ import time
 from typing import Any, Callable, Dict, List
 
 MISSING = 3
-#: Pictures that may wait in front of an encoder.
+#: Most pictures queued before an encoder.
 MOST_QUEUED = 2
-#: Viewers that went without a word are forgotten so often.
+#: Seconds between clean-ups of viewers that vanished silently.
 CLEAN_UP_S = 10
-#: No picture taken for so long: the server waits for a viewer who does not read, and would wait with a new one beside him.
+#: After so long without a picture taken, a viewer has stopped reading; the server would wait for him and for new ones.
 STUCK_S = 1.0
-#: A connection whose other end takes nothing for so long is closed.
+#: A connection whose other end reads nothing for so long is closed.
 SILENT_MS = 10_000
 P = ctypes.c_void_p
 _MEDIA = ctypes.CFUNCTYPE(None, P, P, P)
@@ -56,7 +56,7 @@ def fail(text: str, code: int = 1) -> None:
 
 
 class Libraries:
-    """GStreamer's functions; what returns a pointer says so, or half of it would be lost."""
+    """GStreamer's functions; those that return pointers are declared so, or the pointers would be truncated."""
 
     def __init__(self) -> None:
         self.gst = ctypes.CDLL("libgstreamer-1.0.so.0")
@@ -85,22 +85,22 @@ class Libraries:
 
 
 class Stream:
-    """One source: what comes through its pipe goes to its viewers' encoder, where there are any."""
+    """One source: pictures from its pipe go to its viewers' encoder, if there are viewers."""
 
     def __init__(self, libraries: Libraries, number: int, fd: int, path: str, launch: str, mounts: Any) -> None:
         self._l, self._number, self._fd = libraries, number, fd
         self._lock = threading.Lock()
         self._source: Any = None
         self._size = (0, 0)
-        #: What hands packets to viewers by TCP; since when no picture is taken; whether they let go of packets now.
+        #: Elements that send packets by TCP; since when no picture is taken; whether they are dropping packets now.
         self._sinks: List[Any] = []
         self._full_s, self._lets_go = 0.0, False
-        #: Its last viewer went, and what he took has not been given back to the system yet.
+        #: Its last viewer has left, and the memory used for him has not yet been returned to the system.
         self.left = False
         factory = P(self._l.rtsp.gst_rtsp_media_factory_new())
         self._l.rtsp.gst_rtsp_media_factory_set_launch(factory, launch.encode())
         self._l.rtsp.gst_rtsp_media_factory_set_shared(factory, 1)
-        # Python would free them while C still calls them.
+        # References, or Python would free the callbacks while C still calls them.
         self._kept: List[Any] = [_MEDIA(self._configure), _UNPREPARED(self._unprepared), _ADDED(self._added)]
         self._connect(factory, b"media-configure", self._kept[0])
         self._l.rtsp.gst_rtsp_mount_points_add_factory(mounts, path.encode(), factory)
@@ -131,7 +131,7 @@ class Stream:
         with self._lock:
             source, self._source = self._source, None
             sinks, self._sinks = self._sinks, []
-        # A sink that goes takes locks of its own.
+        # Releasing a sink takes locks of its own.
         for thing in (*sinks, *([source] if source else [])):
             self._l.gst.gst_object_unref(thing)
         self.left = True
@@ -160,10 +160,10 @@ class Stream:
             self._l.gobject.g_object_set(sink, b"drop", ctypes.c_int(on), None)
 
     def _full(self, size: int) -> bool:
-        """Whether pictures wait already.
+        """True if pictures are already queued.
 
-        GStreamer 1.18 and later hand a packet on as soon as one viewer is ready, and ask no viewer who comes later. So, where all
-        waits, one packet is let go of now and then, and the next asks them all. Always, it would be lost to those who read.
+        GStreamer 1.18 and later pass a packet on once one viewer is ready, and do not ask viewers that come later. So if everything
+        waits, one packet is dropped now and then, and the next one asks all viewers. Dropping always would lose data for readers.
         """
         if self._lets_go:
             self._let_go(False)
@@ -186,7 +186,7 @@ class Stream:
             caps = P(self._l.gst.gst_caps_from_string(text.encode()))
             self._l.app.gst_app_src_set_caps(self._source, caps)
             self._l.gst.gst_mini_object_unref(caps)
-        # GStreamer pads rows of BGR to four bytes.
+        # GStreamer pads BGR rows to four bytes.
         row, padded = width * 3, -(-width * 3 // 4) * 4
         if row != padded:
             gap = bytes(padded - row)
@@ -212,7 +212,7 @@ def clean_up(libraries: Libraries, server: Any, streams: List[Stream]) -> Callab
         if any(stream.left for stream in streams):
             for stream in streams:
                 stream.left = False
-            # glibc keeps what an encoder had: two thirds of all after some viewers. Other C libraries have no such function.
+            # glibc keeps freed encoder memory: two thirds of the total after some viewers. Other C libraries lack malloc_trim.
             with contextlib.suppress(AttributeError):
                 ctypes.CDLL(None).malloc_trim(0)
         return 1
@@ -221,7 +221,7 @@ def clean_up(libraries: Libraries, server: Any, streams: List[Stream]) -> Callab
 
 
 def limit_silence(libraries: Libraries) -> Callable[[Any, Any, Any], None]:
-    """Has the kernel close connections that nobody reads: up to GStreamer 1.16 such a viewer holds all others up."""
+    """Makes the kernel close connections that nobody reads: up to GStreamer 1.16 such a viewer blocks all others."""
 
     def connected(_: Any, client: Any, __: Any) -> None:
         connection = P(libraries.rtsp.gst_rtsp_client_get_connection(P(client)))
@@ -241,7 +241,7 @@ def main() -> None:
         fail(f"GStreamer's RTSP server cannot be loaded: {e}", MISSING)
     libraries.gst.gst_init(None, None)
     encoder = encoder_of(libraries, settings["encoders"])
-    # A viewer who comes later sees grey until the next key frame: one per second.
+    # A new viewer sees grey until the next key frame: one per second.
     kbps, gop = int(settings["kbps"]), max(1, int(settings["rate"]))
     chain = ENCODERS[encoder] % {"kbps": kbps, "bps": kbps * 1000, "gop": gop}
     launch = f"( appsrc name=edgedla is-live=true format=time do-timestamp=true max-bytes=0 ! queue max-size-buffers=2 ! {chain} )"
@@ -261,7 +261,7 @@ def main() -> None:
     libraries.gobject.g_signal_connect_data(server, b"client-connected", limiter, None, None, 0)
     cleaner = _TIMEOUT(clean_up(libraries, server, streams))
     libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)
-    # Warnings of months would fill a disk.
+    # Months of warnings would fill a disk.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     say(f"up {encoder}")
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()

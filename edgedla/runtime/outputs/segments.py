@@ -1,4 +1,4 @@
-"""An annotated video in files of a bounded length or size, of which the newest stay: months of it fit on a disk."""
+"""An annotated video in files of limited length or size, of which the newest are kept: months of it fit on a disk."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedVideo
 
-#: The size of a file that is being written is looked at so often.
+#: The size of the open file is checked every so many frames.
 LOOK_EVERY = 25
-#: What stands in a file's name between the film's and the ending.
+#: The part of a file's name between the video's name and the ending.
 _STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?")
 
 
 class Segments:
     """v.avi becomes v-20260115-140231.avi and so on, named by the time of their first frame.
 
-    A kill leaves all files but the last one whole; the last one can be played too where it is an .avi.
+    A kill leaves all files but the last one complete; an .avi can be played even if it is the last one.
 
     Args:
-        seconds: length of a file by the clock of what is seen; 0: not bounded. mb: its size in MB (10^6 bytes); 0: not bounded.
-        keep: so many files stay, those of earlier runs counted; 0: all.
+        seconds: length of a file on the scene's clock; 0: unlimited. mb: its size in MB (10^6 bytes); 0: unlimited.
+        keep: number of files to keep, including those of earlier runs; 0: all.
     """
 
     def __init__(self, path: str, rate: float, seconds: float, mb: float, keep: int = 0) -> None:
         self._stem, self._ending = os.path.splitext(path)
         self._rate, self._seconds, self._most_bytes, self._keep = rate, seconds, int(mb * 1e6), keep
-        # Its checks of ending and folder, before a camera is opened.
+        # Checks ending and folder before a camera is opened.
         AnnotatedVideo(path, rate)
         self._newest = Newest(keep)
         self._video: Optional[AnnotatedVideo] = None
@@ -60,7 +60,7 @@ class Segments:
     def _name(self, result: FrameResult) -> str:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.frame.time_s))
         name, number = f"{self._stem}-{stamp}{self._ending}", 1
-        # A link that leads nowhere stands there too: somebody may have planted it, and the film would be made where it points.
+        # A broken link counts as existing: writing to it would create the file at its target.
         while os.path.lexists(name):
             number += 1
             name = f"{self._stem}-{stamp}-{number}{self._ending}"
@@ -75,7 +75,7 @@ class Segments:
         if self._keep:
             folder, stem = os.path.split(self._stem)
             files = Path(folder or ".").glob(f"{glob_escaped(stem)}-[0-9]*{self._ending}")
-            # Of v.avi, and not v-2.avi, or the files of a camera whose name goes on: v-gate-2 beside v-gate.
+            # Only files of v.avi: not of v-2.avi, nor of a camera with a longer name (v-gate-2 beside v-gate).
             ours = [p for p in files if _STAMP.fullmatch(p.name[len(stem) : -len(self._ending)])]
             for old in self._newest.surplus(ours):
                 with contextlib.suppress(OSError):
@@ -86,5 +86,5 @@ class Segments:
 
 
 def glob_escaped(text: str) -> str:
-    """`text` as a pattern that stands for itself."""
+    """`text` as a pattern that matches itself."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in text)

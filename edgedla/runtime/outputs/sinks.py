@@ -1,4 +1,4 @@
-"""Where results go: JSON lines, annotated images, an annotated video, a callback."""
+"""Outputs of results: JSON lines, annotated images, an annotated video, a callback."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ log = logging.getLogger("edgedla.runtime.outputs.sinks")
 
 class Sink(Protocol):
     def write(self, result: FrameResult) -> None:
-        """Takes one result. Raises RunError where it cannot be kept."""
+        """Takes one result. Raises RunError if it cannot be stored."""
         ...
 
     def close(self) -> None: ...
 
 
 class JsonLines:
-    """One JSON object a line, complete as soon as it is written: no buffer of ours is lost when the process dies.
+    """One JSON object per line, written at once: no buffer of ours is lost if the process dies.
 
-    A disk that fills up in the middle of a line leaves no half line behind.
+    If the disk fills up within a line, no partial line remains.
 
     Args:
-        rotate_mb: a line that would make the file larger than so many MB (10^6 bytes) goes to a new one; the full one becomes
-            PATH.1, the one before it PATH.2, and so on. 0: it grows without end.
-        keep: so many full files are kept, older ones are removed.
-        kinds: keys of the lines that a file may hold already (own_lines.py).
+        rotate_mb: a line that would make the file larger than this (MB of 10^6 bytes) starts a new file; the full one becomes
+            PATH.1, the one before it PATH.2, and so on. 0: no limit.
+        keep: number of full files to keep; older ones are removed.
+        kinds: keys of lines that an existing file may contain (own_lines.py).
 
     Raises:
-        UsageError: the file, or one that would be moved or replaced, is somebody else's.
+        UsageError: the file, or one that would be renamed or replaced, is not ours.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class JsonLines:
             os.write(self._fd, b"\n")
 
     def _rotate(self) -> None:
-        """Full files move up by one; a crash in between leaves each of them whole under some name."""
+        """Renames full files up by one; a crash in between leaves each of them complete under some name."""
         os.fsync(self._fd)
         fd, self._fd = self._fd, -1
         os.close(fd)
@@ -82,7 +82,7 @@ class JsonLines:
         self._open()
 
     def _there(self) -> os.stat_result:
-        """Of the open file, which is opened anew where logrotate or another process has moved or removed it."""
+        """Status of the open file, which is reopened if logrotate or another process has moved or removed it."""
         held = os.fstat(self._fd)
         try:
             moved = not os.path.samestat(held, os.stat(self.path))
@@ -107,7 +107,7 @@ class JsonLines:
         before = done = 0
         try:
             if self._fd < 0:
-                # The last rotation failed half-way.
+                # The last rotation failed midway.
                 self._open()
             before = self._there().st_size if self._regular else 0
             if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
@@ -134,12 +134,12 @@ class JsonLines:
                 os.close(fd)
 
 
-#: json.dumps makes an encoder for each call.
+#: Made once, because json.dumps makes an encoder per call.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def as_json(document: object) -> str:
-    """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
+    """Compact JSON. NaN and infinity, which JSON lacks, become null."""
     try:
         return _encode(document)
     except ValueError:
@@ -158,8 +158,8 @@ class AnnotatedImages:
     """frame_000042.jpg for every `every`-th result.
 
     Args:
-        limit: the first so many are written, and no more (0: no limit).
-        keep: the newest so many stay in the folder, those of earlier runs counted, and older ones are removed (0: all).
+        limit: write only the first so many (0: no limit).
+        keep: number of newest images to keep in the folder, including those of earlier runs (0: all).
     """
 
     def __init__(self, folder: str, every: int = 1, limit: int = 0, keep: int = 0) -> None:
@@ -194,7 +194,7 @@ class AnnotatedImages:
             self._forget(path)
 
     def _forget(self, newest: Path) -> None:
-        # Frame numbers start again with every run: the same name may be there from the last one.
+        # Frame numbers restart with every run, so an earlier run may have left this name.
         with contextlib.suppress(ValueError):
             self._there.remove(newest)
         self._there.append(newest)
@@ -206,13 +206,13 @@ class AnnotatedImages:
         return None
 
 
-#: OpenCV's video writer says nothing of a full disk, so the space is looked at before it is gone.
+#: OpenCV's video writer does not report a full disk, so free space is checked beforehand.
 SPACE_BYTES = 32 << 20
 SPACE_EVERY = 25
 
 
 def require_space(path: str) -> None:
-    """Raises RunError where the disk is too full to go on with a film."""
+    """Raises RunError if the disk is too full to continue a video."""
     free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
     if free < SPACE_BYTES:
         raise RunError(
@@ -223,9 +223,9 @@ def require_space(path: str) -> None:
 
 
 def claimed(path: str) -> int:
-    """A descriptor of the film, held against other processes until it is closed: two would write into one another.
+    """A descriptor that locks the video against other processes until it is closed: two would overwrite each other.
 
-    Within the process nothing is held: after a reload another output may go on with the film before the first one is closed.
+    Within the process nothing is locked: after a reload, another output may continue the video before the first is closed.
 
     Raises:
         RunError: another process writes it. OSError: it cannot be opened.
@@ -247,14 +247,14 @@ def claimed(path: str) -> int:
 
 
 class AnnotatedVideo:
-    """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG).
+    """A video file of annotated frames; the ending determines the codec (.mp4: mp4v, .avi: MJPG).
 
-    It lasts as long as what was seen: in place of a frame that was dropped stands the one before it once more. An .mp4 can be
-    played only after `close`; an .avi also after a kill.
+    It lasts as long as the scene: a dropped frame is replaced by a repetition of the one before. An .mp4 can only be played after
+    `close`, an .avi even after a kill.
     """
 
     def __init__(self, path: str, rate: float = 25.0) -> None:
-        # A video of thousands of frames per second would not play.
+        # A video with thousands of frames per second would not play.
         self.path, self._rate = path, rate if 0 < rate <= MOST_RATE else 25.0
         self._timing = Timing(self._rate)
         self._last: Any = None
@@ -266,7 +266,7 @@ class AnnotatedVideo:
         if not path.lower().endswith((".mp4", ".avi")):
             raise UsageError("edgedla writes no video of this kind", where=path, allowed=".mp4 or .avi")
         make_folder(folder)
-        # OpenCV would only say at the first frame that it cannot write.
+        # OpenCV would report only at the first frame that it cannot write.
         with writing(path):
             fd, partial = open_partial(folder, os.path.basename(path))
             os.close(fd)
@@ -295,7 +295,7 @@ class AnnotatedVideo:
                     "OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi"
                 )
         if image.shape[1::-1] != self._size_wh:
-            # The writer drops frames of another size without a word.
+            # The writer silently drops frames of another size.
             image = cv2.resize(image, self._size_wh)
         self._repeat(missing)
         self._writer.write(image)
@@ -304,7 +304,7 @@ class AnnotatedVideo:
         self._count += 1
 
     def _repeat(self, missing: int) -> None:
-        """Writes the last picture again, for at most half of the time that it stood for: what comes after it is waiting."""
+        """Repeats the last picture, for at most half of the time that it covers, because later frames are waiting."""
         until_s = time.monotonic() + self._timing.gap_s / 2
         for _ in range(missing):
             if time.monotonic() > until_s:
@@ -333,7 +333,7 @@ class AnnotatedVideo:
 
 
 class Callback:
-    """Hands results to a function of the user's."""
+    """Passes results to a function of the user."""
 
     def __init__(self, function: Callable[[FrameResult], object]) -> None:
         self._function = function

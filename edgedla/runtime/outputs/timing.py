@@ -1,37 +1,37 @@
-"""Films of a steady rate that last as long as what they show."""
+"""Videos with a constant rate that last as long as what they show."""
 
 from __future__ import annotations
 
 from typing import Optional
 
-#: A longer time without frames is left out of a film.
+#: A longer time without frames is left out of a video.
 MOST_STILL_S = 10.0
 
 
 class Timing:
-    """How often each picture goes into a film of a steady rate, so that the film lasts as long as what it shows.
+    """How often to write each picture into a video of constant rate, so that the video lasts as long as the scene.
 
-    A frame that is up to one place early or late takes its own: the jitter of a camera repeats and loses nothing.
+    A frame up to one position early or late keeps its own position: a camera's jitter repeats and drops nothing.
     """
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._first_s: Optional[float] = None
-        #: Since the frame before.
+        #: Time since the previous frame.
         self.gap_s = self._last_s = 0.0
-        #: Pictures in the film since `_first_s`.
+        #: Pictures in the video since `_first_s`.
         self._count = 0
 
     def missing(self, clock_s: Optional[float]) -> Optional[int]:
-        """How often the picture before is to be repeated ahead of that of this time; None where this one has no place."""
+        """How often to repeat the previous picture before the one at this time; None if this one has no position."""
         if clock_s is None:
             return 0
         if self._first_s is None or not 0 <= clock_s - self._last_s <= MOST_STILL_S:
-            # The first one, one after a long outage, or another source in its place.
+            # The first frame, one after a long outage, or another source in its place.
             self._first_s, self._last_s, self._count = clock_s, clock_s, 0
         self.gap_s, self._last_s = clock_s - self._last_s, clock_s
         behind = (clock_s - self._first_s) * self._rate - self._count
-        # Times of a film are fractions that no float holds.
+        # A video's times are fractions that floats cannot represent exactly.
         return None if behind <= -1 + 1e-6 else max(0, int(behind + 1e-6))
 
     def wrote(self, count: int) -> None:

@@ -1,3 +1,3 @@
-"""From a camera frame to the tensor that a model reads."""
+"""From a camera frame to the model's input tensor."""
 
 from __future__ import annotations

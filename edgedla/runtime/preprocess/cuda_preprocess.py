@@ -23,7 +23,7 @@ LAYOUTS = {
 }
 BLOCK = (32, 8, 1)
 
-#: struct Params of the kernel.
+#: The kernel's struct Params.
 PARAMS = np.dtype(
     [
         ("src_h", "i4"), ("src_w", "i4"), ("src_stride", "i4"), ("dst_h", "i4"), ("dst_w", "i4"),
@@ -38,7 +38,7 @@ PARAMS = np.dtype(
 
 
 def kernel_macros(spec: Preprocess) -> tuple:
-    """Compiler macros of the variant that serves `spec`.
+    """Compiler macros of the kernel's variant for `spec`.
 
     Raises:
         UsageError: the kernel has no variant for its type or format.
@@ -63,7 +63,7 @@ def kernel_macros(spec: Preprocess) -> tuple:
 
 
 def kernel_params(spec: Preprocess, src_stride_bytes: Optional[int] = None) -> Any:
-    """The kernel's parameters for frames with rows of `src_stride_bytes` (packed rows if not given)."""
+    """The kernel's parameters for frames with rows of `src_stride_bytes` (default: packed rows)."""
     g, lay = spec.geometry, spec.layout
     p = np.zeros((), PARAMS)
     p["src_h"], p["src_w"] = spec.frame_hw
@@ -89,9 +89,9 @@ def kernel_params(spec: Preprocess, src_stride_bytes: Optional[int] = None) -> A
 
 
 class CudaPreprocessor:
-    """Preprocess on the GPU. Needs pycuda, nvcc (JetPack has both) and a current CUDA context.
+    """Preprocesses on the GPU. Needs pycuda, nvcc (JetPack has both) and a current CUDA context.
 
-    The input buffer is cleared once: row padding is never written and stays zero.
+    The input buffer must be cleared once: row padding is never written and stays zero.
     """
 
     def __init__(self, spec: Preprocess, src_stride_bytes: Optional[int] = None) -> None:
@@ -104,13 +104,13 @@ class CudaPreprocessor:
         options = ["-O3", *kernel_macros(spec)]
         module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), options=options, no_extern_c=True)
         self._kernel: Any = module.get_function("preprocess")
-        # Prepared, with the parameters as bytes: the plain call of newer pycuda hashes its arguments, which a NumPy record
-        # refuses, and keeps every combination it ever saw.
+        # Prepared, with the parameters as bytes: the plain call of newer pycuda hashes its arguments, which fails for a NumPy
+        # record, and caches every combination.
         self._kernel.prepare(["P", "P", f"{PARAMS.itemsize}s"])
         self.reframe(spec, src_stride_bytes)
 
     def reframe(self, spec: Preprocess, src_stride_bytes: Optional[int] = None) -> None:
-        """Takes frames of another size from now on; pixels, type and format stay (the kernel was compiled for them)."""
+        """Accepts frames of another size from now on; pixels, type and format stay, because the kernel was compiled for them."""
         self.spec, self.layout = spec, spec.layout
         self._params = kernel_params(spec, src_stride_bytes).tobytes()
         h, w = spec.input_chw[1:]
@@ -122,21 +122,21 @@ class CudaPreprocessor:
         Args:
             frames: device memory of `batch` frames. out: device memory of `batch * layout.size_bytes` bytes, cleared once;
                 both as addresses or pycuda allocations.
-            stream: pycuda stream; the default stream if not given.
+            stream: pycuda stream; by default the default stream.
         """
         self._kernel.prepared_async_call((*self._grid, batch), BLOCK, stream, int(frames), int(out), self._params)
 
 
 class CudaFramePreprocessor:
-    """The call form of CpuPreprocessor over the kernel: a frame in, the input's buffer out.
+    """The kernel with CpuPreprocessor's interface: takes a frame, returns the input's buffer.
 
-    On a Jetson frame and buffer lie in memory that CPU and GPU share, and a CUDA runner takes the buffer by its address: the
-    frame is copied once, into that memory, and nothing after it. Elsewhere it goes over the bus, and the buffer comes back
-    too, so that any runner can read it.
+    On a Jetson, frame and buffer are in memory common to CPU and GPU, and a CUDA runner reads the buffer at its address: the
+    frame is copied once, into that memory. Elsewhere it goes over the bus, and the buffer comes back too, so that any runner
+    can read it.
 
     Args:
-        slots: buffers used in turn; more than inferences under way, since a runner reads its input until it is done.
-        memory, kernel: for tests; CUDA's by default.
+        slots: buffers used in turn; more than inferences in flight, because a runner reads its input until it is done.
+        memory, kernel: for tests; by default CUDA's.
     """
 
     device = "cuda"
@@ -159,14 +159,14 @@ class CudaFramePreprocessor:
             self._frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
             for _ in range(slots):
                 buffer = self._memory.buffer(self.layout.size_bytes)
-                # The kernel never writes the padding of a row: it must be zero on the device too.
+                # The kernel never writes row padding: it must be zero on the device too.
                 buffer.upload(self._stream)
                 self._buffers.append(buffer)
             self._stream.synchronize()
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[None]:
-        """The context on the calling thread: frames are prepared on another thread than the one that opens the pipeline."""
+        """Makes the context current on the calling thread: preprocessing runs on another thread than the opening of the pipeline."""
         self._memory.push()
         try:
             yield
@@ -174,7 +174,7 @@ class CudaFramePreprocessor:
             self._memory.pop()
 
     def reframe(self, spec: Preprocess) -> None:
-        """Takes frames of another size from now on. The buffers stay: runners may read them still."""
+        """Accepts frames of another size from now on. The buffers stay, because runners may still read them."""
         with self._current():
             frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
             self._kernel.reframe(spec)
@@ -183,7 +183,7 @@ class CudaFramePreprocessor:
         self.spec, self.geometry = spec, spec.geometry
 
     def __call__(self, frame: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
-        """As CpuPreprocessor; the result is overwritten after `slots` more calls.
+        """Like CpuPreprocessor; the result is overwritten after `slots` more calls.
 
         Raises:
             UsageError: the frame has another shape or type.

@@ -13,7 +13,7 @@ from edgedla.vocabulary import DEVICES
 
 
 def uses_dla(artifact: Artifact) -> bool:
-    """True where the artifact holds DLA work: a loadable, or layers on a DLA (as built, or else as planned)."""
+    """True if the artifact contains DLA work: a loadable, or layers on a DLA (as built if known, else as planned)."""
     if artifact.kind == "chain":
         return any(uses_dla(stage.artifact) for stage in artifact.stages)
     placement = artifact.placement_predicted if artifact.placement_real is None else artifact.placement_real
@@ -21,10 +21,10 @@ def uses_dla(artifact: Artifact) -> bool:
 
 
 def check_device(artifact: Artifact, name: str) -> None:
-    """Raises UsageError where the artifact was not built for the device.
+    """Raises UsageError if the artifact was not built for the device.
 
-    TensorRT would not refuse: an engine with DLA layers takes core 0 where no core is chosen, and an engine without them
-    runs on the GPU whatever core is chosen.
+    TensorRT would not refuse: an engine with DLA layers uses core 0 if no core is chosen, and an engine without them runs on
+    the GPU whatever core is chosen.
     """
     where = str(artifact.folder or artifact.model.get("name"))
     if artifact.kind == BARE_ENGINE and artifact.placement_real is None:
@@ -45,7 +45,7 @@ def check_device(artifact: Artifact, name: str) -> None:
 
 
 def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
-    """Raises UsageError unless `wanted` are the chain's own devices: its name ("DLA0+DLA1"), or each of them, in any order."""
+    """Raises UsageError unless `wanted` are the chain's own devices: its name ("DLA0+DLA1"), or each device, in any order."""
     stage_devices = [stage.device for stage in chain.stages]
     given = [name for text in wanted for name in text.split("+")]
     if set(given) != set(stage_devices):
@@ -58,16 +58,16 @@ def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
 
 
 def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) -> List[Runner]:
-    """One runner per device, in the order of `devices`; of a chain one runner over all its stages.
+    """One runner per device, in the order of `devices`; for a chain, one runner over all its stages.
 
     Args:
-        devices: names of DEVICES for an artifact built with TensorRT (default: DLA0, or GPU where it uses no DLA); for a
-            host artifact the names only label the simulated runners (default: one, "host"). A chain has its own
-            devices; here they may only be said again.
+        devices: names of DEVICES for an artifact built with TensorRT (default: DLA0, or GPU if it uses no DLA); for a host
+            artifact the names only label the simulated runners (default: one, "host"). A chain has its own devices, which
+            may only be repeated here.
 
     Raises:
         UsageError: an unknown or repeated device, or one that the artifact was not built for.
-        EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is not here.
+        EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
     """
     wanted = list(devices or ())
     if artifact.kind == "chain":
@@ -93,7 +93,7 @@ def _default_device(artifact: Artifact) -> str:
     if artifact.kind != BARE_ENGINE:
         return "DLA0" if uses_dla(artifact) else "GPU"
     if artifact.placement_real is None:
-        # A chosen core changes nothing for an engine without DLA layers, and one with them needs a core.
+        # The core makes no difference for an engine without DLA layers, and one with them needs a core.
         return "DLA0" if artifact.platform.get("dla_cores") else "GPU"
     return next((d for d in sorted(set(artifact.placement_real.values())) if d.startswith("DLA")), "GPU")
 

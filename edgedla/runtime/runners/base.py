@@ -1,4 +1,4 @@
-"""What every runner offers: buffers in the artifact's formats in, buffers in the artifact's formats out."""
+"""The interface of every runner: input and output buffers in the artifact's formats."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Runner(Protocol):
 
     Attributes:
         name: where it runs: host, GPU, DLA0, DLA1, fake, or a chain's devices in order (DLA0+DLA1).
-        simulated: True where results or times are not those of a device.
+        simulated: True if results or times are not a device's.
         bindings: of the artifact.
-        depth: inferences that may be under way at once.
+        depth: most inferences in flight.
 
-    A chain has `stage_count` and `stages()` too; a runner without them is one stage.
+    A chain also has `stage_count` and `stages()`; a runner without them is a single stage.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Runner(Protocol):
         """Queues one inference.
 
         Args:
-            inputs: binding name -> buffer of `size_bytes` bytes; not written to until `wait` returns.
+            inputs: binding name -> buffer of `size_bytes` bytes; must not be changed until `wait` returns.
         """
         ...
 
     def wait(self, ticket: Ticket, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
-        """The output buffers, by binding name.
+        """The output buffers by binding name.
 
         Raises:
             RunError: the inference failed or took longer than `timeout_s`.
@@ -63,12 +63,12 @@ class Runner(Protocol):
 
 
 class ThreadedRunner:
-    """A runner whose `_infer` runs on a thread of its own: the base of the host, fake and TensorRT runners.
+    """A runner whose `_infer` runs on its own thread: the base of the host, fake and TensorRT runners.
 
-    One thread: a device runs one inference after another, and TensorRT contexts belong to one thread.
+    One thread is enough: a device runs one inference after another, and a TensorRT context belongs to one thread.
     """
 
-    #: Seconds that `close` waits for an inference that hangs before the thread is left behind.
+    #: Seconds that `close` waits for a hanging inference before it abandons the thread.
     close_timeout_s = 5.0
 
     def __init__(self, name: str, bindings: Tuple[Binding, ...], simulated: bool, depth: int = 2) -> None:
@@ -80,7 +80,7 @@ class ThreadedRunner:
         raise RunError(f"{type(self).__name__} has no inference")
 
     def _release(self) -> None:
-        """Frees what the runner holds; called on the runner's own thread."""
+        """Frees the runner's resources; called on the runner's own thread."""
 
     def submit(self, inputs: Mapping[str, np.ndarray]) -> Ticket:
         if self._closed:
@@ -108,14 +108,14 @@ class ThreadedRunner:
 
 
 def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str, np.ndarray]:
-    """What the ticket holds, or RunError: what `wait` of a runner called `name` does."""
+    """The ticket's result, or RunError: implements `wait` for a runner called `name`."""
     from concurrent.futures import TimeoutError as Late
 
     try:
         outputs: Dict[str, np.ndarray] = ticket.result(timeout_s)
     except BaseException as e:
-        # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows. That it is done
-        # says nothing: the inference may have ended since.
+        # TimeoutError may be the inference's own, and KeyboardInterrupt ours: only the ticket knows. `done` alone is not enough:
+        # the inference may have ended since.
         if ticket.done() and (ticket.cancelled() or ticket.exception() is e):
             raise inference_error(e, name) from e
         if isinstance(e, Late):
@@ -125,21 +125,21 @@ def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str
 
 
 def inference_error(error: BaseException, name: str) -> RunError:
-    """What an inference raised, as an error of ours."""
+    """An inference's exception as an error of ours."""
     if isinstance(error, RunError):
         return error
     return RunError(f"the inference failed: {described(error)}", where=name)
 
 
 def stages_of(runner: Runner) -> List[Dict[str, Any]]:
-    """ChainRunner.stages() of a chain; [] for a runner of one engine."""
+    """ChainRunner.stages() for a chain; [] for a runner of one engine."""
     tell = getattr(runner, "stages", None)
     stages: List[Dict[str, Any]] = tell() if tell is not None else []
     return stages
 
 
 def open_all(makers: Iterable[Callable[[], Runner]]) -> List[Runner]:
-    """What the makers make; where one fails, the runners made before it are closed."""
+    """The makers' runners; if one fails, closes those made before."""
     opened: List[Runner] = []
     try:
         for make in makers:
@@ -151,7 +151,7 @@ def open_all(makers: Iterable[Callable[[], Runner]]) -> List[Runner]:
 
 
 def close_side_by_side(runners: Sequence[Runner], timeout_s: float) -> None:
-    """Closes them all; several that hang cost the time of one, and after `timeout_s` they are left behind."""
+    """Closes all runners in parallel, so that several hanging ones take the time of one; abandons them after `timeout_s`."""
     threads = [threading.Thread(target=_close, args=(r,), daemon=True) for r in runners]
     for t in threads:
         t.start()
@@ -170,7 +170,7 @@ def _close(runner: Runner) -> None:
 def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """Output buffers as NCHW arrays in real values (INT8 multiplied by the binding's scale)."""
     chip = str(artifact.platform["chip"])
-    # A chain's output lies in memory as the engine of its stage writes it.
+    # A chain's output has the memory layout of its stage's engine.
     kinds = {b.name: s.artifact.kind for s in artifact.stages for b in s.artifact.outputs}
     return {
         b.name: unpack(

@@ -1,4 +1,4 @@
-"""A chain: one network over several devices, one engine per stage; every stage works on another frame at the same time."""
+"""A chain: one network over several devices, with one engine per stage; all stages work at once, on different frames."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ log = logging.getLogger("edgedla.runtime.chain")
 
 @dataclass
 class _Stage:
-    """One stage as it runs.
+    """One stage of a running chain.
 
     Attributes:
-        reads, gives: tensors in and those of its outputs that somebody needs.
-        done_with: tensors that no stage after this one reads, and that are no output of the network.
-        kept: of `gives`, those that stay in the device's memory until they are read.
-        left_s: when the last frame left it.
+        reads, gives: input tensors, and those outputs that are needed.
+        done_with: tensors that no later stage reads and that are not outputs of the network.
+        kept: those of `gives` that stay in the device's memory until they are read.
+        left_s: when the last frame left the stage.
     """
 
     device: str
@@ -49,29 +49,28 @@ class _Frame:
 
 
 class ChainRunner:
-    """Runs a chain's stages one after the other for a frame, and side by side for the frames in flight.
+    """Runs a chain's stages one after the other for each frame, and in parallel for the frames in flight.
 
-    `submit` puts a frame into the first stage; each stage's own thread hands its outputs to the next stage and takes the
-    next frame. Frames keep their order. A stage that fails fails that frame's ticket, the frames around it go on.
+    `submit` puts a frame into the first stage; each stage's own thread passes its outputs to the next stage and takes the next
+    frame. Frames keep their order. If a stage fails, only that frame's ticket fails.
 
-    What passes between two stages on CUDA (TensorRT or cuDLA) stays in the memory where the first one wrote it, and the
-    second reads it by its address: nothing is copied, neither on a Jetson nor over a bus. Two things are copied through
-    host memory nevertheless: a tensor that is also an output of the network, and what passes to or from a runner that is
-    not on CUDA. `stages()` says for each tensor which it is. The host waits for a stage before it queues the next one;
-    the devices do not signal each other.
+    A tensor between two stages on CUDA (TensorRT or cuDLA) stays in the memory where the first stage wrote it, and the second
+    reads it at its address: nothing is copied, neither on a Jetson nor over a bus. Two kinds are copied through host memory
+    nevertheless: a tensor that is also an output of the network, and one to or from a runner that is not on CUDA. `stages()`
+    tells which tensors are copied. The host waits for a stage before it queues the next one; devices do not signal each other.
 
-    Stages on the same core share it: each has its engine and its thread, and the core runs them in turn. The same holds for
-    the GPU parts of hybrid engines.
+    Stages on the same core share it: each has its own engine and thread, and the core runs them in turn. The same holds for the
+    GPU parts of hybrid engines.
 
     Args:
         artifact: of kind "chain".
-        runners: one a stage, in order. The chain closes them.
+        runners: one per stage, in order. The chain closes them.
 
     Raises:
         RunError: the stages do not fit together.
     """
 
-    #: Seconds that `close` gives the frames under way and the runners together.
+    #: Seconds that `close` gives the frames in flight and the runners together.
     close_timeout_s = 5.0
 
     def __init__(self, artifact: Artifact, runners: Sequence[Runner]) -> None:
@@ -81,7 +80,7 @@ class ChainRunner:
         self.depth = sum(r.depth for r in runners)
         self._stages = _connected(artifact, runners)
         self._lender = {name: s.runner for s in self._stages for name in s.kept}
-        # Held while a frame enters, so that frames from several threads pass the stages in one order.
+        # Held while a frame enters, so that frames from several threads pass all stages in one order.
         self._entry = threading.RLock()
         self._changed = threading.Condition()
         self._under_way: Set[_Frame] = set()
@@ -93,12 +92,12 @@ class ChainRunner:
 
     @property
     def stage_count(self) -> int:
-        """Frames that can be in flight with one in each stage."""
+        """Number of frames in flight with one in each stage."""
         return len(self._stages)
 
     @property
     def runners(self) -> Tuple[Runner, ...]:
-        """The stages' runners, in order; they stay the chain's."""
+        """The stages' runners, in order; the chain still owns them."""
         return tuple(s.runner for s in self._stages)
 
     def submit(self, inputs: Mapping[str, np.ndarray]) -> Ticket:
@@ -116,7 +115,7 @@ class ChainRunner:
         return result_of(ticket, self.name, timeout_s)
 
     def _enter(self, frame: _Frame) -> None:
-        """Queues the frame in its stage; called on the thread of the stage before it."""
+        """Queues the frame in its stage; called on the thread of the previous stage."""
         stage = self._stages[frame.stage]
         entered_s = time.monotonic()
         try:
@@ -131,7 +130,7 @@ class ChainRunner:
 
     def _left(self, frame: _Frame, done: Ticket, entered_s: float) -> None:
         stage = self._stages[frame.stage]
-        # A frame waits for the one before it: its own time in the stage starts when that one left.
+        # A frame waits for the previous one: its own time in the stage starts when that one has left.
         now, started_s = time.monotonic(), max(entered_s, stage.left_s)
         stage.left_s = now
         try:
@@ -168,7 +167,7 @@ class ChainRunner:
             frame.ticket.set_exception(self._named(error, frame.stage))
 
     def _named(self, error: Exception, stage: int) -> RunError:
-        """The error with the stage that it comes from."""
+        """The error with the name of its stage."""
         where = f"{self.name}, stage {stage} ({self._stages[stage].device})"
         failure = inference_error(error, where)
         named = RunError(failure.what, where=where, allowed=failure.allowed, hint=failure.hint)
@@ -176,7 +175,7 @@ class ChainRunner:
         return named
 
     def _ended(self, frame: _Frame) -> bool:
-        """False where `close` has given the frame up already."""
+        """True if the frame ended now; False if `close` has already given it up."""
         with self._changed:
             known = frame in self._under_way
             self._under_way.discard(frame)
@@ -184,10 +183,10 @@ class ChainRunner:
         return known
 
     def stages(self) -> List[Dict[str, Any]]:
-        """Each stage: its device, the time of a frame in it, and how what it passes on gets to the next reader.
+        """Each stage: its device, the time of a frame in it, and how its outputs reach the next reader.
 
-        `hands_over` is "device" where the tensor stays in the device's memory, else "host". `core_proved` as TensorRtRunner
-        has it: it shows the core, so that two stages on one core prove each other.
+        `hands_over` is "device" if the tensor stays in the device's memory, else "host". `core_proved` as in TensorRtRunner: it
+        refers to the core, so two stages on one core prove each other.
         """
         devices = [s.device for s in self._stages]
         outputs = {b.name for b in self.bindings}
@@ -209,12 +208,12 @@ class ChainRunner:
         ]
 
     def forget_times(self) -> None:
-        """Starts the stages' times anew, as after a warm-up."""
+        """Restarts the stages' times, for example after a warm-up."""
         for s in self._stages:
             s.latency = Latency()
 
     def close(self) -> None:
-        """Finishes the frames under way, then closes every stage's runner. A stage that hangs is left behind in time."""
+        """Finishes the frames in flight, then closes every stage's runner. A hanging stage is abandoned in time."""
         deadline = time.monotonic() + self.close_timeout_s
         with self._changed:
             if self._closed:
@@ -229,7 +228,7 @@ class ChainRunner:
             )
         if left:
             log.warning("%s: %s hangs and is abandoned", self.name, self._stages[left[0].stage].device)
-        # Those that do not hang close at once.
+        # Runners that do not hang close immediately.
         close_side_by_side([s.runner for s in self._stages], max(1.0, deadline - time.monotonic()))
 
     def __enter__(self) -> ChainRunner:
@@ -240,12 +239,12 @@ class ChainRunner:
 
 
 def chain_name(artifact: Artifact) -> str:
-    """The devices in the order in which a frame passes them: "DLA0+DLA1"."""
+    """The devices in the order that a frame passes them: "DLA0+DLA1"."""
     return "+".join(stage.device for stage in artifact.stages)
 
 
 def _connected(artifact: Artifact, runners: Sequence[Runner]) -> List[_Stage]:
-    """The stages with what each reads, gives and is the last to read."""
+    """The stages, each with the tensors that it reads, gives, and is the last to read."""
     if len(runners) != len(artifact.stages) or not runners:
         raise RunError(f"{len(runners)} runners for {len(artifact.stages)} stages", where=chain_name(artifact))
     known = {b.name for b in artifact.inputs}

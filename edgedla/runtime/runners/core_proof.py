@@ -1,4 +1,4 @@
-"""Which DLA core worked, by the kernel's power counters."""
+"""Which DLA core did the work, by the kernel's power counters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ log = logging.getLogger("edgedla.runtime.runners")
 
 
 class CoreProof:
-    """`proved` is True once the core was powered while our inferences ran, False if they ran and its counter stood still,
-    None before that and where there is no counter (no Jetson, an unknown kernel). Who else used the core it cannot say.
+    """Whether the core was seen to work.
+
+    `proved` is True once the core was powered while our inferences ran, False if they ran and its counter did not move,
+    None before that or without a counter (no Jetson, an unknown kernel). It cannot tell who else used the core.
     """
 
     def __init__(self, core: Optional[int], name: str) -> None:
@@ -25,12 +27,12 @@ class CoreProof:
         self._started_ms = core_active_ms(self._core) if self._core is not None else None
 
     def ran(self) -> None:
-        """After each inference."""
+        """To be called after each inference."""
         self._ran = True
         if self._started_ms is None or self.proved is not None or self._core is None:
             return
         now_ms = core_active_ms(self._core)
-        # The counter has steps of a millisecond: one short inference may not move it.
+        # The counter has millisecond steps: a single short inference may not move it.
         if now_ms is not None and now_ms > self._started_ms:
             self.proved = True
 

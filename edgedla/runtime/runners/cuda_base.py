@@ -1,4 +1,4 @@
-"""What runners on CUDA share: a thread with the context, a stream, and one shared buffer a binding."""
+"""The base of runners on CUDA: a thread with the context, a stream, and one shared buffer per binding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgedla.runtime.runners.base import ThreadedRunner
 
 
 class Memory(Protocol):
-    """Where buffers and streams come from: DriverContext on a device, host memory in tests."""
+    """Makes buffers and streams: DriverContext on a device, host memory in tests."""
 
     def push(self) -> None: ...
     def pop(self) -> None: ...
@@ -26,12 +26,12 @@ class CudaRunner(ThreadedRunner):
     """Subclasses open the engine in `_start`, queue it in `_enqueue` and close it in `_stop`, all on the runner's thread.
 
     Args:
-        memory: makes the CUDA context's wrapper; called on the runner's thread.
+        memory: makes the CUDA context; called on the runner's thread.
     """
 
-    #: Engines of their own queue need a stream that does not wait for the default one.
+    #: Engines with their own queue need a stream that does not wait for the default one.
     non_blocking = False
-    #: Memory that CPU and device share, or two with copies; None: as the board has it.
+    #: One memory for CPU and device, or two with copies; None: as the board has it.
     mapped: Optional[bool] = None
 
     def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = DriverContext) -> None:
@@ -59,15 +59,15 @@ class CudaRunner(ThreadedRunner):
         self._start()
 
     def keep(self, names: Iterable[str]) -> None:
-        """From now on these outputs stay where the device writes them: `wait` gives DeviceArrays for another CUDA runner.
+        """From now on these outputs stay where the device writes them: `wait` returns DeviceArrays for another CUDA runner.
 
-        Each inference gets a buffer of its own for them, until `give_back`. Off a Jetson their bytes on the host are not
-        written. Called before the first inference.
+        Each inference gets its own buffer for them, until `give_back`. Except on a Jetson, their bytes on the host are not
+        written. Call it before the first inference.
         """
         self._free = {name: collections.deque([self._buffers[name]]) for name in names}
 
     def give_back(self, array: np.ndarray) -> None:
-        """The buffer of a kept output may be written again; whoever holds the array reads it no more."""
+        """Releases the buffer of a kept output: it may be overwritten, so the array must not be read any more."""
         lent = self._lent.pop(getattr(array, "pointer", None) or 0, None)
         if lent is not None and lent[0] in self._free:
             self._free[lent[0]].append(lent[1])
@@ -82,23 +82,23 @@ class CudaRunner(ThreadedRunner):
         raise NotImplementedError
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:
-        """Queues one inference on `_stream`; `pointers` holds the device address of every binding."""
+        """Queues one inference on `_stream`; `pointers`: device address of every binding."""
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Called once the stream is done: raises RunError if the device failed on the way."""
+        """Called once the stream is done: raises RunError if the device failed."""
 
     def _finish(self) -> None:
-        """Waits for what is queued.
+        """Waits for the queued work.
 
         Raises:
-            DeviceLost: it failed on the device; the text has what CUDA says, and what the engine's own library says.
+            DeviceLost: it failed on the device; the text has CUDA's message and that of the engine's own library.
         """
         try:
             self._stream.synchronize()
         except Exception as e:
             reasons = [e.what if isinstance(e, RunError) else described(e)]
-            # CUDA for Tegra, 9.1.5: the stream itself fails (error 911), and only the library knows why.
+            # CUDA for Tegra, 9.1.5: the stream itself fails (error 911), and only the engine's library knows why.
             try:
                 self._check()
             except Exception as why:
@@ -111,7 +111,7 @@ class CudaRunner(ThreadedRunner):
         self._check()
 
     def _stop(self) -> None:
-        """Closes what `_start` opened; called also where `_start` failed half-way."""
+        """Closes what `_start` opened; also called if `_start` failed midway."""
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         pointers: Dict[str, int] = {}
@@ -126,7 +126,7 @@ class CudaRunner(ThreadedRunner):
                 raise RunError(f"the input {b.name} {fault}", where=self.name, allowed=f"{b.size_bytes} bytes")
             address = getattr(given, "pointer", None)
             if address and (self.mapped is not False or not getattr(given, "mapped", True)):
-                # Written by the CUDA preprocessing or by another engine: it lies where this engine can read it.
+                # Written by the CUDA preprocessing or by another engine, in memory that this engine can read.
                 pointers[b.name] = address
                 continue
             buffer.host[:] = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
@@ -144,20 +144,20 @@ class CudaRunner(ThreadedRunner):
             for buffer in kept.values():
                 self.give_back(buffer.array())
             raise
-        # A copy: the buffers are used again by the next inference while the caller still reads this one's result.
+        # A copy, because the next inference reuses the buffers while the caller still reads this result.
         return {b.name: kept[b.name].array() if b.name in kept else self._buffers[b.name].host.copy() for b in outputs}
 
     def _release(self) -> None:
         try:
             self._stop()
         finally:
-            # Lent ones stay: an engine that hangs may read them still.
+            # Lent buffers stay: a hanging engine may still read them.
             spare = [buffer for name, free in self._free.items() for buffer in free]
             fixed = [buffer for name, buffer in self._buffers.items() if name not in self._free]
             for buffer in [*fixed, *spare]:
                 buffer.free()
             self._buffers, self._free = {}, {}
-            # Here, while the context is current: later CUDA could not give it back.
+            # Now, while the context is current: CUDA could not free it later.
             if self._stream is not None and hasattr(self._stream, "close"):
                 self._stream.close()
             self._stream = None

@@ -18,20 +18,20 @@ from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.loadable_tensors import match
 
 log = logging.getLogger("edgedla.runtime.cudla")
-#: mapped, copied, or auto: try mapped memory at the start, and copy where it does not work.
+#: mapped, copied, or auto: try mapped memory when opening, and copy if it does not work.
 MEMORY_VARIABLE = "EDGEDLA_DLA_MEMORY"
 _TRIAL = "dla-mapped-memory"
 
 
 class CudlaRunner(CudaRunner):
-    """Runs a loadable on DLA0 or DLA1; the GPU only copies, and over mapped memory not even that.
+    """Runs a loadable on DLA0 or DLA1; the GPU only copies, and with mapped memory not even that.
 
-    All of NVIDIA's sources register memory of cudaMalloc with cuDLA (cudla.h; CUDA for Tegra 9.1.3; cuDLA-samples); none
-    says that mapped host memory may be registered. So the runner tries it with a known pattern when it opens, and copies
-    where cuDLA refuses it or the outputs differ. `core_proved`: see CoreProof.
+    All of NVIDIA's sources register memory of cudaMalloc with cuDLA (cudla.h; CUDA for Tegra 9.1.3; cuDLA-samples); none says
+    that mapped host memory may be registered. So the runner tries it with a known pattern when it opens, and copies if cuDLA
+    refuses it or the outputs differ. `core_proved`: see CoreProof.
 
     Args:
-        open_core: opens the DLA core by its number.
+        open_core: opens the DLA core of a number.
     """
 
     non_blocking = True
@@ -57,7 +57,7 @@ class CudlaRunner(CudaRunner):
 
     @property
     def memory(self) -> str:
-        """How CPU and DLA share the buffers: "mapped" or "copied"."""
+        """How CPU and DLA share buffers: "mapped" or "copied"."""
         return "copied" if self.mapped is False else "mapped"
 
     def _start(self) -> None:
@@ -77,7 +77,7 @@ class CudlaRunner(CudaRunner):
         return match(tensors, bindings, "outputs" if outputs else "inputs", self.name)
 
     def _choose_memory(self) -> None:
-        """Decides between mapped and copied memory, and remakes the buffers where they are to be copied."""
+        """Decides between mapped and copied memory, and makes new buffers for the latter."""
         wanted = os.environ.get(MEMORY_VARIABLE, "auto")
         if wanted not in ("auto", "mapped", "copied"):
             raise UsageError(f"{MEMORY_VARIABLE} is {wanted!r}", allowed="auto, mapped, copied")
@@ -115,13 +115,13 @@ class CudlaRunner(CudaRunner):
         return not wrong
 
     def _trial(self, mapped: bool) -> Dict[str, np.ndarray]:
-        """Outputs of one inference of a known pattern over buffers of one kind."""
+        """Outputs of one inference on a known pattern, with buffers of one kind."""
         assert self._cudla is not None
         buffers = {b.name: self._context.buffer(b.size_bytes, mapped) for b in self.bindings}
         try:
             for b in self.bindings:
                 buffer = buffers[b.name]
-                # Small bytes: as INT8 they are themselves, as FP16 finite numbers below 1.3.
+                # Small bytes: valid as INT8, and as FP16 finite numbers below 1.3.
                 buffer.host[:] = np.arange(b.size_bytes, dtype=np.uint32) % 61 if b.is_input else 0
                 buffer.upload(self._stream)
             self._enqueue({name: buffer.pointer for name, buffer in buffers.items()})
@@ -137,7 +137,7 @@ class CudlaRunner(CudaRunner):
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:
         assert self._cudla is not None
-        # Registered once a buffer: those of the CUDA preprocessing come round again and again.
+        # Registered once per buffer: the CUDA preprocessing reuses its buffers.
         at = {b.name: self._cudla.register(pointers[b.name], b.size_bytes) for b in self.bindings}
         self._cudla.submit(
             self._module, [at[b.name] for b in self._inputs], [at[b.name] for b in self._outputs], self._stream.handle

@@ -1,4 +1,4 @@
-"""An engine without an artifact around it, as trtexec and Ultralytics write them, as an Artifact that runners take."""
+"""An engine file without an artifact, as trtexec and Ultralytics write it, as an Artifact for the runners."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def open_built(path: Union[str, Path], *, model: Union[None, str, Path] = None) 
     """An artifact's folder as `load_artifact` reads it, or an engine's file as `read_engine` does.
 
     Args:
-        model: the ONNX file that the artifact should have been built from; an engine does not say.
+        model: the ONNX file that the artifact must have been built from; an engine does not state it.
 
     Raises:
-        DocumentError, EnvironmentMissing, RunError, UsageError: as those two.
+        DocumentError, EnvironmentMissing, RunError, UsageError: as for these two.
     """
     header = _header(Path(path))
     if header is None:
@@ -45,21 +45,21 @@ def open_built(path: Union[str, Path], *, model: Union[None, str, Path] = None) 
 
 
 def metadata_of(artifact: Artifact) -> Optional[UltralyticsMetadata]:
-    """What Ultralytics wrote before the engine; None for every other artifact."""
+    """Ultralytics' metadata before the engine; None for every other artifact."""
     return ultralytics_metadata(artifact.model.get("metadata"), str(artifact.model.get("file", "")))
 
 
 def read_engine(path: Path, header: PlanHeader) -> Artifact:
-    """An engine as an artifact of kind "engine", with the bindings and devices that TensorRT tells.
+    """An engine as an artifact of kind "engine", with the bindings and devices that TensorRT reports.
 
-    An engine runs code of whoever built it, and without a manifest nothing says who that was.
+    Deserialising an engine runs code of whoever built it, and without a manifest its origin is unknown.
 
     Raises:
-        EnvironmentMissing: no Jetson, or no TensorRT here.
+        EnvironmentMissing: not a Jetson, or no TensorRT.
         RunError: TensorRT refuses the engine.
-        DocumentError: the engine has open dims, a format that is not laid out here, or metadata of a wrong form.
+        DocumentError: the engine has open dims, an unsupported format, or invalid metadata.
     """
-    # Late: a bundle holds artifacts, which name their module themselves.
+    # Late: bundles do not need it, because their artifacts state their module.
     from edgedla.targets import module_for
     from edgedla.targets.board import this_board
 
@@ -146,7 +146,7 @@ def _binding(tensor: Tensor, chip: Optional[str], where: str) -> Binding:
 
 
 def _layers(text: str) -> Optional[EngineInfo]:
-    """The inspector's JSON; None where it cannot be read."""
+    """The inspector's JSON; None if it cannot be read."""
     try:
         return parse_engine_info(parse_json(text.encode("utf-8", "replace")), "inspector output")
     except (ValueError, RecursionError, EdgedlaError):
@@ -154,10 +154,10 @@ def _layers(text: str) -> Optional[EngineInfo]:
 
 
 def _devices(info: Optional[EngineInfo], core: Optional[int]) -> Tuple[Optional[Dict[str, str]], Tuple[str, ...]]:
-    """(engine layer -> device, notes); None where it is not known whether a DLA takes part.
+    """(engine layer -> device, notes); None if it is unknown whether a DLA is used.
 
     Args:
-        core: that the metadata names.
+        core: the core in the metadata.
     """
     dla = f"DLA{core or 0}"
     if info is None or not info.layers or (info.undecided and not info.dla_nodes):

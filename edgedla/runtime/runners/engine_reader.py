@@ -1,6 +1,6 @@
-"""What TensorRT itself tells of an engine, 8.4 to 11.4.1: its inputs and outputs, and its layers.
+"""An engine's inputs, outputs and layers as TensorRT reports them, 8.4 to 11.4.1.
 
-The naming rule of builder/tensorrt/api.py holds: a TensorRT object stands in a variable named after its class.
+The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT object is named after its class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tensor = Tuple[str, bool, Tuple[int, ...], str, str]
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """`layers`: the engine inspector's JSON as text. `version`: of the TensorRT that read it."""
+    """`layers`: the engine inspector's JSON text. `version`: the TensorRT that read it."""
 
     tensors: Tuple[Tensor, ...]
     layers: str
@@ -25,11 +25,11 @@ class EngineFacts:
 
 
 def read_with_tensorrt(trt: Any, data: bytes, core: Optional[int], where: str, written: str) -> EngineFacts:
-    """Deserialises an engine, asks it, and lets it go.
+    """Deserialises an engine, queries it, and releases it.
 
     Args:
-        core: of the DLA that it is read for; None: TensorRT's own choice.
-        written: who wrote it, for the message.
+        core: DLA core to read it for; None: TensorRT's own choice.
+        written: a text on who wrote it, for the message.
 
     Raises:
         RunError: TensorRT refuses it.
@@ -52,7 +52,7 @@ def read_with_tensorrt(trt: Any, data: bytes, core: Optional[int], where: str, w
     try:
         layers = str(inspector.get_engine_information(trt.LayerInformationFormat.JSON))
     finally:
-        # Before its engine: the bindings of 8.4 and 8.5 do not keep the engine alive for it.
+        # Before its engine: in 8.4 and 8.5 the inspector does not keep the engine alive.
         del inspector
     return EngineFacts(tuple(_tensors(engine)), layers, str(trt.__version__))
 

@@ -1,4 +1,4 @@
-"""Runners without a device, for users' own tests: they take the time they are told and give the outputs they are told."""
+"""Runners without a device, for users' own tests, with given times and outputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Compute = Callable[[Mapping[str, np.ndarray]], Dict[str, np.ndarray]]
 
 
 class FakeRunner(ThreadedRunner):
-    """Sleeps `latency_ms` and returns what `compute` makes of the inputs; zeros if there is no `compute`.
+    """Sleeps `latency_ms` and returns what `compute` makes of the inputs; zeros without `compute`.
 
-    Nothing of it is measured: `latency_ms` is usually the placement's prediction.
+    Nothing is measured: `latency_ms` is usually the placement's prediction.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class FakeRunner(ThreadedRunner):
         self._late_s = 0.0
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        # What the last sleep took too long is taken off this one, so that the mean is right; after a machine's long pause a
-        # part of it only, or a fake inference would take no time at all.
+        # The last sleep's excess is subtracted from this one, so that the mean is right; after a long pause of the machine only in
+        # part, or a fake inference would take no time at all.
         started, wanted_s = time.monotonic(), max(0.0, self._latency_s - self._late_s)
         if wanted_s:
             time.sleep(wanted_s)
@@ -49,7 +49,7 @@ class FakeRunner(ThreadedRunner):
 def fake_chain(
     chain: Artifact, latencies_ms: Sequence[float], computes: Optional[Sequence[Optional[Compute]]] = None
 ) -> ChainRunner:
-    """A chain whose stages take `latencies_ms`, usually `predicted_stage_ms`."""
+    """A chain whose stages take `latencies_ms`, usually those of `predicted_stage_ms`."""
     given = computes or [None] * len(chain.stages)
     return ChainRunner(
         chain,
@@ -61,11 +61,10 @@ def fake_chain(
 
 
 def predicted_stage_ms(chain: Artifact, model: PlacedModel) -> List[float]:
-    """What a placement predicts for each stage of one frame alone, in milliseconds: loadables, GPU layers and transitions.
+    """A placement's prediction for each stage of a single frame, in milliseconds: loadables, GPU layers and transitions.
 
-    Neither slowed down by the other engines, nor with the start of an engine or what the host does between two stages. A
-    transition counts where its DLA side is, and between two cores where the reader is. A layer on the GPU whose name no
-    stage knows is left out.
+    Without slowdown by other engines, the start of an engine, and the host's work between stages. A transition counts in the
+    stage of its DLA side, and between two cores in the reader's. A GPU layer whose name no stage knows is left out.
     """
     stage_of = {layer.index: _stage_of(chain, layer.name, layer.device) for layer in model.layers}
     total_us = [0.0] * len(chain.stages)
@@ -86,7 +85,7 @@ def predicted_stage_ms(chain: Artifact, model: PlacedModel) -> List[float]:
 
 
 def _stage_of(chain: Artifact, name: str, device: str) -> Optional[int]:
-    """The stage of a layer or a border tensor: the only one on its core, or the one that knows the name."""
+    """The stage of a layer or border tensor: the only one on its core, or the one that knows its name."""
     on = [k for k, stage in enumerate(chain.stages) if stage.device == device]
     if device != "GPU" and len(on) == 1:
         return on[0]

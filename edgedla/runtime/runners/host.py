@@ -1,4 +1,4 @@
-"""The host runner: a host artifact in ONNX Runtime, with the DLA's precision simulated. Its times say nothing of a Jetson."""
+"""The host runner: a host artifact in ONNX Runtime with the DLA's precision simulated. Its times say nothing of a Jetson."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgedla.runtime.runners.base import ThreadedRunner
 
 class HostRunner(ThreadedRunner):
     def __init__(self, artifact: Artifact, name: str = "host") -> None:
-        # Before the thread is made: a model that ONNX Runtime refuses leaves none behind.
+        # Before the thread is made: if ONNX Runtime refuses the model, no thread is left.
         self._session = HostSession(artifact)
         super().__init__(name, artifact.bindings, simulated=True)
 

@@ -1,4 +1,4 @@
-"""Collects the times of layers that TensorRT's profiler reports, inference by inference."""
+"""Collects layer times from TensorRT's profiler, inference by inference."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Dict, List, Mapping, Tuple
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """What an engine's layers took.
+    """The times of an engine's layers.
 
     Attributes:
         count: inferences.
-        times_ms: by name of the engine's layer, in order of execution: a time for every inference that reported it.
+        times_ms: by engine layer, in execution order: a time for every inference that reported it.
     """
 
     count: int
@@ -20,7 +20,7 @@ class LayerTimes:
 
 
 class LayerClock:
-    """An inference counts once it ended. A layer that it reports several times (in a loop) has their sum."""
+    """An inference counts once it ends. The times of a layer that is reported several times (in a loop) are added."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -28,7 +28,7 @@ class LayerClock:
         self._under_way: Dict[str, float] = {}
 
     def begin(self) -> None:
-        """An inference starts; what a failed one reported before is dropped."""
+        """An inference starts; reports of a failed one are dropped."""
         self._under_way = {}
 
     def report(self, name: str, ms: float) -> None:
@@ -41,7 +41,7 @@ class LayerClock:
         self._under_way = {}
 
     def forget(self) -> None:
-        """Starts anew, as after a warm-up; no inference may be under way."""
+        """Restarts, for example after a warm-up; no inference may be in flight."""
         self._count, self._times, self._under_way = 0, {}, {}
 
     def times(self) -> LayerTimes:

@@ -1,4 +1,4 @@
-"""Which binding of the manifest each tensor of a loadable is: cuDLA gives other names than the network had."""
+"""Matches a loadable's tensors to the manifest's bindings: cuDLA's names differ from the network's."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ log = logging.getLogger("edgedla.runtime.cudla")
 def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: str, where: str) -> List[Binding]:
     """The bindings in the loadable's order.
 
-    By name first: boards print names with an apostrophe behind them (cuda-samples issue 192: `input'`), and cudla.h cuts
-    them at 80 bytes. Then by sizes and dims where only one tensor of each side has them. Then, if all sizes agree, in the
-    manifest's order, with a warning.
+    First by name: boards print names with a trailing apostrophe (cuda-samples issue 192: `input'`), and cudla.h cuts them at 80
+    bytes. Then by sizes and dims if these are unique on both sides. Then, if all sizes agree, in the manifest's order, with a
+    warning.
 
     Args:
         kind: "inputs" or "outputs". where: the runner's name.
 
     Raises:
-        RunError: no such pairing, or a pair whose sizes in bytes differ; the text lists both sides whole.
+        RunError: no such pairing, or a pair with different sizes in bytes; the text lists both sides.
     """
     if len(tensors) != len(bindings):
         raise _mismatch(
@@ -59,8 +59,8 @@ def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: st
 
 
 def is_name_of(theirs: str, name: str) -> bool:
-    """Whether a descriptor's name can be the network's tensor `name`."""
-    # A character cut in two at the limit reads as U+FFFD.
+    """True if a descriptor's name can stand for the network's tensor `name`."""
+    # A character cut at the limit reads as U+FFFD.
     raw = theirs.rstrip("\ufffd").encode("utf-8", "replace")
     full = name.encode("utf-8", "replace")
     if len(theirs.encode("utf-8", "replace")) >= NAME_BYTES - 1:
@@ -85,7 +85,7 @@ def _pair_unique(
 
 
 def _nchw(binding: Binding) -> tuple:
-    """Four sizes, as the descriptors have them; missing ones stand in front or behind, so they are all 1."""
+    """Four sizes, as in the descriptors; missing ones are 1, wherever they belong."""
     shape = tuple(binding.shape_nchw)
     return shape + (1,) * (4 - len(shape))
 

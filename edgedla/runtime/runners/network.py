@@ -1,4 +1,4 @@
-"""An artifact on its device as a network that `evaluate` takes: arrays in, arrays out, as it was before `fix` changed it."""
+"""An artifact on its device as a network for `evaluate`: takes and returns arrays as before any change by `fix`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from edgedla.formats.pack import pack
 from edgedla.quantization.samples import Feed, InputSpec
 from edgedla.runtime.runners import Runner, open_runners, outputs_as_arrays
 
-#: What samples of an input are given as, by the binding's type; INT8 steps are made here.
+#: Element type of input samples, by the binding's type; INT8 values are computed here.
 ELEMENTS: Mapping[str, type] = {
     "FLOAT": np.float32, "HALF": np.float32, "INT8": np.float32,
     "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
 }  # fmt: skip
-#: An inference that takes longer hangs.
+#: A longer inference counts as hanging.
 TIMEOUT_S = 60.0
 
 
 def device_network(artifact: Artifact, name: str, stack: ExitStack) -> Network:
-    """Opens the artifact on its own device; `stack` closes it. What it gives is "measured", unless the runner simulates.
+    """Opens the artifact on its own device; `stack` closes it. Its figures are "measured", unless the runner simulates.
 
     Raises:
-        UsageError: an input of a type that no sample has. EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
+        UsageError: an input of a type without samples. EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
     """
     unknown = [b for b in artifact.inputs if b.dtype not in ELEMENTS]
     if unknown:

@@ -1,6 +1,6 @@
-"""Hybrid TensorRT engines, 8.4 to 11.4.1. The DLA core is chosen when the engine is deserialised, it is not part of it.
+"""Hybrid TensorRT engines, 8.4 to 11.4.1. The DLA core is chosen at deserialisation; it is not part of the engine.
 
-The naming rule of builder/tensorrt/api.py holds: a TensorRT object stands in a variable named after its class.
+The naming rule of builder/tensorrt/api.py applies: a variable with a TensorRT object is named after its class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("edgedla.runtime.tensorrt")
 
 
 class TensorRtRunner(CudaRunner):
-    """Runs an engine on "GPU", "DLA0" or "DLA1" (a hybrid engine's DLA parts; its GPU parts run on the GPU in any case).
+    """Runs an engine on "GPU", "DLA0" or "DLA1" (for a hybrid engine its DLA parts; its GPU parts always run on the GPU).
 
     `core_proved`: see CoreProof.
     """
@@ -47,7 +47,7 @@ class TensorRtRunner(CudaRunner):
         trt = _tensorrt()
         self._verify(str(trt.__version__))
         logger = process_logger(trt)
-        # An engine with plugin layers cannot be read before TensorRT's own plugins are registered.
+        # An engine with plugin layers can only be read after TensorRT's own plugins are registered.
         trt.init_libnvinfer_plugins(logger, "")
         runtime = trt.Runtime(logger)
         if self.core is not None:
@@ -58,7 +58,7 @@ class TensorRtRunner(CudaRunner):
                     where=self.name,
                     hint="`edgedla doctor` says why; containers need --runtime nvidia",
                 )
-            # Before the engine is read: without it every engine goes to core 0, whatever it was built for.
+            # Before the engine is read: otherwise every engine uses core 0, whatever it was built for.
             runtime.DLA_core = self.core
         engine = runtime.deserialize_cuda_engine(engine_bytes(self.artifact.file("engine")))
         if engine is None:
@@ -80,7 +80,7 @@ class TensorRtRunner(CudaRunner):
         self._proof.start()
 
     def _new_context(self) -> Any:
-        # The old one goes first: both hold the memory of all activations.
+        # Release the old one first: each holds the memory of all activations.
         self._context_of_engine = None
         self._bound = {}
         engine = self._engine
@@ -93,20 +93,20 @@ class TensorRtRunner(CudaRunner):
     def start_profile(self) -> None:
         """From now on TensorRT times every layer of every inference, which slows the inferences.
 
-        Called while no inference is under way; `stop_profile` ends it.
+        Call it while no inference is in flight; `stop_profile` ends it.
 
         Raises:
-            RunError: TensorRT makes no other execution context.
+            RunError: TensorRT makes no second execution context.
         """
         self._worker.submit(self._profile, LayerClock()).result()
 
     def restart_profile(self) -> None:
-        """Forgets the times so far, as after a warm-up. Called while no inference is under way."""
+        """Discards the times so far, for example after a warm-up. Call it while no inference is in flight."""
         if self._clock is not None:
             self._clock.forget()
 
     def stop_profile(self) -> LayerTimes:
-        """The times since `start_profile`; without it none. The inferences after it run as fast as before it."""
+        """The times since `start_profile`; none without it. Later inferences run at full speed again."""
         clock, self._clock = self._clock, None
         if clock is None:
             return LayerClock().times()
@@ -114,18 +114,18 @@ class TensorRtRunner(CudaRunner):
         return clock.times()
 
     def _profile(self, clock: Optional[LayerClock]) -> None:
-        # A context of its own: TensorRT does not say that a profiler can be taken off again.
+        # A separate context: TensorRT does not document that a profiler can be removed again.
         context = self._new_context()
         self._clock, self._profiler = clock, None
         if clock is not None:
-            # TensorRT keeps a bare pointer to the profiler. Its default, a report within the call that queues, stays.
+            # TensorRT keeps a bare pointer to the profiler, so hold a reference. Its default, reporting within the queueing call, stays.
             profiler = self._profiler = _profiler(_tensorrt(), clock)
             context.profiler = profiler
 
     def _verify(self, version: str) -> None:
-        """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
+        """Verifies hash and origin before TensorRT reads the engine: an engine runs code of whoever built it."""
         running = Running(target=board_target(), tensorrt=version)
-        # An engine's file alone has no hash and no origin to compare with.
+        # A bare engine file has no hash and no origin to verify.
         if self.artifact.folder is not None and self.artifact.kind != BARE_ENGINE:
             load_artifact(self.artifact.folder, on=running)
 
@@ -157,7 +157,7 @@ class TensorRtRunner(CudaRunner):
 
     def _stop(self) -> None:
         self._proof.stop()
-        # TensorRT wants its objects destroyed in this order.
+        # TensorRT's objects must be destroyed in this order.
         self._context_of_engine = None
         self._profiler = None
         self._engine = None
@@ -166,10 +166,10 @@ class TensorRtRunner(CudaRunner):
 
 def _profiler(trt: Any, clock: LayerClock) -> Any:
     class Forward(trt.IProfiler):
-        """TensorRT's times of layers to a clock. It is called from C++ that takes no exceptions: it does as little as can be."""
+        """Passes TensorRT's layer times to a clock. C++ code that takes no exceptions calls it, so it does as little as possible."""
 
         def __init__(self) -> None:
-            # pybind11 refuses an object whose base class was not initialised by name.
+            # pybind11 refuses an object whose base class was not initialised explicitly.
             trt.IProfiler.__init__(self)
 
         def report_layer_time(self, layer_name: str, ms: float) -> None:
@@ -179,7 +179,7 @@ def _profiler(trt: Any, clock: LayerClock) -> Any:
 
 
 def _engine_tensors(engine: Any) -> Tuple[str, ...]:
-    """Names of the engine's inputs and outputs, in the order that the unnamed buffers of 8.4 have."""
+    """Names of the engine's inputs and outputs, in the order of 8.4's unnamed buffers."""
     if hasattr(engine, "num_io_tensors"):
         return tuple(engine.get_tensor_name(i) for i in range(engine.num_io_tensors))
     return tuple(engine.get_binding_name(i) for i in range(engine.num_bindings))

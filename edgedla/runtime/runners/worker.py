@@ -1,4 +1,4 @@
-"""One daemon thread that runs calls in order. A call that hangs in a driver does not hold up the end of the process."""
+"""A daemon thread that runs calls in order. A call that hangs in a driver does not delay the end of the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Call = Tuple["Future[Any]", Callable[..., Any], Tuple[Any, ...]]
 
 
 class Worker:
-    """Like a ThreadPoolExecutor of one thread, whose threads the interpreter joins at exit however long they hang."""
+    """Like a ThreadPoolExecutor with one thread, but the interpreter does not join it at exit."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Optional[_Call]] = queue.SimpleQueue()
@@ -35,13 +35,13 @@ class Worker:
             try:
                 future.set_result(call(*arguments))
             except BaseException as e:
-                # Also SystemExit and its like: whoever waits must hear of it, and the thread serves the next call.
+                # Also SystemExit and similar: the waiting caller must get it, and the thread must serve the next call.
                 future.set_exception(e)
-            # The last frame's buffers must not live until the next one comes.
+            # Otherwise the last frame's buffers would live until the next frame.
             del item, future, call, arguments
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the thread after what is queued; False if a call still hangs after `timeout_s` (the thread stays behind)."""
+        """Ends the thread after the queued calls; False if a call still hangs after `timeout_s` (the thread is abandoned)."""
         self._calls.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

@@ -1,3 +1,3 @@
-"""Ids for detections that last from frame to frame."""
+"""Numbers for detections that persist from frame to frame."""
 
 from __future__ import annotations

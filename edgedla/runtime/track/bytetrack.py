@@ -1,6 +1,6 @@
-"""ByteTrack (Zhang et al., ECCV 2022): detections are matched to predicted boxes, the confident first, the weak ones after.
+"""ByteTrack (Zhang et al., ECCV 2022): matches detections to predicted boxes, first the confident, then the weak ones.
 
-Weak detections keep a track alive through an occlusion, and never begin one: `decode.score` has to let them through (0.1).
+Weak detections keep a track alive through an occlusion but never start one: `decode.score` must let them through (0.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edgedla.runtime.decode.accuracy import iou
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Result
 
-#: Standard deviations of the motion, as shares of a box's height: position and velocity (DeepSORT's, which the paper takes).
+#: Standard deviations of the motion as shares of a box's height: position and velocity (DeepSORT's, used by the paper).
 POSITION_SHARE, VELOCITY_SHARE = 1 / 20, 1 / 160
 
 
@@ -24,8 +24,8 @@ class TrackOptions:
     """Thresholds of the paper.
 
     Attributes:
-        high: a detection from this score on may begin a track. low: one from here on may keep one alive.
-        match, match_low: least IoU with the predicted box, for confident and for weak detections.
+        high: a detection from this score on may start a track. low: one from this score on may keep one alive.
+        match, match_low: minimum IoU with the predicted box, for confident and for weak detections.
         lost_frames: a track without a detection is kept for so many frames.
     """
 
@@ -39,21 +39,21 @@ class TrackOptions:
 class _Track:
     """A box with its motion: centre x, centre y, width, height, each with a velocity, by a Kalman filter of two states.
 
-    The paper's filter of eight states has no covariance between coordinates, so four of two states are the same.
+    The paper's filter of eight states has no covariance between coordinates, so four filters of two states are equivalent.
     """
 
     def __init__(self, number: int, detection: Detection) -> None:
         self.number, self.cls = number, detection.cls
         self.lost, self.hits = 0, 1
         at = _centre(detection)
-        # A velocity in the first frame is unknown: ten times the noise of later ones.
+        # The velocity in the first frame is unknown: ten times the later noise.
         self._mean = np.stack([at, np.zeros(4)])
         self._var: np.ndarray = np.zeros((4, 2, 2))
         self._var[:, 0, 0] = (2 * POSITION_SHARE * at[3]) ** 2
         self._var[:, 1, 1] = (10 * VELOCITY_SHARE * at[3]) ** 2
 
     def predict(self) -> None:
-        """One frame further: position += velocity, and less certainty."""
+        """Advances by one frame: position += velocity, with less certainty."""
         h = max(float(self._mean[0, 3]), 1.0)
         self._mean[0] += self._mean[1]
         v = self._var
@@ -99,7 +99,7 @@ class ByteTracker:
         self._made = 0
 
     def __call__(self, results: Sequence[Result]) -> List[Result]:
-        """The results; detections that belong to a track have its number. A track's number stays its own."""
+        """The results; detections of a track have its number. Numbers are never reused."""
         o = self.options
         detections = {i: r for i, r in enumerate(results) if isinstance(r, Detection) and np.isfinite(r.box_xyxy).all()}
         high = [i for i, d in detections.items() if d.score >= o.high]
@@ -120,7 +120,7 @@ class ByteTracker:
                 self._made += 1
                 seen[i] = _Track(self._made, detections[i])
                 self._tracks.append(seen[i])
-        # One that was seen once and never again was noise.
+        # A track seen only once was noise.
         self._tracks = [t for t in self._tracks if t.lost <= (o.lost_frames if t.hits > 1 else 0)]
         numbered = {i: replace(detections[i], track=track.number) for i, track in seen.items()}
         return [numbered.get(i, r) for i, r in enumerate(results)]
@@ -128,7 +128,7 @@ class ByteTracker:
     def _match(
         self, tracks: Sequence[_Track], detections: Sequence[Detection], least: float
     ) -> Tuple[List[Tuple[_Track, int]], List[_Track]]:
-        """(pairs of track and number of its detection, tracks without one): the assignment of least total 1 - IoU."""
+        """(pairs of track and index of its detection, tracks without one): the assignment with minimum total 1 - IoU."""
         if not tracks or not detections:
             return [], list(tracks)
         cost = 1 - iou(np.stack([t.box_xyxy for t in tracks]), np.asarray([d.box_xyxy for d in detections], np.float64))
