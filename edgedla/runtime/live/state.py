@@ -19,7 +19,7 @@ from edgedla.targets.jetson import root
 
 #: Rates are averages over this many seconds, or since the previous request.
 WINDOW_S = 10.0
-#: A camera counts as live until this long without a frame, or until so many frame intervals.
+#: A camera is not live after this long, and after so many frame intervals, without a frame.
 STALE_S, STALE_FRAMES = 2.0, 5
 WORDS = {"live": "ok", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad", "ended": "plain"}
 STAGE_TITLES = {
