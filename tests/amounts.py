@@ -1,4 +1,4 @@
-"""How much the long tests do: a share in every run, the whole with EDGEDLA_TESTS=all in the environment.
+"""How many cases the long tests run: a share in every run, all of them with EDGEDLA_TESTS=all in the environment.
 
 Under pytest's --again, which sets EDGEDLA_TESTS=again, another Python has run the suite and less is enough.
 """

@@ -1,4 +1,4 @@
-"""A `tensorrt` module for processes of their own: the fake of one release, over whatever model is parsed.
+"""A `tensorrt` module for separate processes: the fake of one release, built from whatever model is parsed.
 
 Its parser makes the layers that edgedla's importer makes; its answers are those of the rules but for FAKE_REFUSES. Engines hold
 their model: they run in ONNX Runtime, and a profiler hears SLOWER times the predicted time of each node. Standalone builds are

@@ -1,4 +1,4 @@
-"""P8's locked clocks: stored, locked, given back, whatever happens in between."""
+"""P8's locked clocks: stored, locked and restored, whatever happens in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P10: films made on the spot and read back, by the real GStreamer where it is installed."""
+"""P10: videos encoded and read back, by the real GStreamer if it is installed."""
 
 from __future__ import annotations
 

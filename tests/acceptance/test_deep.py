@@ -1,4 +1,4 @@
-"""`edgedla doctor --deep` over fakes of TensorRT, cuDLA and CUDA and trees of JetPack 5 and 6: what comes back, whatever dies."""
+"""`edgedla doctor --deep` with fakes of TensorRT, cuDLA and CUDA and trees of JetPack 5 and 6: the report, whatever step dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken out of a truth report, and what must stay readable."""
+"""What is removed from a truth report, and what must stay readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report that a plain `build --calib-data` leaves in its artifact, of one engine and of a chain."""
+"""The report that a plain `build --calib-data` stores in its artifact, for one engine and for a chain."""
 
 from __future__ import annotations
 

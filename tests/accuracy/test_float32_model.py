@@ -1,4 +1,4 @@
-"""`quantize` and `build` of models in half precision: turned first, with what that says, or refused with the command."""
+"""`quantize` and `build` of models in half precision: converted first with a note, or refused with the command to run."""
 
 from __future__ import annotations
 

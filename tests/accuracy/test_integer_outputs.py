@@ -1,4 +1,4 @@
-"""Networks whose outputs are classes, no scores: the error is measured in front of the ArgMax, a metric takes the classes."""
+"""Networks that return classes without scores: the error is measured before the ArgMax, and metrics use the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics: known values, intervals that hold what they say, and labels that do not fit."""
+"""Metrics: known values, the coverage of intervals, and labels that do not fit."""
 
 from __future__ import annotations
 

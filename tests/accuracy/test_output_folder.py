@@ -1,4 +1,4 @@
-"""`quantize` takes no model in its output folder for its own that it did not write."""
+"""`quantize` overwrites no model in its output folder that it did not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thresholds by the error at the outputs: chosen where a tensor's own error misleads, left alone where ranges were given."""
+"""Thresholds by the error at the outputs: used if a tensor's own error misleads, not if ranges were given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`quantize`: what it measures, names and repairs; and on trained networks, where they are, against published figures."""
+"""`quantize`: what it measures, reports and repairs; on trained networks, if present, against published figures."""
 
 from __future__ import annotations
 

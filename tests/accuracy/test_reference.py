@@ -1,4 +1,4 @@
-"""FP32 outputs that are kept while they are small, and memory that a large network takes once."""
+"""Cached FP32 outputs, limited in size, and the memory of a large network, counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factors that move through a network: what they leave alone, where they stop, what they repair."""
+"""Scaling factors moved through a network: what they do not change, where they stop, what they repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors tensor by tensor: what moves together is what the rules tie, and the picture follows the network."""
+"""Errors tensor by tensor: tensors tied by the rules change together, and the drawing follows the network's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests of chains: what loads is whole and fits together; forged, torn and foreign ones are refused without a traceback."""
+"""Manifests of chains: complete and consistent ones load; forged, truncated and foreign ones are refused without a traceback."""
 
 from __future__ import annotations
 

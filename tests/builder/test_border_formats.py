@@ -1,4 +1,4 @@
-"""What a tensor between two stages is made of: by who writes and reads it."""
+"""The format and type of a tensor between two stages, by its writer and its readers."""
 
 from __future__ import annotations
 

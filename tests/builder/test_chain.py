@@ -1,4 +1,4 @@
-"""Chains end to end: what the stages compute together, what they hand over, resuming, and what stands in the folder."""
+"""Chains end to end: the stages' common result, the tensors between them, resuming, and the files in the folder."""
 
 from __future__ import annotations
 

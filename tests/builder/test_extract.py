@@ -1,4 +1,4 @@
-"""Models of stages: together they compute what the whole model computes, and each becomes the layers it had there."""
+"""Models of stages: together they compute what the whole model computes, and each has the same layers as in it."""
 
 from __future__ import annotations
 

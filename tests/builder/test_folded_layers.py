@@ -1,4 +1,4 @@
-"""Folded layers: `check`, `place` and a build count what is left at run time, and a folded layer is on no device."""
+"""Folded layers: `check`, `place` and a build count only layers left at run time, and a folded layer has no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of `quantize` as scales: of a model with Q/DQ it holds no report, but a cache and the layers in FP16."""
+"""Scales from a folder of `quantize`: for a model with Q/DQ it has a cache and the FP16 layers, but no report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounding nodes of the simulation: an adjustable scale by either form, as branches and with both sides worked out."""
+"""Rounding nodes of the simulation: an adjustable scale in either form, as branches and with both sides computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build that dies at any point leaves an artifact that is the old one, the new one, or none; never a wrong one.
+"""A build killed at any point leaves the old artifact, the new one, or none; never a broken one.
 
 Two builds of one model (FP16 and INT8) go into one folder by turns. Whatever the kill hits, what loads afterwards must be
 exactly one of the two. The slow test adds fifty kills of whole `edgedla build` processes at random points.

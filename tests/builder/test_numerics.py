@@ -1,4 +1,4 @@
-"""Every choice of rules/numerics.yaml: what it changes, against NumPy, and that the default is what it was."""
+"""Every variant in rules/numerics.yaml: its effect, against NumPy, and that the default is unchanged."""
 
 from __future__ import annotations
 

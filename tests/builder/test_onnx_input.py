@@ -1,4 +1,4 @@
-"""Models whose constants are broken: an error of the model, not of the library that first looks at them."""
+"""Models with broken constants: an error about the model, not one of the library that reads them first."""
 
 from __future__ import annotations
 

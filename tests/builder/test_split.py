@@ -1,4 +1,4 @@
-"""Stages of a chain: every edge goes forward, one core a stage, regions whole, whatever the order of the nodes."""
+"""Stages of a chain: every edge goes forward, one core per stage, regions stay whole, in any order of the nodes."""
 
 from __future__ import annotations
 

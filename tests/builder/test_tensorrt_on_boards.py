@@ -1,4 +1,4 @@
-"""What boards did to builds, on the fake: names that differ, INT8 scales, inspectors, loggers and Ctrl-C."""
+"""Behaviour seen on boards, on the fake: different names, INT8 scales, inspectors, loggers and Ctrl-C."""
 
 from __future__ import annotations
 

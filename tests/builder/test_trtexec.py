@@ -1,4 +1,4 @@
-"""trtexec scripts: one plan on four releases, options that exist there, quoting, and what is said to be missing."""
+"""trtexec scripts: one plan on four releases, existing options only, quoting, and notes on what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts for ten kinds of networks on each JetPack's trtexec: golden files, held to its help and to its format check."""
+"""Scripts for ten kinds of networks and each JetPack's trtexec: golden files, checked against its help and its format check."""
 
 from __future__ import annotations
 

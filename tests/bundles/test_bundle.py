@@ -1,4 +1,4 @@
-"""A bundle runs by itself, holds what it needs and no more, and notices when a file of it changed."""
+"""A bundle runs by itself, contains what it needs and no more, and detects a changed file."""
 
 from __future__ import annotations
 

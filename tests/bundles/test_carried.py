@@ -1,4 +1,4 @@
-"""What a pipeline file names beside itself comes along; what does not is told."""
+"""Files that a pipeline file names relative to itself are included; others are listed."""
 
 from __future__ import annotations
 

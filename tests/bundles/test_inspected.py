@@ -1,4 +1,4 @@
-"""`inspect` verifies a bundle where it lies, in each of its forms; nothing of it is run."""
+"""`inspect` verifies a bundle in each of its forms without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late imports take their own place at first use; late dataclasses are what `dataclasses` makes."""
+"""Late imports replace themselves on first use; late dataclasses equal those of `dataclasses`."""
 
 from __future__ import annotations
 

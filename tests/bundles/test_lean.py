@@ -1,4 +1,4 @@
-"""What a bundle's sources keep of a module: everything but imports that nothing touches, and texts that nobody reads."""
+"""What a bundle keeps of a module's source: everything except unused imports, docstrings and annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of a bundle, apart from what it runs."""
+"""The program of a bundle, without the pipeline that it runs."""
 
 from __future__ import annotations
 

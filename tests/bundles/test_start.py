@@ -1,4 +1,4 @@
-"""How a bundle's modules are found, and the one file that keeps their compiled forms."""
+"""How a bundle finds its modules, and the one file that caches their code."""
 
 from __future__ import annotations
 

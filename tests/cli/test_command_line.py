@@ -1,4 +1,4 @@
-"""The shell of the command line: verbs, errors as exit codes, trtexec's spellings, files by their ending."""
+"""The frame of the command line: verbs, errors as exit codes, trtexec's spellings, files by their ending."""
 
 from __future__ import annotations
 

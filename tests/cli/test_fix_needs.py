@@ -1,4 +1,4 @@
-"""Where the libraries of fix are missing, or Python is too old, it says so and what to do; nothing else changes."""
+"""If the libraries of fix are missing, or Python is too old, it says what to do; nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that a running pipeline keeps up to date on a terminal, and nowhere else."""
+"""The status line of a running pipeline: on a terminal, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An option that takes one value and is given two: joined where it is a list, else refused with both values named."""
+"""A single-value option given twice: joined if it is a list, else refused with both values named."""
 
 from __future__ import annotations
 

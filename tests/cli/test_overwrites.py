@@ -1,4 +1,4 @@
-"""No command writes its result over what it reads."""
+"""No command overwrites its input with its result."""
 
 from __future__ import annotations
 

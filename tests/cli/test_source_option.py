@@ -1,4 +1,4 @@
-"""Where `run` takes its sources from, and that an address does not stay where other users read it."""
+"""Where `run` takes its sources from, and that other users cannot read an address."""
 
 from __future__ import annotations
 

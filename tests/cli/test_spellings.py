@@ -1,4 +1,4 @@
-"""Spellings that people use: trtexec's lines, modules, releases, shapes, help."""
+"""Common spellings: trtexec's lines, modules, releases, shapes, help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches terminals of every kind: no escape sequence that somebody asked to leave out, and a quiet end of a closed pipe."""
+"""Output to terminals of every kind: no escape sequences if they are switched off, and a quiet end on a closed pipe."""
 
 from __future__ import annotations
 

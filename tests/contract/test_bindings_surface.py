@@ -1,4 +1,4 @@
-"""The recorded TensorRT surfaces, which the fake and the builder's checks rest on, equal the real Python bindings."""
+"""The recorded TensorRT surfaces, used by the fake and by the builder's checks, equal those of the real Python bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms are told without loading anything; what runs code is refused; conversions are compared with their source."""
+"""Forms are detected without loading anything; files that run code are refused; conversions are compared with their source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen TensorFlow graphs: told from SavedModels and ONNX, begun and ended where asked, refused where not frozen."""
+"""Frozen TensorFlow graphs: distinguished from SavedModels and ONNX, cut where requested, refused if not frozen."""
 
 from __future__ import annotations
 

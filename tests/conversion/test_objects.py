@@ -1,4 +1,4 @@
-"""Models in memory: told by their classes without an import; exported, compared with themselves, left as they were."""
+"""Models in memory: detected by class without an import, exported, compared with themselves, left unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantised TFLite models: FP32 without their Q/DQ, the ranges of their levels, and what was integers as numbers."""
+"""Quantised TFLite models: FP32 without their Q/DQ, the ranges of their levels, and integer inputs and outputs as real numbers."""
 
 from __future__ import annotations
 

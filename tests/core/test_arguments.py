@@ -1,4 +1,4 @@
-"""Arguments from Python that are of another type end in words: which one, what it is, what is allowed."""
+"""Python arguments of a wrong type end in an error that says which one, what it is, and what is allowed."""
 
 from __future__ import annotations
 

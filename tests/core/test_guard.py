@@ -1,4 +1,4 @@
-"""A command that crashes in native code, takes too much memory or is asked to end: words, and a documented exit code."""
+"""A command that crashes in native code, takes too much memory or is terminated: an error message and a documented exit code."""
 
 from __future__ import annotations
 

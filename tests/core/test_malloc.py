@@ -1,4 +1,4 @@
-"""What a process does with its memory once its start is over."""
+"""How a process handles memory after its start."""
 
 from __future__ import annotations
 

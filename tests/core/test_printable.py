@@ -1,4 +1,4 @@
-"""Words of an error hold no password, whatever the user gave where."""
+"""Error messages contain no password, whatever the user passed."""
 
 from __future__ import annotations
 

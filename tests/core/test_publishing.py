@@ -1,4 +1,4 @@
-"""Files that belong together: all new or all old, wherever the disk fills up, and nothing left beside them."""
+"""Files published together: all new or all old, whenever the disk fills up, with nothing left beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the user's by name: what is wrong with a name is said, and a file that fails leaves no module behind."""
+"""The user's functions by name: wrong names are explained, and a failing file leaves no module behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of users: what is no JSON or YAML is said with its file, whatever is wrong with it."""
+"""Users' documents: errors about JSON or YAML name the file, whatever is wrong with it."""
 
 from __future__ import annotations
 

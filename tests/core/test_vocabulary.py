@@ -1,4 +1,4 @@
-"""One spelling of every word: what people type is understood, what is none is refused by name."""
+"""One spelling of every word: common spellings are accepted, unknown words are refused by name."""
 
 from __future__ import annotations
 

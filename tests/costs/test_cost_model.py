@@ -1,4 +1,4 @@
-"""The cost model as its users see it: units, monotony, additivity, what is known and what is guessed."""
+"""The cost model as users see it: units, monotony, additivity, and which costs are fitted or guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy above idle: what it was fitted to, what it was compared with, how it carries over."""
+"""Energy above idle: its fitted figures, its comparisons, and its transfer to other modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fit: its solver, its data, its errors, and that rules/costs is what it writes."""
+"""The fit: its solver, data and errors, and that it writes exactly rules/costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layers count as one operator."""
+"""Which layers together count as one operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fit to one board: a made-up board that is slower than the model, in a way that the fit can and cannot see."""
+"""The fit to one board: a made-up board, slower than the model in ways that the fit can and cannot express."""
 
 from __future__ import annotations
 

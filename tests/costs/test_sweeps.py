@@ -1,4 +1,4 @@
-"""Predictions over sweeps of convolutions: nothing negative, nothing that jumps, nothing that gets cheaper by being more."""
+"""Predictions over sweeps of convolutions: never negative, without jumps, and never cheaper for more work."""
 
 from __future__ import annotations
 

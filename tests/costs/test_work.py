@@ -1,4 +1,4 @@
-"""What a layer asks of an engine, in multiply-accumulates and bytes."""
+"""The work of a layer: multiply-accumulates and bytes."""
 
 from __future__ import annotations
 

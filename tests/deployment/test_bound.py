@@ -1,4 +1,4 @@
-"""A bound on the latency: kept as predicted with everything that adds to a frame, as measured where a device took part."""
+"""A latency bound: on the prediction with everything that adds to a frame, or on the measured time of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A budget ends what runs, on the main thread at once, and leaves no alarm behind."""
+"""When the budget is spent, the running step ends, on the main thread at once, and no alarm is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose an output folder is: other people's files and other models' deployments are left alone."""
+"""Who owns an output folder: other people's files and other models' deployments are not touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call: what each level tries, keeps and undoes; what is written; going on; the same result for the same input."""
+"""One call: what each level tries, keeps and undoes; its files; resuming; equal results for equal input."""
 
 from __future__ import annotations
 

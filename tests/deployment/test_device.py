@@ -1,4 +1,4 @@
-"""On a device a step has to hold what was predicted of it: one that measures slower is taken back."""
+"""On a device a step must confirm its prediction: one that measures slower is undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two deployments at once into one folder: the same request shares it, another one is refused before it writes anything."""
+"""Two deployments into one folder at once: equal requests share it, a different one is refused before it writes anything."""
 
 from __future__ import annotations
 

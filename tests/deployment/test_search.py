@@ -1,4 +1,4 @@
-"""Which of the INT8 candidates is calibrated, and which stands; what wins where the predicted cost is the same."""
+"""Which INT8 candidate is calibrated, and which is kept; which candidate wins if the predicted cost is equal."""
 
 from __future__ import annotations
 

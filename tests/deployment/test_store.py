@@ -1,4 +1,4 @@
-"""Finished steps stand until something that they rest on, or a file of theirs, changes."""
+"""Finished steps stay valid until one of their inputs or files changes."""
 
 from __future__ import annotations
 

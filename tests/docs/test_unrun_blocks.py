@@ -1,4 +1,4 @@
-"""What pages show and no test can run here: commands for a board are commands that edgedla has, YAML is what it reads."""
+"""Blocks on pages that no test can run: commands for a board must exist in edgedla, and YAML must be valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written for other runtimes, read back by their own readers or against their documented keys."""
+"""Files written for other runtimes, read by their own readers or compared with their documented keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that onnx-ir reads and cannot write, that grow as they are folded, or whose names are orders to a terminal."""
+"""Models that onnx-ir reads but cannot write, that grow when folded, or whose names contain terminal commands."""
 
 from __future__ import annotations
 

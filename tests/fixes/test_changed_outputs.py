@@ -1,4 +1,4 @@
-"""Outputs that `fix` changed: the manifest holds what they were, and decoders and `evaluate` get it back."""
+"""Outputs that `fix` changed: the manifest describes the original ones, and decoders and `evaluate` get them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sites the search keeps."""
+"""Which rewrite sites the search keeps."""
 
 from __future__ import annotations
 

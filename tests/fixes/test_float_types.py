@@ -1,4 +1,4 @@
-"""`fix` of a model in half precision: turned to FLOAT for INT8, proven node by node, and only where it is asked for."""
+"""`fix` of a model in half precision: converted to FLOAT for INT8, proven node by node, and only if requested."""
 
 from __future__ import annotations
 

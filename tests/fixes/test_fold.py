@@ -1,4 +1,4 @@
-"""What cannot be evaluated is tried in one round, not in every one that is allowed."""
+"""A node that cannot be evaluated is tried in one round only."""
 
 from __future__ import annotations
 

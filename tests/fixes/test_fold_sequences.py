@@ -1,4 +1,4 @@
-"""Constants that are sequences are left where they are."""
+"""Constants that are sequences are not folded."""
 
 from __future__ import annotations
 

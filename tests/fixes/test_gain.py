@@ -1,4 +1,4 @@
-"""Whether `edgedla fix` pays: `check` asks the same search that `fix` runs."""
+"""Whether `edgedla fix` pays: `check` uses the same search as `fix`."""
 
 from __future__ import annotations
 

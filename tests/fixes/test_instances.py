@@ -1,4 +1,4 @@
-"""Random instances of each pattern: what a rewrite applies to gives the same numbers.
+"""Random instances of each pattern: every rewrite that applies gives the same numbers.
 
 The suite runs a few of each; `benchmarks/bench_fix_proofs.py` runs 2,000.
 """

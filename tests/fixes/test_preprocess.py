@@ -1,4 +1,4 @@
-"""Preprocessing inside the model gives what preprocessing in front of it gave, folded where that is exact."""
+"""Preprocessing inside the model equals preprocessing before it, and is folded where that is exact."""
 
 from __future__ import annotations
 

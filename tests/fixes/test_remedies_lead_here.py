@@ -1,4 +1,4 @@
-"""What `check` names where a rule refuses a layer, and that the remedy's rewrite then brings the layer to the DLA."""
+"""The remedy that `check` names for a refused layer, and that its rewrite brings the layer to the DLA."""
 
 from __future__ import annotations
 

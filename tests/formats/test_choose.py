@@ -1,4 +1,4 @@
-"""Formats at the border: what is legal by the rules, what needs no reformat, what is chosen."""
+"""Formats of inputs and outputs: which are legal by the rules, which need no reformat, which is chosen."""
 
 from __future__ import annotations
 

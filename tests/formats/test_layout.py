@@ -1,4 +1,4 @@
-"""Layouts: worked sizes of the documents, strides that TensorRT's verbose log printed, and legal inputs."""
+"""Layouts: sizes from the documents, strides from TensorRT's verbose log, and legal inputs."""
 
 from __future__ import annotations
 

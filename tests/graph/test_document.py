@@ -1,4 +1,4 @@
-"""The `edgedla layers` document is JSON whatever a broken model's parameters are."""
+"""The `edgedla layers` document is valid JSON whatever a broken model's parameters are."""
 
 from __future__ import annotations
 

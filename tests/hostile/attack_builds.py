@@ -1,4 +1,4 @@
-"""Builds that die or starve at any file operation, and artifacts that somebody changed: old, new or refused, never wrong."""
+"""Builds killed or starved at any file operation, and tampered artifacts: the old one, the new one or a refusal, never a wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One campaign in parts, on several machines or cores: which cases a part runs, and the sum of the parts' figures."""
+"""One campaign in parts, on several machines or cores: the cases of each part, and the sum of the parts' figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU seconds and memory of every command at its limits of size: large models that are nasty, and the largest that are taken.
+"""CPU seconds and memory of every command at its size limits: large malicious models, and the largest accepted ones.
 
 `quantize` is not among them: it searches over the samples that it is given, for as long as that takes.
 

@@ -1,4 +1,4 @@
-"""A pipeline at full rate on an RTSP stream whose server dies, hangs and changes its size: what it holds must not grow."""
+"""A pipeline at full rate on an RTSP stream whose server dies, hangs and changes its size: its resources must not grow."""
 
 from __future__ import annotations
 

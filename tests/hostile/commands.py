@@ -1,4 +1,4 @@
-"""One or more command lines of every verb, which the tests here run under hard conditions."""
+"""One or more command lines per verb, for the tests of hard conditions here."""
 
 from __future__ import annotations
 

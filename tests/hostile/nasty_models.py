@@ -1,4 +1,4 @@
-"""Small ONNX models that once hung, filled the memory or crashed, and their neighbours; each by a function of its size."""
+"""Small ONNX models that once hung, filled the memory or crashed, and similar ones; each made by a function of its size."""
 
 from __future__ import annotations
 

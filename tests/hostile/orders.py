@@ -1,4 +1,4 @@
-"""What in a text would be an order to a terminal, or hides what it says."""
+"""Characters in a text that a terminal would obey, or that hide part of the text."""
 
 from __future__ import annotations
 

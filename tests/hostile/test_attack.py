@@ -1,4 +1,4 @@
-"""The attack in small; `make attack` runs it for hours."""
+"""The attack in a small form; `make attack` runs it for hours."""
 
 from __future__ import annotations
 

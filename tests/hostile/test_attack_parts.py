@@ -1,4 +1,4 @@
-"""Parts of a campaign: every case once, and their figures added up."""
+"""Parts of a campaign: every case exactly once, and their figures added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digits that Python calls digits and int() refuses (², ③), and numbers of thousands of digits, which newer Pythons refuse."""
+"""Characters that Python calls digits but int() refuses (², ③), and numbers of thousands of digits, which newer Pythons refuse."""
 
 from __future__ import annotations
 

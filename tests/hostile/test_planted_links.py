@@ -1,4 +1,4 @@
-"""Folders that somebody else filled: what their links point to stays as it was."""
+"""Folders that somebody else filled: the targets of their links stay unchanged."""
 
 from __future__ import annotations
 

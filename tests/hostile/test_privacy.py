@@ -1,4 +1,4 @@
-"""Nothing leaves the machine, and nothing is written outside the given paths: for every command."""
+"""For every command: nothing leaves the machine, and nothing is written outside the given paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No name reaches the terminal as an order: every verb, every form that goes to stdout or stderr."""
+"""No name controls the terminal: every verb, every form that goes to stdout or stderr."""
 
 from __future__ import annotations
 

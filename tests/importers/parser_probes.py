@@ -1,4 +1,4 @@
-"""The carried record of what NVIDIA's ONNX parser made of small models: tests/data/parser_lowerings."""
+"""The stored record of the layers that NVIDIA's ONNX parser made of small models: tests/data/parser_lowerings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where NVIDIA's parser makes something other than ONNX asks for: the layers follow the parser, a note says so."""
+"""Where NVIDIA's parser deviates from ONNX: the layers follow the parser, and a note says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator has a model: a recorded answer of NVIDIA's parser, or one of the small models below.
+"""Every operator has a model: in the record of NVIDIA's parser, or among the small models below.
 
 The small ones are golden: a row of OPERATORS that points to the wrong function changes the layers.
 """

@@ -1,4 +1,4 @@
-"""Sizes that a model is fine without: an error that they cause names them; one that it has anyway does not."""
+"""Sizes given to a model: an error that they cause names them; an error of the model itself does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small values, which Python works out, agree with NumPy; others wait until they are asked for."""
+"""Small constants, computed in Python, agree with NumPy; others are computed on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's metadata says is anybody's: what `fix` and `strip_qdq` did not write is refused in words, or left out."""
+"""A model's metadata is untrusted: what `fix` and `strip_qdq` did not write is refused with a message, or ignored."""
 
 from __future__ import annotations
 

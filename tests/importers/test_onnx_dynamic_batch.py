@@ -1,4 +1,4 @@
-"""With a dynamic batch, TensorRT still works out the other dims when it builds the network; so does the importer."""
+"""With a dynamic batch, TensorRT still computes the other dims at build time; so does the importer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a LayerGraph made of an ONNX model promises: constants, notes, dynamic dims, unknown operators, one answer for all forms."""
+"""Properties of a LayerGraph from ONNX: constants, notes, dynamic dims, unknown operators, equal answers for all forms of input."""
 
 from __future__ import annotations
 

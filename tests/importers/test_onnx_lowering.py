@@ -1,4 +1,4 @@
-"""One operator at a time: which layers the parser makes of it, and what of them decides where they may run."""
+"""One operator at a time: the layers that the parser makes of it, and their properties that decide where they can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Reshape whose target shape is too long to be folded: refused by its length, not by the memory it would take."""
+"""A Reshape whose target shape is too long to fold: refused by its length, not after taking the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass over the bytes that leaves large payloads out: what remains means the same, and broken bytes are told."""
+"""The pass over the bytes that skips large payloads: the rest keeps its meaning, and broken bytes are reported."""
 
 from __future__ import annotations
 

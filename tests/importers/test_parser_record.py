@@ -1,4 +1,4 @@
-"""The layers of load_onnx against those that NVIDIA's own parser was seen to make."""
+"""The layers of load_onnx against the recorded layers of NVIDIA's own parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of operators that stand beside the recorded ones: as onnx-tensorrt's source has them, before and after 10.3 alike."""
+"""Variants of the recorded operators: as in onnx-tensorrt's source, before and after 10.3 alike."""
 
 from __future__ import annotations
 

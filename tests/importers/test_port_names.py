@@ -1,4 +1,4 @@
-"""Inputs and outputs get the names that they were given, through subgraphs; what does nothing goes; numbers stay."""
+"""Inputs and outputs get the requested names, also in subgraphs; no-op nodes are removed; results stay equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a model that TensorRT's parser refuses, what makes it take it stands beside the parser's reason."""
+"""For a model that TensorRT's parser refuses, the error says what would make the parser accept it."""
 
 from __future__ import annotations
 

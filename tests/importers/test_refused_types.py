@@ -1,4 +1,4 @@
-"""A model whose inputs or outputs have a type that the release's parser lacks is refused with what turns the type."""
+"""A model whose inputs or outputs have a type that the release's parser lacks is refused, with the remedy for the type."""
 
 from __future__ import annotations
 

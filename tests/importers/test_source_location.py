@@ -1,4 +1,4 @@
-"""Where in the user's code a layer comes from, of both of PyTorch's exporters."""
+"""Where in the user's code a layer comes from, for both of PyTorch's exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prediction against reality: devices from logs and engines, differences with both reasons, honest gaps."""
+"""Prediction against reality: devices from logs and engines, differences with both reasons, and what stays unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""inspect: every kind of file is recognised and shown, compared, and diffed; hostile files end in an error with words."""
+"""inspect: every kind of file is recognised, shown, compared and diffed; hostile files end in an error message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models below a folder: edgedla's own artifacts, decoders and working folders are none."""
+"""Models below a folder, without edgedla's own artifacts, decoders and working folders."""
 
 from __future__ import annotations
 

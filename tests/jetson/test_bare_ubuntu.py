@@ -1,4 +1,4 @@
-"""jetson/setup.sh on bare Ubuntu 20.04, 22.04 and 24.04: everything but NVIDIA's packages, which no source there has.
+"""jetson/setup.sh on bare Ubuntu 20.04, 22.04 and 24.04: everything except NVIDIA's packages, which are not available there.
 
 EDGEDLA_UBUNTU_ROOTS names a folder made by make_ubuntu_roots.sh. Needs root (chroot) and a network.
 """

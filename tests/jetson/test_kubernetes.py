@@ -1,4 +1,4 @@
-"""The Kubernetes manifests: official schemas where they are installed, and what no schema says."""
+"""The Kubernetes manifests: against official schemas if installed, and properties that no schema states."""
 
 from __future__ import annotations
 

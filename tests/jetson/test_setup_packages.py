@@ -1,4 +1,4 @@
-"""Which packages jetson/setup.sh installs on each JetPack: a dry run over tables of what is installed and what can be had."""
+"""Which packages jetson/setup.sh installs on each JetPack: a dry run with tables of installed and available packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jetson/setup.sh on a made-up board: what it would do, twice the same, and what it refuses."""
+"""jetson/setup.sh on a made-up board: its actions, that a second run changes nothing, and its refusals."""
 
 from __future__ import annotations
 

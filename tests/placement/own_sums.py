@@ -1,4 +1,4 @@
-"""Sums and limits of a placement problem once more, from the problem's fields alone: what solvers are measured with.
+"""Independent sums and limits of a placement problem, from its fields alone, to verify solvers with.
 
 Nothing here calls `evaluate`, `legal` or `Problem.factor`, so that a fault in one of them shows as a difference.
 """

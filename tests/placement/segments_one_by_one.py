@@ -1,4 +1,4 @@
-"""`SegmentArrays` for people: the same row of segments, one state and one choice at a time, as what the arrays must say."""
+"""`SegmentArrays` in readable form: one state and one choice at a time, to compare the arrays with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes by predicted time: what makes a frame slower is left out, the one that saves most comes first."""
+"""Changes by predicted time: those that make a frame slower are left out, the one that saves most comes first."""
 
 from __future__ import annotations
 

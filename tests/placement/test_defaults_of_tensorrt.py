@@ -1,4 +1,4 @@
-"""What `check` predicts of a default build, priced: the same loadables, also where the second look splits a candidate."""
+"""The cost of the default build that `check` predicts: the same loadables, even if the second look splits a candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison with 746 published figures found wrong in the costs and placements of version 0.1, each with its tests.
+"""Errors of version 0.1 found by comparison with 746 published figures, each with its tests.
 
 FINDINGS names the tests; those that stood nowhere else follow. The figures are those of rules/evidence/performance.csv and
 of the sources named here.

@@ -1,4 +1,4 @@
-"""The time limit of an integer program that is solved again and again."""
+"""The time limit of an integer program that is solved repeatedly."""
 
 from __future__ import annotations
 

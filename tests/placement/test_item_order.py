@@ -1,4 +1,4 @@
-"""The order in which searches take the items: few states, the problem's own where time is short."""
+"""The order in which searches take the items: few states; the problem's own order if time is short."""
 
 from __future__ import annotations
 

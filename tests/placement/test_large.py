@@ -1,4 +1,4 @@
-"""Networks too large for a search, and engines of thousands of parts: an answer all the same, and what it is worth."""
+"""Networks too large for a search, and engines of thousands of parts: they still get an answer, with a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose frames have latency bounds: what is proven of them is what brute force over all assignments finds."""
+"""Streams with latency bounds per frame: proven optima equal those of brute force over all assignments."""
 
 from __future__ import annotations
 

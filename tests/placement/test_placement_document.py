@@ -1,4 +1,4 @@
-"""The placement of real models: documents that come back whole, are the same twice, fit their schema, and still hold."""
+"""The placements of real models: documents survive a round trip, are reproducible, match their schema, and verify."""
 
 from __future__ import annotations
 

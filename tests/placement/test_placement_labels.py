@@ -1,4 +1,4 @@
-"""Makespan of two models by labels: never above brute force, and what is still to come never above any way on."""
+"""Makespan of two models by labels: bounds never exceed brute force, and `rest` never exceeds any continuation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makespan of three models: what pairs, loads and rounds say is what brute force over all assignments finds."""
+"""Makespan of three models: bounds and rounds agree with brute force over all assignments."""
 
 from __future__ import annotations
 

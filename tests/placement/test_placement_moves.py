@@ -1,4 +1,4 @@
-"""Moves of stretches of items: what they add is what the loads differ by, together too; no call makes a placement longer."""
+"""Moves of stretches of items: their deltas equal the change of the loads, also combined; no call makes a placement longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solvers against brute force with sums of its own."""
+"""Solvers against brute force with independent sums."""
 
 from __future__ import annotations
 

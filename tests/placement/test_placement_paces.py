@@ -1,4 +1,4 @@
-"""Two streams with one frame in flight: what they wait is bounded from below, and no placement beats the bound."""
+"""Two streams with one frame in flight each: their waits have a lower bound, and no placement beats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makespan of two models: what the search by segment times says is what brute force over all assignments finds."""
+"""Makespan of two models: the search by segment times agrees with brute force over all assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two cores taken for one: what is said of the pool holds for every placement on both, and so do bounds with its guidance."""
+"""Two cores pooled into one: the pool's bounds hold for every placement on both cores, and so do guided bounds."""
 
 from __future__ import annotations
 

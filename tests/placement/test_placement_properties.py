@@ -1,4 +1,4 @@
-"""What must hold of every answer: legal, no worse than the baselines, monotone, the same whatever the order of the nodes."""
+"""Properties of every answer: legal, no worse than the baselines, monotone, independent of the order of the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep over partial placements: its loads are the true ones, its bounds hold at every step, its end is the least."""
+"""The sweep over partial placements: its loads are exact, its bounds hold at every step, its result is the minimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgedla.predict`: given assignments without solving, streams side by side, formats at the border, memory."""
+"""`edgedla.predict`: given assignments without solving, streams in parallel, formats of inputs and outputs, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two ways to run networks is faster: every published comparison of engines whose networks are carried."""
+"""Which of two ways to run networks is faster: every published comparison whose networks are in the repository."""
 
 from __future__ import annotations
 

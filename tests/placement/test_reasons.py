@@ -1,4 +1,4 @@
-"""What a move of one item adds at its borders, counted from the readers of each tensor, against the whole sums."""
+"""The cost at the borders when one item moves, from each tensor's readers, against the full sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coefficients near nothing: the model loosens, and no proof comes from them."""
+"""Coefficients near 0: the model is relaxed, and they never lead to a proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of two models: its placements beat both models on the GPU in turn, and one model a device."""
+"""The example of two models: its placements beat both models on the GPU in turn, and one model per device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and videos as samples: what `run` would feed, labels of folders, and what does not fit."""
+"""Pictures and videos as samples: the same input as for `run`, labels from folders, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without OpenCV frames are scaled and converted as OpenCV does it."""
+"""Without OpenCV, frames are scaled and converted exactly as OpenCV does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU preprocessing against a reference written pixel by pixel, and the CUDA kernel against the CPU where a GPU is."""
+"""CPU preprocessing against a pixel-by-pixel reference, and the CUDA kernel against the CPU if there is a GPU."""
 
 from __future__ import annotations
 

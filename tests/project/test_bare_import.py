@@ -1,4 +1,4 @@
-"""`import edgedla` and every --help work where only click is installed, and start fast."""
+"""`import edgedla` and every --help work with only click installed, and start fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no test runs keeps up with the package all the same: benchmarks and the long attack import only what there is."""
+"""Code that no test runs matches the package: benchmarks and the long attack import only names that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHANGELOG.md, as far as one tree can tell: the rules and options that Unreleased names are there."""
+"""CHANGELOG.md, as far as one tree can tell: the rules and options named under Unreleased exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package's shape: no circle of files, folders and files that fit on a screen."""
+"""The package's shape: no circular imports, and folders and files that fit on a screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports go one way, inside functions too, and each heavy library has the few places that may import it."""
+"""Imports go one way, inside functions too, and each heavy library is imported only in its few places."""
 
 from __future__ import annotations
 

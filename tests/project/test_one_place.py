@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md calls one place is one: what is written and forgotten in its table is named here."""
+"""CONTRIBUTING.md's "one place" is one: a file or row that is missing in a table is named here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel holds what the code reads at run time, and nothing that only the checkout needs."""
+"""The wheel contains what the code reads at run time, and nothing that only the checkout needs."""
 
 from __future__ import annotations
 

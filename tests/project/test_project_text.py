@@ -1,4 +1,4 @@
-"""The project's files speak of the project: no package index, no path of somebody's machine, no foreign graphs."""
+"""The project's files only speak of the project: no package index, no path of somebody's machine, no foreign graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of samples that are damaged, lie, or are made to fill the memory."""
+"""Sample files that are damaged, that state wrong sizes, or that are made to fill the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass of histograms: what they hold, whatever the order and size of the samples."""
+"""One pass of histograms: their content, for any order and number of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that nothing ends are refused before ONNX Runtime runs them; those that may end are not."""
+"""Endless loops are refused before ONNX Runtime runs them; loops that may end are not."""
 
 from __future__ import annotations
 

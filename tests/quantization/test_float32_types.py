@@ -1,4 +1,4 @@
-"""Types of half precision turned to FLOAT: every place that names one, and the casts that change nothing then."""
+"""Types of half precision converted to FLOAT: every place that names one, and casts that become no-ops."""
 
 from __future__ import annotations
 

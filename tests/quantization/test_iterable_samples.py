@@ -1,4 +1,4 @@
-"""Samples of Python's own kinds: arrays, lists, generators, data sets and loaders with labels, and what is none of them."""
+"""Samples from Python: arrays, lists, generators, data sets and loaders with labels, and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime will take is known before it is asked, and refused beyond the limit."""
+"""The memory of ONNX Runtime is estimated beforehand, and refused beyond the limit."""
 
 from __future__ import annotations
 

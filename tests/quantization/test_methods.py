@@ -1,4 +1,4 @@
-"""Thresholds: against brute force, against what is published, and what each method does with known shapes."""
+"""Thresholds: against brute force, against published values, and each method's result on known distributions."""
 
 from __future__ import annotations
 

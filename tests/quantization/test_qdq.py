@@ -1,4 +1,4 @@
-"""Q/DQ both ways: bit-exact there and back, and what a calibration cache cannot say is refused with its node."""
+"""Q/DQ both ways: bit-exact round trips, and refusals, naming the node, of what a calibration cache cannot express."""
 
 from __future__ import annotations
 

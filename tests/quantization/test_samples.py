@@ -1,4 +1,4 @@
-"""Calibration samples: forms, order, what stays in the file, and what is refused."""
+"""Calibration samples: forms, order, what is not read from the file, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of ONNX Runtime: what they take of the machine."""
+"""Sessions of ONNX Runtime: the resources that they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other libraries export after INT8 training, made by benchmarks/train/third_party_qat.py: read, built, and equal."""
+"""Exports of other libraries after INT8 training, made by benchmarks/train/third_party_qat.py: read, built, and equal."""
 
 from __future__ import annotations
 

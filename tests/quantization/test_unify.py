@@ -1,4 +1,4 @@
-"""Scales as the DLA wants them: equalities, filled-in scales, and that nothing is missing silently."""
+"""Scales as the DLA needs them: equalities, filled-in scales, and that no missing scale goes unreported."""
 
 from __future__ import annotations
 

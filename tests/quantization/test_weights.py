@@ -1,4 +1,4 @@
-"""Axis of the output channels of each operator's weight, against the shape of what the operator gives."""
+"""Axis of the output channels of each operator's weight, against the shape of the operator's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build logs: the literal texts of public TensorRT logs from 5.x to 10.3, and files that are no logs."""
+"""Build logs: the literal texts of public TensorRT logs from 5.x to 10.3, and files that are not logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same build log as files, containers, services, forums and terminals leave it: it reads the same."""
+"""One build log as files, containers, services, forums and terminals write it: it always reads the same."""
 
 from __future__ import annotations
 

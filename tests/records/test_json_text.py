@@ -1,4 +1,4 @@
-"""JSON as tools write it: what no double holds is not a number."""
+"""JSON as other tools write it: numbers outside a double's range become None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loadables of the open NVDLA family: what they hold, odd versions, and files made to break the reader."""
+"""Loadables of the open NVDLA family: their content, odd versions, and files made to break the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands before an engine: Ultralytics' metadata, in its forms and in wrong ones."""
+"""Data before an engine: Ultralytics' metadata, valid and invalid."""
 
 from __future__ import annotations
 

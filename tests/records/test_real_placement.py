@@ -1,4 +1,4 @@
-"""Which device a layer really got where sources name it twice: a list beats what was inferred, the DLA's beats the GPU's."""
+"""The real device of a layer that sources name twice: a list beats an inference, and the DLA's list beats the GPU's."""
 
 from __future__ import annotations
 

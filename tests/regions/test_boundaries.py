@@ -1,4 +1,4 @@
-"""Places where a step of the region walk shows in no larger network of the tests: each with a smallest network."""
+"""Steps of the region walk that no larger network of the tests shows: each with a minimal network."""
 
 from __future__ import annotations
 

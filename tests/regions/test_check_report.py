@@ -1,4 +1,4 @@
-"""`check` and `compare` as Python calls: the report adds up, serialises, and wrong use is named."""
+"""`check` and `compare` as Python calls: the report adds up and serialises, and wrong use is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every architecture of ../shared/corpus/nets on both generations and precisions: an answer, and a reason for every one."""
+"""Every architecture of ../shared/corpus/nets on both generations and precisions: an answer with a reason for every layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorRT fuses before it places layers, one case a pass."""
+"""TensorRT's fusions before it places layers, one case per pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole chain, from ONNX to the end state of each node, against what real builds logged (tests/data/regions)."""
+"""From ONNX to the final state of each node, against the logs of real builds (tests/data/regions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change these layers first: one entry a remedy, each on top of those before it, nothing that does not help."""
+"""Change these layers first: one entry per remedy, each on top of those before it, and none without a gain."""
 
 from __future__ import annotations
 

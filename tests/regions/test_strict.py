@@ -1,4 +1,4 @@
-"""Builds without GPU fallback: who stops them, and who would be named first."""
+"""Builds without GPU fallback: which layers stop them, and which is named first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that no output of the network depends on: TensorRT's first check still asks them, then they go away."""
+"""Layers that no output depends on: TensorRT's first check includes them, then they are removed."""
 
 from __future__ import annotations
 

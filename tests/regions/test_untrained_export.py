@@ -1,4 +1,4 @@
-"""A network exported before training, on AGX Xavier and Xavier NX with TensorRT 8.5.2: what its builds refused.
+"""A network exported before training, on AGX Xavier and Xavier NX with TensorRT 8.5.2: the layers that its builds refused.
 
 github.com/NADUNGVN/imavis-edge-seg, reports/edge: an encoder of depthwise and pointwise convolutions and a decoder of
 bilinear resizes and sums, at four sizes and two widths. All biases are zeros, so that PyTorch writes one of each length and

@@ -1,4 +1,4 @@
-"""Boards on this machine: a real sshd each, with a made-up Jetson tree, a home of its own and an edgedla of its own."""
+"""Boards on this machine: each is a real sshd with a made-up Jetson tree, its own home and its own edgedla."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A board without a battery for its clock: it wakes up in another year, and is set while jobs run. And who has it since when."""
+"""A board whose clock has no battery: it starts in another year, and is set while jobs run. Also who holds it since when."""
 
 from __future__ import annotations
 

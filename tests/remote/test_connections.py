@@ -1,4 +1,4 @@
-"""Connections that fail: unknown and changed keys, no key, nobody there, a talking login, a jump host, cut lines."""
+"""Connections that fail: unknown and changed keys, no key, no server, a login script that prints, a jump host, cut lines."""
 
 from __future__ import annotations
 

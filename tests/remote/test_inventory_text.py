@@ -1,4 +1,4 @@
-"""`board add` leaves what a user wrote in boards.yaml as it is: comments, order, spelling."""
+"""`board add` keeps what a user wrote in boards.yaml: comments, order, spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One user at a time, whoever comes from which laptop; jobs are listed, cancelled, lost."""
+"""One user at a time, from any laptop; jobs are listed, cancelled, lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`board report` when something goes wrong on the way: the board goes off, Ctrl-C, a model that cannot be built."""
+"""`board report` when something fails: the board goes off, Ctrl-C, a model that cannot be built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A board that is slow, one that hangs, and Ctrl-C while either is waited for: our side of the connection, in this process."""
+"""A slow board, a hanging one, and Ctrl-C while waiting for either: our side of the connection, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to and from boards: resumed after a break, verified, refused where a board lies; full disks; set-up from nothing."""
+"""Files to and from boards: resumed after a break, verified, refused if a board lies; full disks; set-up from nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The truth loop over real sshd and a made-up Jetson with TensorRT: profiles, a fit from them, reports, sweeps on boards."""
+"""The whole loop over real sshd and a made-up Jetson with TensorRT: profiles, a fit to them, reports, sweeps on boards."""
 
 from __future__ import annotations
 

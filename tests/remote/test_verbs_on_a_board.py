@@ -1,4 +1,4 @@
-"""Verbs with --board over a real sshd: files go over once, results come back verified, answers are the board's."""
+"""Verbs with --board over a real sshd: files are sent once, results are verified, answers are the board's."""
 
 from __future__ import annotations
 

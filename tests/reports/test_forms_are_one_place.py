@@ -1,4 +1,4 @@
-"""A form of a report is one file and one row: forgetting one of them fails here, by name."""
+"""A form of a report is one file and one row: a missing one is named here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes the answer "no" under each --fail-on."""
+"""What fails a check under each --fail-on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command to run next asks for the platform of the report."""
+"""The suggested next command names the report's platform."""
 
 from __future__ import annotations
 

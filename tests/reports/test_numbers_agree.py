@@ -1,4 +1,4 @@
-"""What `check`, `place` and `place --evaluate` say of one placement is the same, and every part of a time is named."""
+"""`check`, `place` and `place --evaluate` give the same figures for one placement, and name every part of a time."""
 
 from __future__ import annotations
 

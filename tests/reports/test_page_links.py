@@ -1,4 +1,4 @@
-"""Every page stands on the shared layout, and its own links lead somewhere."""
+"""Every page uses the shared layout, and its internal links have targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings lead to the page of their rule: in SARIF, in JSON, and on the page of a check."""
+"""Findings link to their rule's page: in SARIF, in JSON, and on the page of a check."""
 
 from __future__ import annotations
 

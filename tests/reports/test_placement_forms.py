@@ -1,4 +1,4 @@
-"""The forms of a placement: text and SVG timeline tell the same, names from a model are shown and not obeyed."""
+"""The forms of a placement: text and SVG timeline agree, and names from a model are shown but not obeyed."""
 
 from __future__ import annotations
 

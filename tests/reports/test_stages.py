@@ -1,4 +1,4 @@
-"""A chain's stages as text: what is copied, shared or unproved is said, and nothing where there is nothing to say."""
+"""A chain's stages as text: copied tensors, shared cores and unproved cores are mentioned, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second large answer: what changes bring is named where it is more than next to nothing."""
+"""The second large answer: the gain of changes is mentioned if it is notable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `edgedla explain ID` answers for rules and rewrites."""
+"""The answers of `edgedla explain ID` for rules and rewrites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts against what real TensorRT builds did with single layers (rules/evidence/layers.yaml)."""
+"""Verdicts against the decisions of real TensorRT builds on single layers (rules/evidence/layers.yaml)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real lines of public logs, and what the catalogue makes of them."""
+"""Real lines of public logs, and their entries in the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message catalogue: every literal line of the evidence is explained, each by the entry meant for it."""
+"""The message catalogue: every literal line of the evidence is explained by its own entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments of log lines and misspelt ids find the nearest of the catalogue."""
+"""Fragments of log lines and misspelt ids find the nearest entry of the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the predicates at values that tell each of its terms apart."""
+"""Arithmetic of the predicates at values that distinguish each of its terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rules/fixes.yaml: the list of remedies and rewrites, and the document made of it."""
+"""rules/fixes.yaml: the list of remedies and rewrites, and the document generated from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remedy belongs to the pattern around a layer: what is told about one model is nothing for its neighbour's."""
+"""A remedy belongs to the pattern around a layer: one model's remedies are not those of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every boundary example of every rule, and the proof that no limit could move unseen."""
+"""Every boundary example of every rule, and that no limit can move without a failing example."""
 
 from __future__ import annotations
 

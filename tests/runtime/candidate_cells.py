@@ -1,4 +1,4 @@
-"""Raw YOLO heads read cell by cell, in plain Python: what the decoders of poses and instances are compared with."""
+"""Raw YOLO heads read cell by cell in plain Python, to compare the decoders of poses and instances with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web server on a free port of this machine, for the length of a test or a module."""
+"""A web server on a free port of this machine, for one test or module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that `bench` makes up: of every type, and such as any network takes."""
+"""Inputs that `bench` generates: of every type, and acceptable to any network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a measurement and keeps what it has measured."""
+"""Ctrl-C ends a measurement but keeps the results so far."""
 
 from __future__ import annotations
 

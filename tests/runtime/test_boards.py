@@ -1,4 +1,4 @@
-"""Boards as they are: containers, carriers, super images, nvpmodel's files, caps, rails, clocks and throttling."""
+"""Real boards' variety: containers, carriers, super images, nvpmodel's files, caps, rails, clocks and throttling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains: order, frames side by side in the stages, tensors passed on and let go, and stages that raise, hang or never open."""
+"""Chains: order, frames in parallel in the stages, tensors passed on and released, and stages that raise, hang or never open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains that were built: on the host through every verb that runs one, and with TensorRT's fake, a core a stage."""
+"""Built chains: on the host through every verb that runs one, and with the TensorRT fake, one core per stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""libcuda through ctypes: what is called in which order, on a recording library; on a real device where there is one."""
+"""libcuda through ctypes: the calls and their order, on a recording library; on a real device if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runners, preprocessing and pipeline on a real CUDA device; the engine's place is taken by a copy from input to output."""
+"""Runners, preprocessing and pipeline on a real CUDA device; a copy from input to output replaces the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cuDLA through both of its backends, against a libcudla of host memory that keeps to the published interface."""
+"""cuDLA through both of its backends, against a libcudla in host memory with the published interface."""
 
 from __future__ import annotations
 

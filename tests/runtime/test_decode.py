@@ -1,4 +1,4 @@
-"""Decoders against references that read one number at a time, and the forms and edges real networks have."""
+"""Decoders against references that read one number at a time, and the forms and edge cases of real networks."""
 
 from __future__ import annotations
 

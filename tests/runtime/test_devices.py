@@ -1,4 +1,4 @@
-"""Devices with artifacts of their own, and running by a placement: what agrees runs, the rest is refused with the difference."""
+"""Devices with their own artifacts, and running by a placement: if they differ, the error names the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench` and `run` of an engine's file on the fake TensorRT: bindings, DLA core, metadata, refusals."""
+"""`bench` and `run` of an engine file on the fake TensorRT: bindings, DLA core, metadata, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Films as sources: read in full, or at their pace; `max_rate` and `every` go by the film's own clock."""
+"""Videos as sources: read in full, or at their own pace; `max_rate` and `every` use the video's own clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines of the user's own: what is no camera keeps its pace and all of its frames, a camera's late frames are let go of."""
+"""The user's own pipelines: a video keeps its pace and all frames; a camera's late frames are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What boards, cameras, drivers and networks do on bad days: hangs, odd exceptions, odd sizes, odd numbers, odd files."""
+"""Bad days of boards, cameras, drivers and networks: hangs, odd exceptions, odd sizes, odd numbers, odd files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A film at an http:// address is read in full and has an end; what does not say how long it lasts is a camera."""
+"""A video at an http:// address is read in full and ends; without a stated length it is a camera."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams on a Jetson: what runs in NVMM memory, and what reaches the CPU."""
+"""Streams on a Jetson: which steps run in NVMM memory, and what reaches the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that is joined between two key frames. Needs GStreamer with x264enc, x265enc and libav."""
+"""A stream joined between two key frames. Needs GStreamer with x264enc, x265enc and libav."""
 
 from __future__ import annotations
 

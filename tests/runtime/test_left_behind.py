@@ -1,4 +1,4 @@
-"""No process of GStreamer's outlives the one that reads its frames. Needs GStreamer."""
+"""No GStreamer process outlives the reader of its frames. Needs GStreamer."""
 
 from __future__ import annotations
 

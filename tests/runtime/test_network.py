@@ -1,4 +1,4 @@
-"""A device's artifact as a network for `evaluate`, on a fake of TensorRT: measured, in real values, closed at the end."""
+"""A device's artifact as a network for `evaluate`, on the TensorRT fake: measured, in real values, closed at the end."""
 
 from __future__ import annotations
 

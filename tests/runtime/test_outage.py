@@ -1,4 +1,4 @@
-"""An outage is told twice, when it begins and when it ends, and counted once."""
+"""An outage is reported twice, when it begins and when it ends, and counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a pool has room for another inference: what is taken sooner grows old."""
+"""When a pool has room for another inference: frames taken too early grow old."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real RTSP server that dies and comes back. Needs gst-rtsp-server and its Python binding (gir1.2-gst-rtsp-server-1.0)."""
+"""A real RTSP server that dies and returns. Needs gst-rtsp-server and its Python binding (gir1.2-gst-rtsp-server-1.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgedla run` as a process on bad days: hung runners and signals, no stdout, taken ports, an old prometheus-client."""
+"""`edgedla run` as a process on bad days: hung runners and signals, no stdout, ports in use, an old prometheus-client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Video in files: by time, by size, the newest kept, playable after a kill."""
+"""Video in several files: by time, by size, only the newest kept, playable after a kill."""
 
 from __future__ import annotations
 

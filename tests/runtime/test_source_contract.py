@@ -1,4 +1,4 @@
-"""What every source of frames keeps, see runtime.sources.base.Source. A new one asks here for an address that a laptop can open."""
+"""The contract of every source of frames, see runtime.sources.base.Source. A new one needs an address that a laptop can open."""
 
 from __future__ import annotations
 

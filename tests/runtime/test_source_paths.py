@@ -1,4 +1,4 @@
-"""Files as sources: what a path and a file:// address name, and from which folder."""
+"""Files as sources: what a path and a file:// address mean, and relative to which folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tegrastats lines of JetPack 4 to 6, and tegrastats beside the kernel's files."""
+"""tegrastats lines of JetPack 4 to 6, and tegrastats together with the kernel's files."""
 
 from __future__ import annotations
 

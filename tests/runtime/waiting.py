@@ -1,4 +1,4 @@
-"""Waiting for something that another thread or process does; the time is for a machine that is busy."""
+"""Waits for the action of another thread or process; the limits allow for a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a journal gives back are rows; whatever else stands in the file is left out."""
+"""Only rows come back from a journal; any other content of the file is ignored."""
 
 from __future__ import annotations
 

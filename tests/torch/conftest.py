@@ -1,4 +1,4 @@
-"""Makes tests/torch/networks.py importable by its name, as a user's own file is."""
+"""Makes tests/torch/networks.py importable by name, like a user's own file."""
 
 from __future__ import annotations
 

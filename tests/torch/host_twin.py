@@ -1,4 +1,4 @@
-"""The host backend beside a QatModule: both must store the same levels, except where rounding stands at a tie."""
+"""The host backend beside a QatModule: both must store the same levels, except at rounding ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""adapt: the same network where it says so, on the DLA as a whole, and refusals with their place."""
+"""adapt: equal networks where it claims so, wholly on the DLA, and refusals with their places."""
 
 from __future__ import annotations
 

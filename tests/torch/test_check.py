@@ -1,4 +1,4 @@
-"""check, assert_dla and the callback on a module: right layers, right lines, nothing changed, clear refusals."""
+"""check, assert_dla and the callback on a module: right layers, right lines, module unchanged, clear refusals."""
 
 from __future__ import annotations
 

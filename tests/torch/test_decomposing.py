@@ -1,4 +1,4 @@
-"""Decompositions traced once per form: the exporter writes what it writes by itself."""
+"""Decompositions traced once per form: the exporter's result stays the same."""
 
 from __future__ import annotations
 

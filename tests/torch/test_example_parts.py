@@ -1,4 +1,4 @@
-"""What the trainer of examples/08 is made of: a step, averaged weights, and which weights are kept."""
+"""The parts of examples/08's trainer: a step, averaged weights, and which weights are kept."""
 
 from __future__ import annotations
 

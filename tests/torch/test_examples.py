@@ -1,4 +1,4 @@
-"""The commands of examples/08 on the CPU: trained, resumed, built, and judged as training judged it."""
+"""The commands of examples/08 on the CPU: train, resume, build, and an accuracy equal to that in training."""
 
 from __future__ import annotations
 

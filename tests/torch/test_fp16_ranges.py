@@ -1,4 +1,4 @@
-"""Values beyond FP16 are found with their line, and the penalty draws them back."""
+"""Values beyond FP16 are found with their line, and the penalty reduces them."""
 
 from __future__ import annotations
 

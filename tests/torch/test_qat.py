@@ -1,4 +1,4 @@
-"""Training with the DLA's numbers: rounding where the host backend rounds, the same levels, and out again to a build."""
+"""Training with the DLA's rounding: rounding where the host backend rounds, equal levels, and export to a build."""
 
 from __future__ import annotations
 

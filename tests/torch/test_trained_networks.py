@@ -1,4 +1,4 @@
-"""The numbers of training and of the host backend on networks that were trained elsewhere, where they are at hand."""
+"""Accuracy in training and in the host backend, on networks trained elsewhere, if present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that take weights as inputs: what counts as the user's file."""
+"""Sessions that take weights as inputs: what counts as part of the user's file."""
 
 from __future__ import annotations
 

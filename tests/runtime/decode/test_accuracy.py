@@ -1,4 +1,4 @@
-"""Average precision by whole frames at once gives what the definition gives, box by box; resamples need no new matching."""
+"""Average precision computed for whole frames equals the definition, box by box; resamples need no new matching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heatmaps of objects as points against a decoder written out cell by cell."""
+"""Heatmaps of objects as points, against a decoder written cell by cell."""
 
 from __future__ import annotations
 

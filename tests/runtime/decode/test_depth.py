@@ -1,4 +1,4 @@
-"""Depth maps: what lies on the picture, its grid by a loop, drawn and written."""
+"""Depth maps: the part on the picture, its grid against a loop, drawn and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instance masks against a decoder written out candidate by candidate and pixel by pixel."""
+"""Instance masks, against a decoder written candidate by candidate and pixel by pixel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder of the user's, by module or file: what it gets, what it may give, and how wrong ones are told."""
+"""A decoder of the user's, by module or file: its arguments, its results, and errors about wrong ones."""
 
 from __future__ import annotations
 

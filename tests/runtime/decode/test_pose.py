@@ -1,4 +1,4 @@
-"""Poses against a decoder written out candidate by candidate, number by number."""
+"""Poses, against a decoder written candidate by candidate, number by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several sources and models: whose results they are, shares, batches, cascades, and what a bad camera takes from the others."""
+"""Several sources and models: attribution of results, shares, batches, cascades, and the effect of a bad camera on the others."""
 
 from __future__ import annotations
 

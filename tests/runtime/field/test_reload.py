@@ -1,4 +1,4 @@
-"""A changed file while the pipeline runs: the new model takes over without a gap; one that fails leaves the old one running."""
+"""A changed file while the pipeline runs: the new model takes over without a gap; if it fails, the old one keeps running."""
 
 from __future__ import annotations
 

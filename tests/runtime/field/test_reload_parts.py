@@ -1,4 +1,4 @@
-"""Sources and outputs that change while the pipeline runs: what did not change is not touched, what fails leaves the old one."""
+"""Sources and outputs changed while the pipeline runs: unchanged ones are not touched; if a new one fails, the old one stays."""
 
 from __future__ import annotations
 

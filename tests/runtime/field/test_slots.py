@@ -1,4 +1,4 @@
-"""Whose frame is next: by priority, then by weight; the newest of each source; a wait for files."""
+"""Which frame is next: by priority, then by weight; the newest of each source; files wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page: pictures on demand, words for each camera's state, who may look, and a real browser."""
+"""The live page: pictures on demand, a word for each camera's state, access control, and a real browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: when they begin and end, in which zone, what is said of them, and which settings are refused."""
+"""Events: when they begin and end, in which zone, their documents, and invalid settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded film lasts as long as what it shows."""
+"""A recorded video lasts as long as what it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines are appended to files of ours alone; what rotation left of a time when more was kept goes."""
+"""Lines are appended only to our own files; rotated files from a larger `keep` are removed."""
 
 from __future__ import annotations
 

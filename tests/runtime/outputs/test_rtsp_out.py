@@ -1,4 +1,4 @@
-"""Pictures by RTSP: read back by our own source, encoded only while somebody watches, served again after the server's death."""
+"""Pictures by RTSP: read back by our own source, encoded only while somebody watches, served again after a server crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output is one file, its settings and one row: what is forgotten of them is named here."""
+"""An output is one file, its settings and one row: a missing one is named here."""
 
 from __future__ import annotations
 

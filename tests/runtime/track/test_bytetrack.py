@@ -1,4 +1,4 @@
-"""ByteTrack: ids through crossings, occlusions and weak detections; never two of one number in a frame."""
+"""ByteTrack: ids through crossings, occlusions and weak detections; ids are unique within a frame."""
 
 from __future__ import annotations
 
