@@ -46,7 +46,7 @@ TESTS = {
     17: f"{PACKAGES}::test_the_service_gives_nvcc_a_folder_to_write_to",
     18: "tests/runtime/test_jetson_pipelines.py::test_a_jetson_scales_and_turns_in_nvvidconv",
     19: "tests/runtime/test_cuda_driver.py::test_streams_do_not_wait_for_the_default_stream",
-    20: f"{CUDLA}::test_the_dlas_own_error_is_told_when_the_stream_fails",
+    20: f"{CUDLA}::test_the_dlas_own_error_is_reported_when_the_stream_fails",
     21: f"{CUDLA}::test_after_a_lost_device_no_other_runner_of_the_process_takes_the_work",
     22: f"{ON_BOARDS}::test_ctrl_c_stops_a_build_although_tensorrt_swallows_it",
     23: f"{PACKAGES}::test_jetpacks_opencv_is_not_replaced",

@@ -149,7 +149,7 @@ def test_closeness_is_that_of_numbers(name: str) -> None:
     assert not math.isfinite(metric.of_sample(none, None, want))
 
 
-def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metric.py").write_text("def peak(outputs, label):\n    return outputs['y'].max()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     metric = metric_of("own_metric:peak")

@@ -38,7 +38,7 @@ def steps(result: Any) -> List[Step]:
     return [s for s in result.steps if s.name == STEP]
 
 
-def test_what_the_outputs_do_not_hear_is_clipped(deaf: Any, data: Data) -> None:
+def test_values_without_effect_on_the_outputs_are_clipped(deaf: Any, data: Data) -> None:
     plain = quantize(deaf, data[0], QuantizeRequest(method="mse"), holdout=data[1])
     result = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
     (step,) = steps(result)
@@ -87,7 +87,7 @@ def test_a_stated_range_is_not_tried(deaf: Any, data: Data, monkeypatch: pytest.
     assert not {"x", "r0"} & {name for group in seen for name in group}
 
 
-def test_what_was_clipped_for_the_outputs_is_no_suspect(deaf: Any, data: Data) -> None:
+def test_a_tensor_clipped_for_the_outputs_is_no_suspect(deaf: Any, data: Data) -> None:
     auto = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
     judged = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1], absmax=auto.absmax)
     clipped = next(e for e in judged.errors if e.tensor == "r0")
@@ -95,7 +95,7 @@ def test_what_was_clipped_for_the_outputs_is_no_suspect(deaf: Any, data: Data) -
     assert not clipped.suspect
 
 
-def test_salient_noise_hears_what_plain_noise_does_not() -> None:
+def test_salient_noise_detects_what_plain_noise_does_not() -> None:
     """An error at the few elements that differ from their mean counts more than the same error elsewhere."""
 
     class Constant:

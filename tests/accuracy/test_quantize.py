@@ -280,7 +280,7 @@ def test_corrupted_scales_are_the_worst(shared: Path, net: str) -> None:
         ({"another": 1.0}, "none of 1 names"),
     ],
 )
-def test_given_ranges_that_are_none_or_of_another_model_are_refused(
+def test_invalid_ranges_and_those_of_another_model_are_refused(
     network: Any, data: Data, absmax: Dict[str, float], what: str
 ) -> None:
     with pytest.raises(UsageError, match=what) as caught:
@@ -324,7 +324,7 @@ def test_too_few_or_not_wanted_every_sample_serves_both(count: int, apart: bool,
     assert "by the same samples, so the error is optimistic" in render_quantized(result, "html")
 
 
-def test_a_goal_is_reached_on_the_one_half_and_told_of_the_other(network: Any, data: Data) -> None:
+def test_a_goal_is_pursued_on_one_half_and_reported_on_the_other(network: Any, data: Data) -> None:
     from tests.accuracy.conftest import pictures
 
     labelled = pictures(40, 3)

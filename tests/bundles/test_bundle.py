@@ -147,7 +147,7 @@ def test_a_library_that_is_missing_is_named_by_itself(pipeline: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("module", ["json", "hashlib", "_sha256", "_sha2", "tempfile", "numpy", "onnxruntime"])
-def test_what_stands_in_its_folder_is_no_library(pipeline: Path, tmp_path: Path, module: str) -> None:
+def test_files_in_a_bundles_folder_are_not_imported_as_libraries(pipeline: Path, tmp_path: Path, module: str) -> None:
     """Results are written there, and `json.py` may be anybody's."""
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     (made.path / f"{module}.py").write_text("raise SystemExit('shadowed')")
@@ -268,7 +268,7 @@ sys.stdin.read()
 """
 
 
-def test_what_a_killed_start_left_goes_and_what_another_one_unpacks_stays(
+def test_folders_of_killed_starts_are_removed_but_not_those_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a container every start has the same process id, so a lock tells which one runs."""
@@ -446,7 +446,7 @@ def test_choices_decide_what_is_imported_late(choices: Dict[str, Any], module: s
     assert needed(Choices(**given))(module) is answer
 
 
-def test_imports_are_told_early_from_late(tmp_path: Path) -> None:
+def test_early_and_late_imports_are_distinguished(tmp_path: Path) -> None:
     path = tmp_path / "m.py"
     path.write_text(
         "import a\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import never\n"

@@ -95,7 +95,7 @@ def written(folder: Path, sources: Dict[str, Any], **more: Any) -> Path:
     return folder / "p.yaml"
 
 
-def test_what_is_not_taken_along_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_not_included_are_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full path is one of the board's, a password is nobody's to pass on, and a film of gigabytes is verified at no start."""
     there = str(folder / "a film.avi")
     made = contents_of(

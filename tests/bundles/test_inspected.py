@@ -64,7 +64,7 @@ def copied(made: Path, form: str, to: Path, changes: Dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_whole_bundle_is_told_so(made: Path, form: str) -> None:
+def test_a_complete_bundle_is_reported_as_such(made: Path, form: str) -> None:
     found = edgedla.inspect(made / form)
     assert found.kind == "bundle"
     assert "are those that were bundled" in found.notes[0]
@@ -89,7 +89,7 @@ def test_what_is_missing_or_changed_is_named(made: Path, tmp_path: Path, form: s
             edgedla.inspect(copied(made, form, folder, {"edgedla/errors.py": change}))
 
 
-def test_a_pyz_that_was_cut_and_settings_that_are_none_are_refused(made: Path, tmp_path: Path) -> None:
+def test_a_truncated_pyz_and_invalid_settings_are_refused(made: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.pyz"
     cut.write_bytes((made / "app.pyz").read_bytes()[:9000])
     with pytest.raises(DocumentError, match="the bundle is damaged"):

@@ -44,7 +44,7 @@ class Bomb:
         return (pytest.fail, ("the pickle was loaded",))
 
 
-def test_forms_are_told_by_name_and_first_bytes(tmp_path: Path) -> None:
+def test_forms_are_detected_by_name_and_first_bytes(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
     (tmp_path / "weights.pth").write_bytes(pickle.dumps(Bomb()))
@@ -262,7 +262,7 @@ def test_a_network_that_wants_channels_last_says_so() -> None:
     assert note == "input x is turned to N x H x W x C in the network: what reads it wants that layout"
 
 
-def test_what_the_framework_says_is_handed_on(framework: Any) -> None:
+def test_the_frameworks_error_message_is_shown(framework: Any) -> None:
     with pytest.raises(ModelError, match="no such layer"):
         edgedla.convert(framework(fails="no such layer"))
 
@@ -270,7 +270,7 @@ def test_what_the_framework_says_is_handed_on(framework: Any) -> None:
 @pytest.mark.parametrize(
     ("said", "hint"), [("Could not locate class 'My'.", "model.export(FOLDER)"), ("a `Lambda` layer whose", "--trust")]
 )
-def test_what_keras_refuses_comes_with_what_to_do(framework: Any, said: str, hint: str) -> None:
+def test_refusals_of_keras_come_with_a_hint(framework: Any, said: str, hint: str) -> None:
     with pytest.raises(ModelError) as e:
         edgedla.convert(framework(fails=said))
     assert hint in str(e.value.hint)

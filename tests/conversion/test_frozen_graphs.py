@@ -22,7 +22,7 @@ from tests.models import node, onnx_model
 GRAPH = b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder"
 
 
-def test_a_graph_is_told_from_what_else_ends_in_pb(tmp_path: Path) -> None:
+def test_a_graph_is_distinguished_from_other_pb_files(tmp_path: Path) -> None:
     graph, long = tmp_path / "m.pb", tmp_path / "long.pb"
     graph.write_bytes(GRAPH)
     long.write_bytes(b"\x0a\x90\x01\x0a\x01x\x12\x0bPlaceholder" + b"\0" * 200)
@@ -138,7 +138,7 @@ def test_one_of_several_signatures_is_named(tmp_path: Path) -> None:
 
 @needs_tensorflow
 @pytest.mark.slow
-def test_what_no_onnx_can_say_is_named(tmp_path: Path) -> None:
+def test_operators_that_onnx_lacks_are_named(tmp_path: Path) -> None:
     import tensorflow as tf
 
     class Net(tf.Module):

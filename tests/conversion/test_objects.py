@@ -40,7 +40,7 @@ def instance(*names: str) -> Any:
         (["mine.Module"], None),
     ],
 )
-def test_models_are_told_by_their_classes(names: Any, kind: Any) -> None:
+def test_models_are_detected_by_their_classes(names: Any, kind: Any) -> None:
     assert object_kind(instance(*names)) == kind
 
 

@@ -38,7 +38,7 @@ def test_a_low_memory_clock_leaves_less_to_share() -> None:
     assert slow.gpu > fast.gpu >= 1
 
 
-def test_the_published_matrix_is_met_within_its_error() -> None:
+def test_predictions_match_the_published_matrix_within_its_error() -> None:
     rows = [r for r in load_rows() if r.metric == "bandwidth" and r.use == "fit"]
     numbers = contention_numbers()
     total, floor = (136.5 * share for share in (numbers.total_share, numbers.floor_share))

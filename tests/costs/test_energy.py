@@ -27,7 +27,7 @@ def comparable_rows():
 
 
 @pytest.mark.parametrize("row", comparable_rows(), ids=lambda r: r.id)
-def test_the_published_advantage_of_the_dla_is_met_though_not_fitted_to(row) -> None:
+def test_predictions_match_the_published_advantage_of_the_dla_without_being_fitted_to_it(row) -> None:
     model = CostModel.load(ORIN, "int8", row.power_mode)
     name = row.work.split()[1]
     ratio = energy_mj(model, name, "GPU") / energy_mj(model, name, "DLA")

@@ -111,7 +111,7 @@ def test_without_a_dla_no_key_speaks_of_one():
     ("name", "why"),
     [("n" * 54, None), ("n" * 55, "64 bytes"), ("ä" * 27, None), ("ä" * 28, "65 bytes"), ("onnx::Conv_1", "':'"), ("a;b", "';'")],
 )  # fmt: skip
-def test_an_entry_that_nvinfer_would_cut_is_refused_or_told(name, why):
+def test_an_entry_that_nvinfer_would_cut_is_refused_or_noted(name, why):
     layers = (LayerEntry(name, "GPU", "fp16"),)
     if why is None:
         _, ini = nvinfer(changed(layers=layers, engine=None))
@@ -239,7 +239,7 @@ def test_the_written_python_file_runs_the_model(artifact, tmp_path):
     assert (tmp_path / "shapes_detector.onnx").read_bytes() == MODEL.read_bytes()
 
 
-def test_sizes_that_the_model_leaves_open_are_told_and_run_with_those_of_the_build(tmp_path):
+def test_open_sizes_are_noted_and_the_builds_sizes_are_used(tmp_path):
     path = tmp_path / "net.onnx"
     save(onnx_model([node("Relu", "x", "y")], {"x": ("n", 3, 8, 8)}, {"y": ("n", 3, 8, 8)}, opset=17), path)
     opened = changed(onnx=path, dims={"x": (2, 3, 8, 8)}, engine=None, layers=())

@@ -26,7 +26,7 @@ NETWORK = """
 """
 
 
-def test_what_did_not_pay_in_company_is_tried_again_without_it() -> None:
+def test_a_rewrite_that_did_not_pay_with_others_is_tried_again_without_them() -> None:
     model = onnx.parser.parse_model(NETWORK)
     rng = np.random.default_rng(0)
     for name, shape in (("w1", (2, 8, 3, 3)), ("w2", (2, 2, 3, 3))):

@@ -194,7 +194,7 @@ def test_open_sizes_are_named_with_the_option_that_fixes_them():
     assert not edgedla.fix(model, **ORIN, shapes={"x": (1, 3, 14, 14)}).notes
 
 
-def test_a_file_that_is_no_model_is_told_as_check_tells_it(tmp_path):
+def test_a_file_that_is_no_model_gives_the_same_error_as_check(tmp_path):
     whole = squeeze_excite().SerializeToString()
     for name, data, text in (("cut", whole[:-900], "cut off"), ("empty", b"", "is empty")):
         (tmp_path / name).write_bytes(data)
@@ -245,7 +245,7 @@ def test_the_report_counts_what_the_objective_asks_for():
     assert "busiest device's time" in render_fix(edgedla.fix(squeeze_excite(), **ORIN, objective="throughput"), "text")
 
 
-def test_a_gain_of_folded_constants_alone_is_told():
+def test_a_gain_from_folded_constants_alone_is_reported():
     result = edgedla.fix(squeeze_excite(), **ORIN, only="patch-embedding")
     assert not result.applied
     assert headline(result)[1].startswith("nothing to rewrite")
@@ -390,7 +390,7 @@ def texts_model(nodes):
     return onnx_model(nodes, {"x": shape}, {"y": shape}, [TEXTS], opset=9)
 
 
-def test_a_conversion_that_onnx_runtime_cannot_run_is_told_in_words(tmp_path, capsys):
+def test_a_conversion_that_onnx_runtime_cannot_run_is_explained(tmp_path, capsys):
     model = texts_model([node("Cast", "t", "c", to=1), node("Add", "x c", "y")])
     path, out = save(model, tmp_path / "texts.onnx"), tmp_path / "out.onnx"
     assert exit_code_of(["fix", str(path), "--target", "orin", "-o", str(out)]) == 3
@@ -402,7 +402,7 @@ def test_a_conversion_that_onnx_runtime_cannot_run_is_told_in_words(tmp_path, ca
     assert not out.exists()
 
 
-def test_what_onnx_runtime_says_is_told_without_its_codes():
+def test_onnx_runtimes_message_is_shown_without_its_codes():
     model = onnx_model([node("Reshape", "x s", "y")], {"x": [1, 3, 8, 8], "s": [2]}, {"y": None})
     model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
     session = open_session(model.SerializeToString(), optimize=False)

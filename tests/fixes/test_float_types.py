@@ -87,7 +87,7 @@ def test_weights_beside_the_model_are_turned_when_they_are_written(tmp_path: Pat
     assert types_left(without.to_proto()) == []
 
 
-def test_what_half_overflows_is_said() -> None:
+def test_overflows_in_half_precision_are_reported() -> None:
     nodes = [node("Mul", "x k", "a"), node("Sub", "a a", "b"), node("Relu", "b", "y")]
     model = onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {"k": np.array(6e4, np.float32)}, opset=17)
     result = edgedla.fix(halved(model), precision="int8", **ORIN)

@@ -100,7 +100,7 @@ def test_no_model_is_written_for_a_recorded_operator_or_for_none(recorded: Set[s
     assert set(MODELS) - set(OPERATORS) == set()
 
 
-def test_imported_and_refused_meet_only_where_a_release_says_so() -> None:
+def test_an_operator_is_both_imported_and_refused_only_by_release() -> None:
     assert set(OPERATORS) & REFUSED - set(IMPORTED_SINCE) == set()
 
 

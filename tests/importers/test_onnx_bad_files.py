@@ -115,7 +115,7 @@ def test_graphs_that_cannot_be(proto, reason):
     assert reason in refused(proto)
 
 
-def test_duplicate_names_are_told_or_renamed():
+def test_duplicate_names_are_refused_or_renamed():
     twice = graph_of([RELU, helper.make_node("Relu", ["x"], ["y"])])
     answered(twice)
     nodes = [helper.make_node("Relu", ["x"], ["t"], name="n"), helper.make_node("Relu", ["t"], ["y"], name="n")]
@@ -216,7 +216,7 @@ def test_subgraphs_nested_beyond_reason_end(depth):
     answered(nested_if(depth))
 
 
-def test_messages_nested_beyond_what_protobuf_reads_are_told(tmp_path):
+def test_messages_nested_too_deeply_for_protobuf_are_refused(tmp_path):
     # 60 Ifs, each in the branch of the next: written by hand, for onnx.helper copies the body at each level.
     field = b"\x0a\x01y"
     body = b""

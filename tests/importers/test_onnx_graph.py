@@ -152,7 +152,7 @@ def foreign(domain="vendor"):
     return model(nodes, [value("x", [1, 8, 4, 4])], ["y", "z"])
 
 
-def test_an_operator_that_nobody_has_met_is_one_unknown_layer():
+def test_an_unknown_operator_is_one_unknown_layer():
     graph = load_onnx(foreign())
     assert [layer.type for layer in graph.layers] == ["ACTIVATION", "UNKNOWN", "UNKNOWN", "ACTIVATION"]
     reasons = {n.name: n.unknown for n in graph.nodes if n.unknown}
@@ -169,7 +169,7 @@ def test_dims_described_in_the_model_carry_on_behind_an_unknown_operator():
     assert graph.tensors["y"].dims == (1, 8, 4, 4)
 
 
-def test_shape_inference_gives_what_it_knows_behind_an_operator_that_cannot_be_told():
+def test_shape_inference_keeps_the_rank_after_a_slice_with_runtime_bounds():
     nodes = [helper.make_node("Slice", ["x", "s", "e", "a"], ["b"]), helper.make_node("Relu", ["b"], ["y"])]
     bounds = [value(n, [1], TensorProto.INT64) for n in "sea"]
     graph = load_onnx(model(nodes, [value("x", [1, 8, 4, 4]), *bounds], ["y"]))

@@ -160,7 +160,7 @@ def test_the_newest_observed_parser_that_is_not_newer_answers_and_says_so(trt, l
 
 
 @pytest.mark.parametrize("trt", ["", "ten", "10.x", (), (10, -3)])
-def test_a_release_that_is_none_is_refused(trt):
+def test_an_invalid_release_is_refused(trt):
     with pytest.raises(UsageError, match="is not a TensorRT version"):
         load_onnx(one("Relu"), trt=trt)
 
@@ -182,6 +182,6 @@ def test_a_release_of_other_than_numbers_is_refused():
         ("11.4", 26, 25),
     ],
 )
-def test_a_model_newer_than_the_parser_is_told_so(trt, opset, newest):
+def test_a_model_newer_than_the_parser_is_noted(trt, opset, newest):
     notes = [n for n in load_onnx(one("Relu", opset=opset), trt=trt).notes if "opset" in n]
     assert notes == [] if not newest else f"opset {opset} is newer than {newest}," in notes[0]

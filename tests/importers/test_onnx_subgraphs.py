@@ -60,7 +60,7 @@ def test_a_loop_keeps_its_body_once(trt):
     assert {"RECURRENCE", "LOOP_OUTPUT"} <= set(found)
 
 
-def test_an_operator_that_nobody_has_met_within_a_body_is_told():
+def test_an_unknown_operator_within_a_body_is_reported():
     body = [BODY[0], helper.make_node("Strange", ["v"], ["v_out"], name="inside", domain="vendor")]
     graph = load_onnx(loop(body))
     assert any("Strange" in n.unknown for n in graph.nodes)

@@ -69,7 +69,7 @@ def test_layers_are_the_same_with_and_without_the_payload(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 100, 70_000, 500_000])
-def test_a_cut_is_told_with_its_place(cut):
+def test_a_truncation_is_reported_with_its_position(cut):
     data = conv(*BIG).SerializeToString()[:-cut]
     with pytest.raises(wire.Malformed, match="cut off"):
         wire.stripped(data)
@@ -86,7 +86,7 @@ START = conv(*BIG).SerializeToString()[:80_000]
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())
-def test_any_bytes_are_stripped_or_told(data):
+def test_any_bytes_are_stripped_or_refused(data):
     base = bytearray(START)
     for _ in range(data.draw(st.integers(1, 6))):
         base[data.draw(st.integers(0, 200))] = data.draw(st.integers(0, 255))

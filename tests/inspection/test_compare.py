@@ -161,7 +161,7 @@ def test_a_log_of_another_model_says_so():
     assert any("another model" in note for note in comparison.notes)
 
 
-def test_a_strict_failure_tells_no_check_of_the_other_layers():
+def test_a_strict_failure_says_nothing_of_the_other_layers_checks():
     log = read_build_log(["Layer 'b' is not supported on DLA but GPU fallback is not enabled"])
     assert compare(predictions(), real_of_log(log, ["conv"])).check_agree is None
 

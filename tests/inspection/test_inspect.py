@@ -175,7 +175,7 @@ def test_simulated_artifacts_have_no_real_placement(tmp_path):
     assert any("simulated" in note for note in inspection.notes)
 
 
-def test_the_accuracy_of_an_artifact_is_told_in_words_and_marked(tmp_path):
+def test_the_accuracy_of_an_artifact_is_described_and_marked(tmp_path):
     output = {"name": "y", "rel_l2": 0.02, "max_abs": None, "cosine": 0.99, "same": None}
     accuracy = {
         "reference": "ONNX Runtime FP32",
@@ -264,7 +264,7 @@ def test_engine_layers_in_other_forms(tmp_path, form):
     assert [f.key for f in inspection.facts if f.section == "Loadables on the DLA"] == ["{ForeignNode[conv1...conv2]}"]
 
 
-def test_json_that_breaks_off_is_told_so(tmp_path):
+def test_truncated_json_is_reported_as_such(tmp_path):
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(ENGINE)[:80])
     with pytest.raises(DocumentError, match="begins like JSON"):
@@ -327,7 +327,7 @@ def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
         ("[I] Selected Device: Orin\n[I] Precision: FP32+FP16\n[I] TensorRT version: 10.3.0\n", []),
     ],
 )
-def test_a_log_of_another_release_chip_or_precision_is_told(tmp_path, lines, notes):
+def test_a_log_of_another_release_chip_or_precision_is_noted(tmp_path, lines, notes):
     log = tmp_path / "build.log"
     log.write_text(lines + "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n")
     inspection = inspect(log, against=two_convolutions(tmp_path / "net.onnx"))

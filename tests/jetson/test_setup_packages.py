@@ -115,7 +115,7 @@ def test_jetpacks_opencv_is_not_replaced(tmp_path: Path) -> None:
     assert "python3-opencv" not in packages(dry_run(tmp_path, "6.2", sources=everything("6.2"), cv2=True))
 
 
-def test_a_board_without_nvidias_source_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_board_without_nvidias_source_gets_a_one_line_message(tmp_path: Path) -> None:
     said = dry_run(tmp_path, "6.2", sources=(*UBUNTU, "python3.10-venv"))
     lines = said.splitlines()
     assert [x for x in lines if x.startswith("no package source has: ")] == [

@@ -127,7 +127,7 @@ def programs(folder, **texts):
 BARE = {"dpkg_query": "exit 1", "apt_cache": "exit 0", "python3.10": "exit 0", "id": "echo 1000"}
 
 
-def test_a_password_that_nobody_can_type_is_said_so(tmp_path):
+def test_a_password_prompt_that_nobody_can_answer_is_explained(tmp_path):
     """Over SSH sudo has no terminal: its words about one were all that came."""
     path = programs(tmp_path / "bin", **BARE, sudo='[ "$1" = -n ] && exit 1; echo "a terminal is required" >&2; exit 1')
     done = run(board(tmp_path, "36"), "--venv", str(tmp_path / "v"), PATH=path)
@@ -136,7 +136,7 @@ def test_a_password_that_nobody_can_type_is_said_so(tmp_path):
     assert "--no-packages" in done.stderr
 
 
-def test_without_a_network_it_says_what_brings_what(tmp_path):
+def test_without_a_network_it_says_how_to_get_each_package(tmp_path):
     sudo = (
         '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
     )

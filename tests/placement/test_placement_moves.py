@@ -37,7 +37,7 @@ def some_placement(problem: Problem) -> List[int]:
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, models=2, limits=False))
-def test_what_moves_add_is_what_the_loads_differ_by(problem: Problem) -> None:
+def test_moves_deltas_equal_the_change_of_the_loads(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,) * len(problem.models))
     mover = Mover(Frontier(problem, ALL), np.ones(3))
     before = some_placement(problem)
@@ -70,7 +70,7 @@ def test_moves_balance_a_chain_that_stands_on_one_device() -> None:
 
 
 @pytest.mark.parametrize(("known", "guided"), [(0.0, False), (1e9, False), (1e9, True)])
-def test_sweeps_take_the_time_of_the_rival_only_where_they_are_guided_or_know_more(
+def test_sweeps_take_the_rivals_time_only_if_guided_or_with_a_better_bound(
     known: float, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadlines = []
@@ -94,7 +94,7 @@ def test_sweeps_take_the_time_of_the_rival_only_where_they_are_guided_or_know_mo
     assert (max(deadlines) > min(deadlines) + 99) is (guided or known == 0.0)
 
 
-def test_no_rival_is_asked_without_time_for_it() -> None:
+def test_the_rival_is_not_called_without_time_for_it() -> None:
     answer = solve_stream(long_chain(12), Goal("throughput"), [("GPU",) * 12], 5.0)
     assert answer.gap <= 2e-4
 

@@ -71,7 +71,7 @@ def test_no_two_streams_wait_less_than_the_bound_says(one_process: bool, slower:
     assert reached > 0.99
 
 
-def test_paces_of_processes_are_where_what_each_waits_is_what_the_other_makes_it_wait() -> None:
+def test_paces_of_processes_converge_to_consistent_waits() -> None:
     rng = random.Random(5)
     # The frames of the first ones stand still for a round before the waits do.
     still = (

@@ -122,7 +122,7 @@ def test_the_order_of_networks_whose_kernels_overlap_is_not_predicted_yet(compar
     assert times == sorted(times)
 
 
-def test_one_network_on_each_engine_is_met_where_the_order_is_not() -> None:
+def test_one_network_per_engine_is_predicted_closely_though_the_order_is_wrong() -> None:
     xavier = OVERLAPPING[0]
     assert predicted_ms(xavier, xavier.runs[1]) == pytest.approx(10.2, rel=0.15)
 

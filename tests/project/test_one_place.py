@@ -73,7 +73,7 @@ def test_every_module_file_is_a_target() -> None:
     assert files == set(modules())
 
 
-def test_every_source_of_frames_is_opened_and_told() -> None:
+def test_every_source_of_frames_has_an_opener_and_a_line_in_the_table() -> None:
     lone = set(OPENERS) ^ set(SCHEMES)
     assert lone == set(), "OPENERS (edgedla/runtime/sources/__init__.py) and TAKES (uri.py) name every scheme"
     page = (ROOT / SOURCES_PAGE).read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def test_every_module_is_named_by_another() -> None:
     assert alone == [], "nothing uses these files: the row of a table is missing, or they are left over"
 
 
-def test_every_decoder_is_a_function_and_told() -> None:
+def test_every_decoder_is_a_function_and_is_documented() -> None:
     assert all(callable(d) for d in DECODERS.values())
     told = "".join(str(o.help) for o in run.params if isinstance(o, click.Option) and "--decode" in o.opts)
     untold = [name for name in DECODERS if not re.search(rf"\b{name}\b", told)]

@@ -48,7 +48,7 @@ def test_broken_samples_are_an_error_with_their_number(bad: float) -> None:
         collect(relu_net(), feeds())
 
 
-def test_progress_is_told_sample_by_sample() -> None:
+def test_progress_is_reported_per_sample() -> None:
     told: List[Any] = []
     collect(relu_net(), feeds(*(np.ones(SHAPE) for _ in range(3))), lambda done, count: told.append((done, count)))
     assert told == [(1, 3), (2, 3), (3, 3)]

@@ -141,7 +141,7 @@ def test_functions_and_scalars_are_turned_in_their_shape() -> None:
     assert list(half.functions[0].node[0].attribute[0].t.dims) == []
 
 
-def test_what_double_cannot_hold_in_float_stays_finite() -> None:
+def test_double_values_beyond_float_stay_finite() -> None:
     numbers = np.array([1e300, -1e300, np.inf, 0.1])
     model = onnx_model([node("Add", "x k", "y")], {"x": (4,)}, {"y": (4,)}, {"k": numbers}, kind=11)
     model.graph.input[0].type.tensor_type.elem_type = 11

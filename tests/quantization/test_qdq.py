@@ -171,7 +171,7 @@ def test_weights_that_grew_over_their_scale_keep_the_models_levels() -> None:
     assert np.abs(levels).max() == pytest.approx(127)
 
 
-def test_a_tensor_that_is_never_stored_gets_the_range_of_what_follows() -> None:
+def test_a_tensor_that_is_never_stored_gets_the_range_of_its_reader() -> None:
     """TensorRT runs a Conv in INT8 only where its output has a scale, also where the Relu after it is merged."""
     stripped = strip_qdq(qdq_net())
     assert stripped.inner == {"c": stripped.absmax["r"]}

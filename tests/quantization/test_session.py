@@ -35,7 +35,7 @@ def test_a_session_has_as_many_threads_as_the_process_may_use_cores(tmp_path: Pa
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
-def test_an_operator_of_a_plugin_is_refused_with_what_goes_without_it() -> None:
+def test_an_operator_of_a_plugin_is_refused_with_an_alternative() -> None:
     model = onnx_model([node("EfficientNMS_TRT", "x", "y", domain="TRT")], opset=17)
     model.opset_import.add(domain="TRT", version=1)
     with pytest.raises(ModelError) as error:

@@ -35,7 +35,7 @@ def scales_of(graph: LayerGraph, absmax: Dict[str, float], **more: Any) -> Scale
     return dla_scales(graph, absmax, more.pop("platform", ORIN), **more)
 
 
-def test_what_holds_the_values_of_another_tensor_is_known_as_its_copy(tmp_path: Path) -> None:
+def test_copies_of_a_tensor_are_recognised(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("GlobalMaxPool", ["x"], ["g"]),
         helper.make_node("Resize", ["g", "", "scales"], ["near"], mode="nearest"),
@@ -70,7 +70,7 @@ def test_equalities_hold_on_the_dla_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("trt", "alike"), [("8.2", True), ("8.5", False), ("10.3", False)])
-def test_inputs_of_a_sum_are_alike_before_8_4(tmp_path: Path, trt: str, alike: bool) -> None:
+def test_inputs_of_a_sum_share_a_scale_before_8_4(tmp_path: Path, trt: str, alike: bool) -> None:
     graph = graph_of([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Add", ["x", "r"], ["y"])], tmp_path)
     target = "agx-xavier-32gb" if trt == "8.2" else "agx-orin-64gb"
     found = scales_of(graph, {"x": 2.0, "r": 1.0, "y": 3.0}, platform=platform_for(target, trt=trt))
@@ -98,7 +98,7 @@ def test_a_missing_scale_comes_from_the_operator(
     assert not coverage(graph, found).missing
 
 
-def test_what_no_rule_gives_a_scale_is_told_with_its_layers(tmp_path: Path) -> None:
+def test_a_tensor_without_a_scale_is_reported_with_its_layers(tmp_path: Path) -> None:
     graph = graph_of([helper.make_node("Neg", ["x"], ["r"]), helper.make_node("Exp", ["r"], ["y"])], tmp_path)
     found = coverage(graph, scales_of(graph, {"x": 1.0, "y": 2.0}), measured=("r",))
     assert [(t.tensor, t.origin, t.why) for t in found.missing] == [("r", "missing", "zero in every sample")]

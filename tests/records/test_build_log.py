@@ -24,7 +24,7 @@ YOLO = (LOGS / "yolo11l_trt8.5.log").read_text()
 TRT7 = (LOGS / "darknet_trt7.log").read_text()
 
 
-def test_verbose_log_of_10_3_tells_refusals_with_their_reason_on_the_line_before():
+def test_verbose_log_of_10_3_has_refusals_with_their_reason_on_the_line_before():
     log = read_build_log(RESNET.splitlines())
     assert log.version == "10.3.0"
     assert (log.device, log.precision, log.dla_core, log.gpu_fallback) == ("Orin", "FP32+FP16+INT8", 0, True)
@@ -35,7 +35,7 @@ def test_verbose_log_of_10_3_tells_refusals_with_their_reason_on_the_line_before
     ]
 
 
-def test_verbose_log_of_10_3_tells_loadables_with_layers_and_memory():
+def test_verbose_log_of_10_3_has_loadables_with_layers_and_memory():
     log = read_build_log(RESNET.splitlines())
     assert [loadable.node.name for loadable in log.loadables] == [
         "{ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]}",
@@ -191,7 +191,7 @@ def test_other_texts_of_the_catalogue():
     assert log.built is False
 
 
-def test_several_builds_in_one_file_are_told_apart():
+def test_several_builds_in_one_file_are_separated():
     builds = read_build_logs((YOLO + YOLO).splitlines())
     assert [len(b.validation) for b in builds] == [3, 3]
     assert all(b.version == "8.5.2.2" for b in builds)

@@ -199,7 +199,7 @@ def test_nothing_for_the_dla_and_failed_builds_in_other_words():
     ],
     ids=lambda line: line[:40],
 )
-def test_numbers_that_are_none_are_no_numbers(line):
+def test_invalid_numbers_are_not_read_as_numbers(line):
     log = read_build_log([line])
     assert (log.cap, log.version, log.pools, log.candidates) == (None, "", None, None)
     assert all(e.code is None or e.code < 10**9 for e in log.errors)

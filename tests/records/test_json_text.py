@@ -8,7 +8,7 @@ from edgedla.records.json_text import parse_json
 
 
 @pytest.mark.parametrize("word", ["NaN", "nan", "-inf", "1e999", "-1E+400", "1" + "0" * 400, "-" + "9" * 5000])
-def test_what_is_no_number_becomes_none(word: str) -> None:
+def test_numbers_outside_a_doubles_range_become_none(word: str) -> None:
     assert parse_json(b'{"a": [%s, 1], "b": 2.5}' % word.encode()) == {"a": [None, 1], "b": 2.5}
 
 

@@ -47,7 +47,7 @@ def test_inputs_outputs_memory_and_blobs():
     json.dumps(loadable.to_dict())
 
 
-def test_what_does_not_fit_together_is_said():
+def test_inconsistencies_are_noted():
     assert any("may be wrong" in n for n in read_loadable(make_loadable(schema=(1, 3, 0))).notes)
     assert any("elsewhere" in n for n in read_loadable(make_loadable(missing_blob=True)).notes)
     assert any("fewer bytes" in n for n in read_loadable(make_loadable(short_blob=True)).notes)

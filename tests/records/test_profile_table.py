@@ -48,7 +48,7 @@ def test_the_last_table_counts() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "=== Profile (3 iterations ) ===", "1.0 2.0 3.0 layer"])
-def test_without_rows_there_is_none(text: str) -> None:
+def test_a_profile_table_without_rows_is_none(text: str) -> None:
     assert read_profile_table(text.splitlines()) is None
 
 

@@ -104,7 +104,7 @@ def test_the_second_look_stands_apart():
     assert verdict_of("ACTIVATION", {"op": "SIGMOID"}, in_dims=(1, 8, 8400), stage="subgraph").support is Support.GPU
 
 
-def test_all_findings_are_told_rejections_first():
+def test_all_findings_are_listed_rejections_first():
     params = {
         "nb_output_maps": 9000,
         "kernel": [40, 40],

@@ -80,7 +80,7 @@ def test_a_jetson_in_a_container_is_seen_by_its_devices(tree: Callable[..., Path
     assert (board.container, board.target, board.l4t) == (True, None, None)
 
 
-def test_a_pc_with_a_container_is_none(tree: Callable[..., Path]) -> None:
+def test_a_pc_with_a_container_is_no_jetson(tree: Callable[..., Path]) -> None:
     assert this_board(tree({".dockerenv": "", "dev/nvidia0": "", "dev/nvidiactl": ""})) is None
 
 
@@ -203,7 +203,7 @@ def test_without_the_kernels_caps_nvpmodels_own_lines_decide(tree: Callable[...,
     assert found.name == name
 
 
-def test_a_mode_that_nobody_recorded_is_what_its_caps_are(tree: Callable[..., Path]) -> None:
+def test_an_unrecorded_mode_is_described_by_its_caps(tree: Callable[..., Path]) -> None:
     files = {
         "etc/nv_tegra_release": "# R35 (release), REVISION: 4.1",
         "proc/device-tree/model": "NVIDIA Jetson Xavier NX Developer Kit",

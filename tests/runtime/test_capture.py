@@ -138,7 +138,7 @@ class Hanging(Scripted):
 
 
 @pytest.mark.parametrize("stall_s", [0.05, 60.0], ids=["left behind", "stopped"])
-def test_a_read_that_hung_leaves_its_frame_to_nobody(stall_s):
+def test_a_frame_of_a_hung_read_is_not_delivered(stall_s):
     Hanging.half_read.clear()
     capture = Capture(lambda: Hanging(["frame"]), CaptureOptions(stall_s=stall_s))
     gc.disable()

@@ -158,7 +158,7 @@ def test_tensors_skip_stages_and_outputs_come_from_any_stage():
     assert {n: int(a[0]) for n, a in found.items()} == {"u": 3, "y": 10}
 
 
-def test_what_no_later_stage_reads_is_let_go():
+def test_tensors_that_no_later_stage_reads_are_released():
     alive, at, go = {}, threading.Event(), threading.Event()
     built = chain(
         ["DLA0", "DLA1", "DLA0", "DLA1"],
@@ -489,7 +489,7 @@ def test_a_buffer_that_a_hung_stage_reads_is_not_freed(host_memory):
     stages[1]._worker._thread.join(WAIT_S)
 
 
-def test_what_passes_between_cuda_and_another_runner_is_copied(host_memory):
+def test_tensors_between_cuda_and_another_runner_are_copied(host_memory):
     built = straight("GPU", "DLA0", "DLA1")
     other = FakeRunner(built.stages[1].artifact.bindings, 0.0, passing((["t1"], ["t2"])), "DLA0")
     first, last = (OnCuda(built.stages[k].artifact, built.stages[k].device, host_memory) for k in (0, 2))

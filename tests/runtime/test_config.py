@@ -60,7 +60,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
         (GOOD + 'view: {port: 80, address: ""}', "view.address is ''"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text, says):
+def test_errors_name_the_mistake_and_the_allowed_values(tmp_path, text, says):
     with pytest.raises(DocumentError) as e:
         load(tmp_path, text)
     assert says in str(e.value)

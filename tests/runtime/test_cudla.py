@@ -117,7 +117,7 @@ def test_a_view_of_device_memory_does_not_pass_for_the_memory_itself():
 
 
 @pytest.mark.parametrize(("core", "cores"), [(2, "2"), (1, "1"), (0, "0")])
-def test_a_core_that_is_not_there_is_named_with_what_is(backend, monkeypatch, core, cores):
+def test_a_missing_core_is_named_with_the_existing_ones(backend, monkeypatch, core, cores):
     monkeypatch.setenv("FAKE_CUDLA_DEVICES", cores)
     with pytest.raises(EnvironmentMissing, match=f"DLA core {core} is not here: cuDLA finds {cores}"):
         Cudla(core, backend)
@@ -175,7 +175,7 @@ def test_renamed_heads_are_paired_by_their_dims(runner_of, tmp_path, caplog):
     assert "manifest's order" not in caplog.text
 
 
-def test_heads_that_nothing_tells_apart_are_taken_in_order_and_that_is_said(runner_of, tmp_path, caplog):
+def test_indistinguishable_heads_are_matched_in_order_with_a_warning(runner_of, tmp_path, caplog):
     loadable = b"FAKE\nin x 16\nout p0 32\nout p1 32\n"
     bindings = (("x", True, 16), ("first", False, 32), ("second", False, 32))
     runner = runner_of(artifact_for(tmp_path / "b", loadable, bindings))
@@ -415,7 +415,7 @@ class StreamFailed(Exception):
     """What pycuda raises: cuStreamSynchronize failed."""
 
 
-def test_the_dlas_own_error_is_told_when_the_stream_fails(runner_of, host_memory, monkeypatch):
+def test_the_dlas_own_error_is_reported_when_the_stream_fails(runner_of, host_memory, monkeypatch):
     runner = runner_of()
 
     def fails():

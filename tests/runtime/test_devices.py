@@ -114,7 +114,7 @@ def test_a_path_may_hold_an_equals_sign():
     assert split_device(" GPU = /a=b/c ") == ("GPU", "/a=b/c")
 
 
-def test_an_artifact_that_is_none_is_named(tmp_path):
+def test_a_path_without_an_artifact_is_named(tmp_path):
     with pytest.raises(DocumentError, match="no artifact"):
         open_devices(artifact(tmp_path / "a"), ["DLA0", f"GPU={tmp_path / 'nothing'}"])
 

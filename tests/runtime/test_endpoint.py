@@ -94,7 +94,7 @@ def test_the_address_with_the_most_connections_gives_way():
 
 
 @pytest.mark.parametrize(("address", "answered"), [("127.0.0.2", False), ("127.0.0.3", True)])
-def test_who_watches_gives_way_to_another_address_alone(address, answered):
+def test_a_viewers_connection_is_only_ended_for_another_address(address, answered):
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
         port = server.server_address[1]
         held = [slow(port, "127.0.0.2") for _ in range(endpoint.MOST_CONNECTIONS)]

@@ -126,7 +126,7 @@ def test_the_device_is_that_of_the_layers_as_far_as_they_tell(tensorrt, tmp_path
     assert bool(note) == bool(err)
 
 
-def test_where_nothing_tells_every_device_can_be_chosen(tensorrt, tmp_path):
+def test_an_engine_of_unknown_devices_may_use_any_device(tensorrt, tmp_path):
     tensorrt(inspector="no JSON object")
     artifact = open_built(bare(tmp_path / "m.engine"))
     for name in ("GPU", "DLA1"):
@@ -168,7 +168,7 @@ def test_an_engine_of_another_release_is_refused_with_its_version(tensorrt, tmp_
         ),
     ],
 )
-def test_what_cannot_be_laid_out_is_refused(tensorrt, tmp_path, script, says):
+def test_formats_without_a_layout_are_refused(tensorrt, tmp_path, script, says):
     tensorrt(**script)
     with pytest.raises(DocumentError, match=says):
         open_built(bare(tmp_path / "m.engine"))

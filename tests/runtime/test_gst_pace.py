@@ -33,13 +33,13 @@ def read(pipeline, pause_s):
     return count, time.monotonic() - began
 
 
-def test_what_is_no_camera_keeps_its_pace():
+def test_a_video_pipeline_keeps_its_pace():
     count, seconds = read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=20/1", 0.0)
     assert count == 20
     assert seconds > 0.8
 
 
-def test_what_is_no_camera_waits_for_its_reader():
+def test_a_video_pipeline_waits_for_its_reader():
     assert read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=50/1", 0.05)[0] == 20
 
 

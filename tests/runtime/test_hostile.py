@@ -327,7 +327,7 @@ def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(c
 @pytest.mark.parametrize(
     "bad", ["text", np.zeros((48, 64), np.uint8), np.zeros((48, 64, 4), np.uint8), np.zeros((48, 64, 3)), image(0, 64)]
 )
-def test_a_frame_that_is_none_is_refused_with_what_came(bad):
+def test_an_invalid_frame_is_refused_and_described(bad):
     capture = Capture(lambda: Camera(lambda c: bad), CaptureOptions(reconnect=False))
 
     def take():

@@ -86,7 +86,7 @@ def test_broken_pictures_are_left_out_and_the_stream_goes_on(address):
     assert len({n for n in numbers if n % 4 != 3}) > 20
 
 
-def test_a_camera_that_changes_its_size_is_told(address):
+def test_a_camera_that_changes_its_size_is_reported(address):
     with pytest.raises(RunError, match="the frames changed to 128x96"):
         levels(f"{address}/grows", 40)
 

@@ -269,7 +269,7 @@ def test_artifacts_without_layer_times_are_refused_before_they_run(tmp_path, cap
         (["--export-profile", "P", "--onnx", str(MODEL), "--power-mode", "50W"], 2, "the board is in power mode 30W"),
     ],
 )
-def test_wrong_use_is_told_before_anything_runs(tensorrt, jetson, tmp_path, capsys, arguments, code, says):
+def test_wrong_use_is_refused_before_anything_runs(tensorrt, jetson, tmp_path, capsys, arguments, code, says):
     trt = tensorrt()
     engine_artifact(tmp_path / "a")
     given = {"P": str(tmp_path / "p.json"), "RENAMED": str(renamed(tmp_path / "r.onnx"))}
@@ -278,7 +278,7 @@ def test_wrong_use_is_told_before_anything_runs(tensorrt, jetson, tmp_path, caps
     assert not trt.world.calls
 
 
-def test_no_layer_information_is_told(tmp_path, capsys):
+def test_missing_layer_information_is_reported(tmp_path, capsys):
     engine_artifact(tmp_path / "a", layers=None)
     bench(tmp_path / "a", "--exportLayerInfo", tmp_path / "l.json", code=3)
     assert "no engine inspector's output" in capsys.readouterr().err
@@ -363,7 +363,7 @@ def test_a_chains_stages_are_one_profile_of_the_whole_network(tmp_path, capsys):
         measured_profile([strange], GRAPH, model)
 
 
-def test_a_chain_of_other_runners_tells_no_layer():
+def test_a_chain_of_other_runners_reports_no_layer_times():
     with pytest.raises(UsageError, match="it reports no layer times"):
         measure_layers(SimpleNamespace(name="host"), {}, FAST)
 
@@ -382,7 +382,7 @@ def softmaxes(nodes, given):
     return load_onnx(onnx_model(made, {given: dims}, {at: dims}, weights, opset=11), trt=(10, 3))
 
 
-def test_layers_without_names_are_told_apart_between_stage_and_network():
+def test_unnamed_layers_are_matched_between_stage_and_network():
     whole, stage = softmaxes(["c1", "s1", "c2", "s2"], "x"), softmaxes(["c2", "s2"], "t_s1")
     layers = tuple(LayerPlan(x.name, x.type, "GPU", outputs=x.outputs, onnx_node=x.onnx_node) for x in stage.layers)
     names = stage_names(SimpleNamespace(layers=layers), whole)

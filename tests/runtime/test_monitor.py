@@ -110,7 +110,7 @@ def test_xavier_paths_are_found(tmp_path):
     assert read_board(base).core_active_ms == {0: 5.0}
 
 
-def test_a_laptop_is_told_that_it_is_none(tmp_path):
+def test_a_laptop_is_reported_as_no_jetson(tmp_path):
     with pytest.raises(EnvironmentMissing, match="no Jetson"):
         next(samples(1.0, 1, tmp_path))
 

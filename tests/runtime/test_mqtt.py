@@ -63,7 +63,7 @@ def test_settings_that_name_no_broker_or_topic_are_refused(changes, says):
         ("mqtt://cam@[::1]:1", "", False),
     ],
 )
-def test_a_password_that_goes_as_plain_text_over_a_network_is_told(url, file, warned, tmp_path, monkeypatch, caplog):
+def test_a_password_sent_as_plain_text_over_a_network_gives_a_warning(url, file, warned, tmp_path, monkeypatch, caplog):
     pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
     (tmp_path / "password").write_text("s3cret-word")
     if not file:
@@ -205,7 +205,7 @@ def test_each_result_is_a_message_with_the_fields_of_the_lines_and_the_status_is
         r.close()
 
 
-def test_what_needs_no_acknowledgement_leaves_nothing_behind(broker):
+def test_messages_without_acknowledgement_are_not_kept(broker):
     sink = Mqtt(config(broker, qos=0))
     assert until(lambda: sink.connected)
     for n in range(500):
@@ -267,7 +267,7 @@ def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are
     reader.close()
 
 
-def test_a_broker_that_is_away_holds_up_neither_start_nor_end_and_is_told_once(caplog):
+def test_a_missing_broker_delays_neither_start_nor_end_and_is_logged_once(caplog):
     pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
     started, port = time.monotonic(), free_port()
     sink = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{port}", queue=5))

@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_one_outage_of_many_failures_is_told_as_one_with_its_length(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_of_many_failures_is_reported_once_with_its_length(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     outages = Outages("rtsp://door", clock)
     with caplog.at_level(logging.WARNING):

@@ -61,7 +61,7 @@ def test_the_cuda_preprocessor_has_the_call_form_of_the_cpus(on_cuda):
     assert memory.depth == 0, "a context stayed current on this thread"
 
 
-def test_its_result_tells_a_runner_where_it_lies(on_cuda):
+def test_its_result_carries_its_device_address(on_cuda):
     one, _ = on_cuda
     found = one(frame_of(SPEC))
     assert isinstance(found, DeviceArray)

@@ -68,7 +68,7 @@ def test_a_file_whose_name_looks_like_an_address_is_found_beside_the_pipeline_fi
     assert load_config(str(tmp_path / "p.yaml")).source.uri == str(tmp_path / "a:b@c.avi")
 
 
-def test_a_password_in_front_of_the_scheme_is_not_told():
+def test_a_password_before_the_scheme_is_not_shown():
     text = "user:S3cret@rtsp://cam/1"
     with pytest.raises(UsageError, match="unknown source scheme") as refused:
         parse_source(text)

@@ -432,7 +432,7 @@ class Promising:
         return self._count if what == cv2.CAP_PROP_FRAME_COUNT else self._capture.get(what)
 
 
-def test_options_behind_a_path_are_told_from_a_files_name(tmp_path):
+def test_options_after_a_path_are_distinguished_from_a_files_name(tmp_path):
     (tmp_path / "film.avi").touch()
     with pytest.raises(UsageError, match=r"a path takes no options") as error:
         parse_source(f"{tmp_path}/film.avi?loop=1")

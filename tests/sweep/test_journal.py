@@ -34,6 +34,6 @@ def test_a_row_comes_back(tmp_path: Path) -> None:
         ("board", "1"), ("fixes", "[" * 100_000),
     ],
 )  # fmt: skip
-def test_a_row_with_something_else_in_a_column_is_none(tmp_path: Path, name: str, value: str) -> None:
+def test_a_row_with_an_invalid_column_is_ignored(tmp_path: Path, name: str, value: str) -> None:
     text = json.dumps({**GOOD, name: "@"}).replace('"@"', value)
     assert rows(tmp_path / "j", text) == {}

@@ -125,7 +125,7 @@ def test_releases_stand_in_order():
         assert numbers == sorted(numbers), "releases.yaml: the oldest release comes first"
 
 
-def test_no_release_has_a_dla_because_nobody_said_no():
+def test_every_dla_entry_of_the_releases_ends_where_its_source_does():
     endless = [row.families for row in releases().dla if row.answer == "yes" and row.trt.high is None]
     assert endless == [], "dla of releases.yaml: a `yes` ends (trt: {to: ...}) where its source does"
 

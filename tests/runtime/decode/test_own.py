@@ -88,7 +88,7 @@ def test_a_module_on_the_path_is_found_too(artifact, head, monkeypatch):
         ("ENDS:decode", "SystemExit(4)"),
     ],
 )
-def test_what_cannot_be_imported_is_told(artifact, head, kind, says):
+def test_a_module_that_cannot_be_imported_is_named(artifact, head, kind, says):
     (head.parent / "wrong.py").write_text("x = 1\ndef f(\n")
     (head.parent / "ends.py").write_text("raise SystemExit(4)\n")
     for word, file in (("HEAD", head), ("WRONG", head.parent / "wrong.py"), ("ENDS", head.parent / "ends.py")):
@@ -107,7 +107,7 @@ def test_what_cannot_be_imported_is_told(artifact, head, kind, says):
         ("ends", "the decoder fails: SystemExit(0)"),
     ],
 )
-def test_what_is_no_result_is_told(artifact, head, name, says):
+def test_invalid_results_are_named(artifact, head, name, says):
     made = make_decoder(DecodeOptions(kind=f"{head}:{name}"), load_artifact(str(artifact)))
     arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in load_artifact(str(artifact)).outputs}
     with pytest.raises(RunError) as e:
@@ -116,7 +116,7 @@ def test_what_is_no_result_is_told(artifact, head, name, says):
     assert f"my_head.py:{name}" in str(e.value)
 
 
-def test_one_that_fails_is_told_before_a_camera_opens(artifact, head):
+def test_a_failing_decoder_is_reported_before_a_camera_opens(artifact, head):
     config = written(artifact, head, "fails")
     with pytest.raises(UsageError, match=r"my_head.py:fails cannot read these outputs: .*no such output"):
         edgedla.open_pipeline(config).__enter__()

@@ -76,7 +76,7 @@ def test_a_file_of_several_sources_and_models_is_read(tmp_path):
         (("  gate:", "  - gate:"), "no valid YAML"),
     ],
 )
-def test_what_does_not_fit_together_is_named(tmp_path, change, says):
+def test_contradicting_settings_are_named(tmp_path, change, says):
     assert change[0] in GOOD
     with pytest.raises(DocumentError) as e:
         load(tmp_path, GOOD.replace(*change, 1))
@@ -97,7 +97,7 @@ def test_crops_that_go_round_in_a_circle_are_refused():
         check_names(config)
 
 
-def test_sources_of_the_command_line_have_names_of_their_own_or_numbers():
+def test_sources_of_the_command_line_are_named_or_numbered():
     named = name_sources(["csi://0", "gate=rtsp://cam/1", "synthetic://?rate=5"])
     assert {n: s.uri for n, s in named.items()} == {
         "cam0": "csi://0",

@@ -301,7 +301,7 @@ def test_numbers_are_read_back():
     assert number(np.array([1, 2, 0], np.uint8)) == 513
 
 
-def test_prometheus_tells_sources_and_models_apart():
+def test_prometheus_labels_sources_and_models():
     core = pytest.importorskip("prometheus_client.core", reason="prometheus-client is not installed")
     from prometheus_client import generate_latest
 

@@ -161,7 +161,7 @@ def test_a_surplus_item_waits_for_those_that_are_about_to_come(after_s, occupied
     assert clock.now_s - began_s == pytest.approx(waits_s, abs=2e-3)
 
 
-def test_a_source_that_got_no_more_than_the_others_waits_for_nobody():
+def test_a_source_with_no_more_than_its_share_does_not_wait():
     slots, clock = with_clock({"a": Share(), "flood": Share(100.0)})
     cameras_and_a_flood(slots, clock, 100.9, calm=("a",))
     clock.now_s += 0.022

@@ -58,7 +58,7 @@ def play(events, seconds, *objects, grey=0, start=0):
     return i
 
 
-def test_a_film_shows_what_was_before_and_after_and_a_picture_what_began_it(tmp_path):
+def test_a_clip_shows_the_seconds_before_and_after_and_its_picture_the_start(tmp_path):
     config = ClipConfig(str(tmp_path), before_s=0.6, after_s=0.4, rate=10, width=0)
     told = Told()
     events = Events({"e": EventRule(frames=2, end_s=0.2)}, [told], Clips(config))
@@ -117,7 +117,7 @@ def test_a_new_clip_stays_where_the_clock_is_behind_those_of_earlier_runs(tmp_pa
     assert sorted(tmp_path.glob("*.avi")) == sorted([old[1], type(old[0])(told.of("clip")[0]["clip"])])
 
 
-def test_a_close_in_the_middle_keeps_what_there_is(tmp_path):
+def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
     told = Told()
     events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
     events.write(result(0, PERSON))
@@ -168,7 +168,7 @@ def test_a_film_that_a_power_cut_ended_is_kept_and_counts_as_one(tmp_path):
     assert len([p for p in tmp_path.glob("*.avi") if p != other]) == 2
 
 
-def test_a_disk_that_refuses_is_told_and_ends_nothing(tmp_path, monkeypatch, caplog):
+def test_disk_errors_are_reported_and_do_not_end_the_pipeline(tmp_path, monkeypatch, caplog):
     told = Told()
     events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
 
@@ -299,7 +299,7 @@ outputs:
 """
 
 
-def test_the_command_films_and_tells(artifact, tmp_path):
+def test_the_command_records_clips_and_reports_them(artifact, tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(FILE % artifact)
     done = subprocess.run(

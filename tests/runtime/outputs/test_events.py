@@ -83,7 +83,7 @@ def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
         assert told.documents[-1]["seconds"] == pytest.approx(0.5 - 0.1 * told.documents[0]["frame"])
 
 
-def test_whoever_stands_there_after_an_outage_is_a_new_event():
+def test_an_object_present_after_an_outage_is_a_new_event():
     told, events = run(
         {"e": EventRule(frames=2, end_s=2.0)}, [result(i, PERSON) for i in [*range(1, 6), *range(36000, 36005)]]
     )
@@ -103,13 +103,13 @@ def test_a_slow_source_is_not_silent_between_its_frames():
     assert len(told.documents) <= 3, "once, before it is known how slow it is"
 
 
-def test_what_goes_on_at_the_close_is_ended():
+def test_closing_ends_present_events():
     told, events = run({"e": EventRule(frames=1)}, [result(0, PERSON)])
     events.close()
     assert [d["state"] for d in told.documents] == ["begin", "end"]
 
 
-def test_sources_and_models_are_told_apart():
+def test_events_of_different_sources_and_models_are_separate():
     rules = {"gate-only": EventRule(sources=("gate",), frames=2), "all": EventRule(models=("objects",), frames=2)}
     results = [
         result(i, PERSON, source=s, model=m) for i in range(2) for s in ("gate", "yard") for m in ("objects", "other")
@@ -147,7 +147,7 @@ def test_class_score_and_zone_decide_what_counts(rule, counts):
         ((200.0, 100.0, 200.0, 100.0), "centre"),
     ],
 )
-def test_what_stands_on_the_frames_edge_is_in_a_zone_that_reaches_it(box, point):
+def test_an_object_at_the_frames_edge_is_in_a_zone_that_reaches_it(box, point):
     at_the_edge = result(0, dataclasses.replace(PERSON, box_xyxy=box))
     whole = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
     assert EventRule(zone=whole, point=point).objects(at_the_edge)
@@ -177,7 +177,7 @@ def winding(x, y, corners):
     return abs(total) > 1
 
 
-def test_polygons_of_any_form_are_told_by_a_second_method():
+def test_points_in_polygons_agree_with_a_second_method():
     rng = np.random.default_rng(3)
     for _ in range(30):
         angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 9)))

@@ -54,7 +54,7 @@ def test_an_outage_is_left_out_and_time_that_jumps_back_begins_anew():
     assert filmed([0.0, 0.1, gone, gone + 0.1, 5.0, 5.1], 10.0) == list(range(6))
 
 
-def test_pictures_without_a_clock_stand_once_each():
+def test_pictures_without_a_clock_are_written_once():
     assert filmed([None] * 5, 25.0) == list(range(5))
 
 
@@ -111,7 +111,7 @@ def test_a_film_that_another_process_writes_is_refused(tmp_path):
     assert levels(path) == [1]
 
 
-def test_repeats_never_hold_up_what_waits_behind_them(tmp_path, monkeypatch, caplog):
+def test_repeats_do_not_delay_waiting_frames(tmp_path, monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(sinks.time, "monotonic", lambda: now[0])
     video = AnnotatedVideo(str(tmp_path / "v.avi"), 10.0)

@@ -36,7 +36,7 @@ OTHERS = {
 def test_nothing_is_appended_to_a_file_of_others(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(OTHERS[name])
-    with pytest.raises(UsageError, match="something else"):
+    with pytest.raises(UsageError, match="something other"):
         JsonLines(str(path))
     assert path.read_bytes() == OTHERS[name]
 
@@ -49,7 +49,7 @@ def test_results_and_numbers_do_not_mix(tmp_path):
 
 
 @pytest.mark.parametrize("before", ['{"frame":0,"ti', "\0" * 500, "\0" * 500 + '{"frame":0,"ti', '{"frame":0,"ti\0\0'])
-def test_what_a_power_cut_left_of_the_first_line_stops_no_later_run(tmp_path, before):
+def test_a_first_line_cut_by_a_power_cut_does_not_stop_later_runs(tmp_path, before):
     """The run after the next one was refused, with the exit code after which a service is not started again."""
     path = tmp_path / "r.jsonl"
     path.write_text(before)

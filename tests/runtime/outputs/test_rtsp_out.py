@@ -122,7 +122,7 @@ def play(port):
 
 @needs_server
 @pytest.mark.parametrize("pause_s", [8.0, 13.0])
-def test_a_viewer_who_stops_reading_holds_no_other_back(pause_s):
+def test_a_viewer_who_stops_reading_does_not_delay_others(pause_s):
     """With 13 s the kernel has closed his connection meanwhile."""
     port, stop, rng = free_port(), threading.Event(), np.random.default_rng(0)
     sink = Rtsp(RtspConfig(f"rtsp://127.0.0.1:{port}/gate", rate=20, width=0, kbps=40_000), ("",))
@@ -163,7 +163,7 @@ def anonymous_mib(pid):
 
 @needs_server
 @pytest.mark.slow
-def test_what_viewers_took_goes_back_when_the_last_one_has_left(serving):
+def test_memory_is_released_when_the_last_viewer_has_left(serving):
     """glibc kept it: 8 MB became 20 with 20 viewers, of which 6 were in use; 12 once it is given back."""
     sink, address = serving
     for _ in range(3):
@@ -185,7 +185,7 @@ def test_a_server_that_dies_is_started_again_and_the_pipeline_goes_on(serving, m
 
 
 @needs_server
-def test_a_port_in_use_and_an_encoder_that_is_not_there_are_told(caplog):
+def test_a_port_in_use_and_a_missing_encoder_are_reported(caplog):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         s.listen()
