@@ -110,6 +110,17 @@ def test_many_frames_in_flight_are_as_place_counts_them() -> None:
     assert split.throughput_fps < split.pipeline_fps, "one frame is on one engine at a time"
 
 
+def test_the_energy_of_a_period_is_that_of_all_devices() -> None:
+    nodes = [node("MaxPool", "x", "a", kernel_shape=[2, 2], strides=[2, 2]), node("Erf", "a", "y")]
+    model = onnx_model(nodes, {"x": (1, 16, 64, 64)}, {"y": (1, 16, 32, 32)})
+    prediction = edgedla.predict(model, devices="DLA0", **ORIN)
+    assert {s.parts.gpu_us > 0 < s.parts.dla_us for s in prediction.streams} == {True}
+    assert prediction.period.latency_us < prediction.latency.latency_us
+    assert prediction.period.energy_mj == pytest.approx(prediction.latency.energy_mj)
+    figures = edgedla.place(model, objective="throughput", in_flight="one", **ORIN).figures
+    assert figures.period.energy_mj == pytest.approx(figures.energy.energy_mj)
+
+
 def test_pins_as_text_and_as_mapping() -> None:
     text = edgedla.predict(small_model(), devices="conv1:GPU,*:DLA", **ORIN).streams[0]
     mapping = edgedla.predict(small_model(), devices={"conv1": "GPU", "*": "DLA0"}, **ORIN).streams[0]

@@ -33,7 +33,7 @@ class OneInFlight:
         """Time for `rates[m]` frames of every model, in microseconds."""
         paces = self.paces(problem, evaluation)
         slowest = max((rate * pace.frame_us for rate, pace in zip(problem.rates, paces)), default=0.0)
-        return max(slowest, evaluation.period(problem).latency_us)
+        return max(slowest, evaluation.busiest(problem).latency_us)
 
     def period(self, problem: Problem, evaluation: Evaluation) -> Cost:
         """`period_us` with its basis and spread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, total, weakest
@@ -80,9 +80,14 @@ class Evaluation:
         cost = total(parts) if parts else Cost(basis=weakest(c.basis for c in self.loads.values()))
         return Cost(cost.latency_us * factor, cost.energy_mj, cost.basis, cost.spread, cost.energy_spread)
 
-    def period(self, problem: Problem) -> Cost:
-        """The largest load of a device: with enough frames in flight, the time between two sets of frames."""
+    def busiest(self, problem: Problem) -> Cost:
+        """The largest load of a device."""
         return max((self.load(problem, d) for d in problem.devices), key=lambda c: c.latency_us)
+
+    def period(self, problem: Problem) -> Cost:
+        """The time between two sets of frames with enough of them in flight, and the energy of a set on all devices."""
+        work = total(self.load(problem, d) for d in problem.devices)
+        return replace(self.busiest(problem), energy_mj=work.energy_mj, energy_spread=work.energy_spread)
 
     def energy(self) -> Cost:
         """Cost of one frame of every model, one after the other: the sum of their `latency`."""
@@ -166,7 +171,7 @@ def worth(problem: Problem, evaluation: Evaluation, objective: str) -> float:
     if objective == "energy":
         return evaluation.energy().energy_mj
     if objective == "throughput":
-        return evaluation.period(problem).latency_us
+        return evaluation.busiest(problem).latency_us
     if objective == "makespan":
         return makespan_bound(problem, evaluation)
     raise ValueError(f"unknown objective {objective!r}")

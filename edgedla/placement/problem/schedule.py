@@ -206,7 +206,7 @@ def steady_state(problem: Problem, evaluation: Evaluation) -> Tuple[Schedule, Tu
     Each device runs its segments back to back once per period, those of model m rates[m] times. A frame's next segment starts
     in the first slot after its last one ended. With enough buffers this repeats without a stall.
     """
-    period = evaluation.period(problem).latency_us
+    period = evaluation.busiest(problem).latency_us
     bars: List[Bar] = []
     latencies: List[float] = []
     free: Dict[str, float] = {}
