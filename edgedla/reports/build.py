@@ -10,6 +10,7 @@ from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.text import describe, per_device
 from edgedla.reports.text import clean, labelled, print_lines
+from edgedla.reports.words import count
 
 #: Column at which the text behind a label begins.
 _LABEL = 10
@@ -61,9 +62,9 @@ def _stages(artifact: Artifact) -> List[str]:
     for k, stage in enumerate(artifact.stages):
         inner = stage.artifact
         on_core = sum(device != "GPU" for device in inner.placement_predicted.values())
-        count = len(inner.placement_predicted)
+        layers = count(len(inner.placement_predicted), "layer")
         lines.append(
-            f"stage {k}   {stage.device}: {count} layers, {on_core} of them on the DLA; "
+            f"stage {k}   {stage.device}: {layers}, {on_core} of them on the DLA; "
             f"reads {', '.join(b.name for b in inner.inputs)}"
         )
         passed = {b.name for later in artifact.stages[k + 1 :] for b in later.artifact.inputs}
@@ -85,7 +86,7 @@ def _real(artifact: Artifact) -> str:
     planned, real = artifact.placement_predicted, artifact.placement_real
     other = [n for n in real if n in planned and planned[n] != real[n]]
     moved = ", ".join(f"{n} on {real[n]}" for n in other)
-    return f"real placement of {len(real)} layers known, {len(other)} on another device than planned" + (
+    return f"real placement of {count(len(real), 'layer')} known, {len(other)} on another device than planned" + (
         f": {moved}" if other else ""
     )
 

@@ -9,6 +9,7 @@ from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
 from edgedla.printable import short
 from edgedla.reports.text import Line, aligned, folded, print_lines
+from edgedla.reports.words import count
 from edgedla.reports.worth import parts_text
 
 FORMATS = ("text", "json")
@@ -95,7 +96,7 @@ def _memory_lines(s: PredictedStream) -> Iterator[str]:
         m = x.memory
         over = f"; exceeds {', '.join(m.over)}" if m.over else ""
         yield (
-            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {short(x.cost.latency_us / 1e3)} ms with its start, weights "
+            f"  loadable {n} on {x.core}: {count(len(x.layers), 'layer')}, {short(x.cost.latency_us / 1e3)} ms with its start, weights "
             f"{m.weight_bytes * mib:.1f} MiB, intermediate {m.intermediate_bytes * mib:.1f} MiB (±{m.spread:.0%}){over}"
         )
     for text in s.broken:

@@ -248,6 +248,8 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
         (["--report"], "the report needs a folder"),
         (["--min-sqnr", "nan"], "nan is not an SQNR"),
         (["--metric", "top1", "--max-drop", "-1"], "-1.0 is not a drop"),
+        (["--metric", "top1", "--max-drop", "-1%"], "-0.01 is not a drop"),
+        (["--metric", "top1", "--max-drop", "x%"], "'x%' is not a drop of the metric"),
     ):
         assert exit_code_of([*line, *more]) == 2
         message = capsys.readouterr().err

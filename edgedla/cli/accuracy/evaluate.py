@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 import click
 
-from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
+from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
@@ -31,7 +31,12 @@ from edgedla.errors import UsageError
 )
 @option("--limit", type=click.IntRange(min=1), help="Use only this many samples, from the first on.")
 @option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
-@option("--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's.")
+@option(
+    "--max-drop",
+    type=DropType(),
+    metavar="X",
+    help="Exit with 1 where the metric is more than X (1% or 0.01) below --against's.",
+)
 @memory_option()
 @classes_option()
 @preprocess_options()

@@ -1,4 +1,4 @@
-"""--metric with what mAP needs besides its name: shared by `evaluate` and `quantize`."""
+"""--metric with what mAP needs besides its name, and --max-drop: shared by `evaluate`, `quantize` and `deploy`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,28 @@ from edgedla.vocabulary import METRICS
 
 NAMES = f"{', '.join(METRICS)}, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
+
+
+def parse_drop(text: str) -> float:
+    """`0.5%` or `0.005`, in the metric's own unit.
+
+    Raises:
+        UsageError: no number.
+    """
+    number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
+    try:
+        return float(number) / percent
+    except ValueError as e:
+        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005") from e
+
+
+class DropType(click.ParamType):
+    """click type of `--max-drop`."""
+
+    name = "drop"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        return parse_drop(value) if isinstance(value, str) else value
 
 
 def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

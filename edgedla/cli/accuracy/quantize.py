@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
+from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
@@ -46,7 +46,7 @@ from edgedla.vocabulary import CALIBRATION_METHODS
 )
 @metric_options(None)
 @option("--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples.")
-@option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
+@option("--max-drop", type=DropType(), metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
 @option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
 @option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")
 @option(

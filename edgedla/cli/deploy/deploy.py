@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from edgedla.cli.accuracy.metric_options import NAMES
+from edgedla.cli.accuracy.metric_options import NAMES, DropType
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
@@ -26,19 +26,6 @@ Levels: 0 the model as it is, in FP16; 1 exact rewrites, each proven (the defaul
 calibration and mixed precision (the default with --data); 3 also approximate rewrites. From level 2 on a step is kept only
 if --metric falls by at most --max-drop.
 """
-
-
-def parse_drop(text: str) -> float:
-    """`0.5%` or `0.005`, in the metric's own unit.
-
-    Raises:
-        UsageError: no number.
-    """
-    number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
-    try:
-        return float(number) / percent
-    except ValueError as e:
-        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005") from e
 
 
 def parse_budget(text: str) -> float:
@@ -96,7 +83,14 @@ def parse_budget(text: str) -> float:
     default=0.6,
     help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
 )
-@option("--max-drop", default="0.5%", show_default=True, metavar="X", help="Maximum drop of the metric: 0.5% or 0.005.")
+@option(
+    "--max-drop",
+    type=DropType(),
+    default="0.5%",
+    show_default=True,
+    metavar="X",
+    help="Maximum drop of the metric: 0.5% or 0.005.",
+)
 @option(
     "--approximate", type=float, default=0.03, show_default=True, metavar="MAX_ERROR",
     help="Level 3: maximum relative L2 error of one rewritten place.",
@@ -137,13 +131,13 @@ def deploy(model: str, out: str, **given: Any) -> int:
 
     sizes: List[Optional[Dict[str, List[int]]]] = [size for option in given.pop("shapes") for size in option] or [None]
     wanted, fresh = given.pop("output_format"), given.pop("fresh")
-    max_latency, budget, drop = given.pop("max_latency"), given.pop("budget"), given.pop("max_drop")
+    max_latency, budget = given.pop("max_latency"), given.pop("budget")
     given["preprocess"] = preprocess_settings(given)
     accepted: List[bool] = []
     requests = [
         DeployRequest(
             shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None,
-            max_drop=parse_drop(drop), **given,
+            **given,
         )
         for shapes in sizes
     ]  # fmt: skip
