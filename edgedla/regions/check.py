@@ -254,8 +254,11 @@ def _notes(
         notes.insert(0, platform.no_dla)
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)
     if unknown and platform.has_dla:
-        them = (
-            "1 layer has unknown support and is" if unknown == 1 else f"{unknown} layers have unknown support and are"
-        )
-        notes.append(f"{them} predicted on the GPU")
+        notes.append(unknown_note(unknown))
     return tuple(notes)
+
+
+def unknown_note(layers: int) -> str:
+    """The note about layers that may run on the DLA or not."""
+    them = "1 layer has unknown support and is" if layers == 1 else f"{layers} layers have unknown support and are"
+    return f"{them} predicted on the GPU"

@@ -91,6 +91,11 @@ def _notes(regions: Sequence[Region], limit: int) -> Tuple[str, ...]:
     dropped = sum(not r.kept for r in regions)
     if not dropped:
         return ()
+    return (dropped_note(len(regions), limit, dropped),)
+
+
+def dropped_note(groups: int, limit: int, dropped: int) -> str:
+    """The note about loadables that no core takes."""
     return (
-        f"{len(regions)} groups of layers fit the DLA; a core keeps the {limit} largest, the other {dropped} run on the GPU",
+        f"{groups} groups of layers fit the DLA; a core keeps the {limit} largest, the other {dropped} run on the GPU"
     )

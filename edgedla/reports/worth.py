@@ -122,7 +122,7 @@ def buys(report: CheckReport) -> Iterator[str]:
     if worth is None or dla is None or gpu is None or not report.totals.layers_dla:
         return
     busy, alone = dla.parts.busy_gpu_us, gpu.cost.latency_us
-    reformats = ", reformats included" if busy > dla.parts.gpu_us else ""
+    reformats = ", with reformats" if busy > dla.parts.gpu_us else ""
     if busy < alone:
         free = f"{_percent(1 - busy / alone)} less{reformats}"
         yield f"GPU time: {_time(busy)} per frame instead of {_time(alone)} ({free})"
@@ -138,8 +138,8 @@ def buys(report: CheckReport) -> Iterator[str]:
         first, last = worth.streams[0], worth.streams[-1]
         cores = "one DLA core" if len(last.devices) == 2 else "both DLA cores"
         yield (
-            f"all engines: {significant(last.throughput_fps)} frames/s with streams on the GPU and {cores}, "
-            f"{significant(first.throughput_fps)} on the GPU alone"
+            f"all engines: {significant(last.throughput_fps)} frames/s, streams on GPU and {cores}; "
+            f"GPU alone {significant(first.throughput_fps)}"
         )
 
 

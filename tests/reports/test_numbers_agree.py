@@ -95,7 +95,7 @@ def test_check_and_prediction_give_the_parts_in_the_same_words(placement: Placem
     # Reformats are kernels of the GPU: a model that is wholly on the DLA does not leave it free.
     gpu_time = next(text for text in worth.buys(report) if text.startswith("GPU time"))
     assert busy_us > 0
-    assert "reformats included" in gpu_time
+    assert "with reformats" in gpu_time
     assert "GPU time: 0 ms" not in gpu_time
 
 

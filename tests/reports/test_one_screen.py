@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import edgedla
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
 from edgedla.reports import render_check
 from edgedla.targets import platform_for
+from tests.models import node, onnx_model
 
 LINES, COLUMNS = 60, 80
 NETS = sorted((Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets").glob("*.onnx"))
@@ -39,3 +41,26 @@ def test_every_network_fits_one_screen(target: str) -> None:
         # A terminal breaks the command: what counts are the rows that it shows.
         rows = sum(max(1, -(-len(line) // COLUMNS)) for line in text.splitlines())
         assert rows <= LINES, (net.stem, rows)
+
+
+def test_what_the_figures_say_stands_in_no_note_and_findings_alike_stand_once() -> None:
+    report = edgedla.check(
+        onnx_model(
+            [node("Mul", "x g", "a"), node("Relu", "a", "y"), node("Relu", "a", "z")],
+            {"x": (1, 8, 16, 16), "g": (1, 8, 1, 1)},
+            {"y": (1, 8, 16, 16), "z": (1, 8, 16, 16)},
+        ),
+        target="orin-nx-16gb",
+        precision="int8",
+        mode="strict",
+    )
+    assert report.totals.layers_unknown == 1
+    assert any("unknown support" in note for note in report.notes)
+    text = render_check([report], "text")
+    assert "unknown: 1" in text
+    assert "unknown support" not in text
+    assert report.strict is not None
+    formats = [finding for finding in report.strict.findings if finding.rule == "IOFM001"]
+    assert len(formats) == 4
+    assert text.count("IOFM001") == 1
+    assert "(and 3 more like it)" in " ".join(text.split())

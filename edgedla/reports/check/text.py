@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
 
 from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.check import unknown_note
+from edgedla.regions.prediction import dropped_note
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports import layer_groups, summary, words, worth
@@ -142,7 +144,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
             2,
             f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross into or out of loadables)",
         )
-    basis = f"rules {report.rules_version}, parser of TensorRT {report.parser}; predicted, not measured on a board"
+    basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
     yield "dim", 2, f"basis        {basis}"
 
 
@@ -154,8 +156,10 @@ def _strict(report: CheckReport) -> Iterator[Line]:
     yield from (("", 2, clean(message)) for message in strict.messages[:NAMED_LAYERS])
     if len(strict.messages) > NAMED_LAYERS:
         yield "dim", 2, f"and {len(strict.messages) - NAMED_LAYERS} more (--all)"
-    for finding in strict.findings:
-        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
+    by_rule = {finding.rule: [f for f in strict.findings if f.rule == finding.rule] for finding in strict.findings}
+    for finding, *others in by_rule.values():
+        alike = f" (and {len(others)} more like it)" if others else ""
+        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}{alike}"
     if strict.offenders:
         names = ", ".join(clean(o) for o in strict.offenders[:NAMED_LAYERS])
         more = len(strict.offenders) - NAMED_LAYERS
@@ -267,9 +271,17 @@ def named(layers: Sequence[LayerReport], most: Optional[int] = NAMED_LAYERS) -> 
 
 
 def _notes(report: CheckReport) -> Iterator[Line]:
-    if not report.notes:
+    totals = report.totals
+    # The answer and the figures above say these.
+    told = (
+        dropped_note(totals.regions + totals.regions_dropped, totals.regions, totals.regions_dropped),
+        unknown_note(totals.layers_unknown),
+        report.platform.no_dla,
+    )
+    notes = [note for note in report.notes if note not in told]
+    if not notes:
         return
     yield from (("", 0, ""), ("title", 0, "Notes"))
-    yield from (("", 2, clean(note)) for note in report.notes[:NOTES])
-    if len(report.notes) > NOTES:
-        yield "dim", 2, f"and {len(report.notes) - NOTES} more (--all)"
+    yield from (("", 2, clean(note)) for note in notes[:NOTES])
+    if len(notes) > NOTES:
+        yield "dim", 2, f"and {len(notes) - NOTES} more (--all)"
