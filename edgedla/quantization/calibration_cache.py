@@ -38,7 +38,7 @@ def write_cache(absmax: Mapping[str, float], trt: Tuple[int, ...]) -> str:
     """
     lines = [f"TRT-{version_number(trt)}-{_ALGORITHM}"]
     for name in sorted(absmax):
-        if len(name.splitlines()) != 1:
+        if name.splitlines() != [name]:
             raise DocumentError(f"tensor name {name!r} cannot be written into a calibration cache", allowed="one line")
         value = float(absmax[name])
         if not math.isfinite(value) or value <= 0:

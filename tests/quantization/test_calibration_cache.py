@@ -93,3 +93,9 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.cache").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DocumentError, match="cannot be read|it is no text"):
         read_cache(tmp_path / "binary.cache")
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\r", "\u2028a", "a\x85"])
+def test_a_name_that_would_end_its_line_is_refused(name: str) -> None:
+    with pytest.raises(DocumentError, match="cannot be written into a calibration cache"):
+        write_cache({name: 1.0}, (10, 3, 0))
