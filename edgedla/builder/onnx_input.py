@@ -98,9 +98,13 @@ def _part_ports(model: ModelProto) -> None:
 
 
 def by_port(model: ModelProto, shapes: Mapping[str, Any]) -> Dict[str, Any]:
-    """Shapes that the user gave by the names of the file, by those of `read_model`."""
-    inputs = {i.name for i in model.graph.input}
-    return {n if n in inputs or HANDED_ON + n not in inputs else HANDED_ON + n: dims for n, dims in shapes.items()}
+    """Shapes that the user gave, by the input names of `read_model`; "" is that of the only input."""
+    inputs = [i.name for i in model.graph.input]
+    ports = {HANDED_ON + name: name for name in shapes}
+    renamed = {ports[port]: port for port in inputs if port in ports and ports[port] not in inputs}
+    if len(inputs) == 1 and inputs[0] not in shapes:
+        renamed[""] = inputs[0]
+    return {renamed.get(name, name): dims for name, dims in shapes.items()}
 
 
 def check_constants(model: ModelProto, where: str) -> None:

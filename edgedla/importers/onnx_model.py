@@ -25,6 +25,7 @@ from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
+from edgedla.vocabulary import HANDED_ON
 
 #: Note for a model that was exported before training.
 SHARED_NOTE = (
@@ -171,7 +172,11 @@ def _fixed_shapes(
         if v.name not in initializers
     }
     fixed: Dict[str, Tuple[int, ...]] = {}
+    outputs = {v.name for v in graph.output}
     for name, dims in (shapes or {}).items():
+        if name.startswith(HANDED_ON) and name not in ranks and name[len(HANDED_ON) :] in outputs:
+            # The engine's name of an input that is an output too, which hints give.
+            name = name[len(HANDED_ON) :]
         if not name and len(ranks) == 1:
             # A shape without a name belongs to the only input.
             (name,) = ranks

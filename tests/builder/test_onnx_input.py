@@ -16,6 +16,7 @@ import edgedla
 from edgedla import BuildRequest, build
 from edgedla.builder.onnx_input import by_port, load_model, open_batches, read_model
 from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
 from edgedla.quantization.calibration_cache import write_cache
 from tests.hostile.commands import small_model
 from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator, model
@@ -146,7 +147,19 @@ def test_an_input_that_is_an_output_too_has_the_name_that_an_engine_gives_it(tmp
     assert [v.name for v in (*read.graph.input, *read.graph.output)] == ["__x", "x", "y"]
     assert (read.graph.node[0].op_type, list(read.graph.node[0].input)) == ("Relu", ["__x"])
     assert by_port(read, {"x": (2, 3, 8, 8), "z": (1,)}) == {"__x": (2, 3, 8, 8), "z": (1,)}
-    assert by_port(onnx_model([node("Relu", "x", "y")]), {"x": (1,)}) == {"x": (1,)}
+    plain = onnx_model([node("Relu", "x", "y")])
+    assert by_port(plain, {"x": (1,)}) == by_port(plain, {"": (1,)}) == {"x": (1,)}
+    for name in ("x", "__x", ""):
+        assert load_onnx(tmp_path / "m.onnx", shapes={name: (2, 3, 8, 8)}).tensors["__x"].dims == (2, 3, 8, 8)
+
+
+def test_a_shape_without_a_name_is_that_of_the_only_input_for_evaluate_too(tmp_path: Path) -> None:
+    from edgedla.cli.main import exit_code_of
+
+    path, data = save(onnx_model([node("Relu", "x", "y")], {"x": ("N", 3, 8, 8)}), tmp_path / "m.onnx"), "s.npz"
+    np.savez(tmp_path / data, x=np.ones((2, 2, 3, 8, 8), np.float32))
+    asked = ["evaluate", str(path), "--data", str(tmp_path / data), "--metric", "cosine", "--against", str(path)]
+    assert exit_code_of([*asked, "--shapes", "2x3x8x8"]) == 0
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
