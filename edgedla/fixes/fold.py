@@ -18,23 +18,17 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
-from edgedla.importers.model_file.shape_inference import inferred
+from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the last round's shapes made computable: YOLO's decoders need three rounds, Swin one per shifted window.
 MOST_ROUNDS = 200
 #: Larger results are not folded, unless they replace constants of their size.
 MOST_ELEMENTS = 1 << 16
-#: Maximum rank of a TensorRT tensor.
-MOST_DIMS = 8
 #: ONNX's data propagation follows the numbers in scalars and vectors.
 MOST_PROPAGATED_RANK = 1
-#: onnx.TensorProto.DataType of INT32 and INT64, the types of dims.
-INTEGERS = (6, 7)
 #: numpy.dtype.kind of values to fold.
 NUMBERS = "biuf"
-#: Operators whose input values decide how large the result is; other results are at most the product of two inputs.
-SIZED_BY_VALUE = frozenset("Expand Tile ConstantOfShape Range Resize Upsample OneHot Pad".split())
 #: Operators that are never folded: random numbers, and quantization, which holds scales.
 KEPT = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli QuantizeLinear "
@@ -114,7 +108,7 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
     ir = onnx_ir()
     nodes = _unsettled(model, settled) if settled else None
     proto = outline(model, nodes)
-    found = inferred(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
+    found = inferred_by_values(proto)
     if found is None:
         # Rewrites refuse sites with unknown shapes one by one.
         return
@@ -140,17 +134,6 @@ def _unsettled(model: Any, settled: Container[str]) -> Optional[List[Any]]:
     if any(a.type.name in ("GRAPH", "GRAPHS") for n in model.graph for a in n.attributes.values()):
         return None
     return [n for n in model.graph if not all(v.name in settled for v in n.outputs)]
-
-
-def _most_propagated(graph: Any) -> int:
-    """Upper bound of the numbers in a value that ONNX's data propagation follows; only Concat adds numbers."""
-    lengths = {t.name: math.prod(t.dims) for t in graph.initializer if len(t.dims) <= 1 and t.data_type in INTEGERS}
-    for node in graph.node:
-        # Without known dims it is a shape.
-        read = [lengths.get(name, MOST_DIMS) for name in node.input if name]
-        length = sum(read) if node.op_type == "Concat" else max(read, default=MOST_DIMS)
-        lengths.update(dict.fromkeys(node.output, length))
-    return max(lengths.values(), default=0)
 
 
 def _fold_round(model: Any) -> bool:

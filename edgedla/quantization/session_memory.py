@@ -5,10 +5,11 @@ A file of a kilobyte can describe tensors of gigabytes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
-from edgedla.importers.model_file.shape_inference import with_inferred_shapes
+from edgedla.importers.model_file.shape_inference import inferred_by_values, with_inferred_shapes
 
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
@@ -25,8 +26,13 @@ REORDERED_COPIES, PACKED_COPIES = 2, 1
 #: ONNX Runtime's arena grows by powers of two and never shrinks.
 ARENA = 2
 #: onnx.TensorProto.DataType -> bits per element; other types count as 64.
-BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16}
+BITS: Mapping[int, int] = {
+    1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16,
+    17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4,
+}  # fmt: skip
 FLOAT = 1
+#: Most nodes of a model whose own functions are written out to be counted.
+MOST_INLINED = 20_000
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 #: Operators whose outputs differ from run to run.
 RANDOM = frozenset(
@@ -70,38 +76,81 @@ def session_memory(model: Any, file_bytes: Optional[int] = None) -> SessionMemor
     Args:
         file_bytes: size of the model with its weights, if `model` lacks the payload of large tensors.
     """
-    return _Walk(with_inferred_shapes(model).graph).memory(model.ByteSize() if file_bytes is None else file_bytes)
+    whole = with_inferred_shapes(_inlined(model), by_values=True)
+    return _Walk(whole.graph, whole.opset_import).memory(model.ByteSize() if file_bytes is None else file_bytes)
+
+
+def _inlined(model: Any) -> Any:
+    """The model without functions of its own, whose tensors count too; what calls too much has outputs of unknown size."""
+    import onnx
+
+    if not model.functions:
+        return model
+    calls: Dict[str, int] = {}
+    # A file may hold a function before those that it calls.
+    for _ in model.functions:
+        before = calls
+        calls = {f.name: sum(before.get(n.op_type, 1) for n in f.node) for f in model.functions}
+        if calls == before or max(calls.values()) > MOST_INLINED:
+            break
+    if sum(calls.get(n.op_type, 1) for n in model.graph.node) <= MOST_INLINED:
+        # onnx raises its own classes and RuntimeError; ONNX Runtime then says what is wrong with the model.
+        with suppress(Exception):
+            from onnx import inliner
+
+            return inliner.inline_local_functions(model)
+    without = onnx.ModelProto()
+    without.CopyFrom(model)
+    # Inference would write them all out, which may take minutes.
+    del without.functions[:]
+    return without
 
 
 class _Walk:
     """One pass over the nodes. A tensor exists from the node that writes it to the last node that reads it."""
 
-    def __init__(self, graph: Any) -> None:
-        self.graph = graph
-        self.bytes: Dict[str, int] = {}
-        self.dims: Dict[str, Sequence[int]] = {i.name: list(i.dims) for i in graph.initializer}
-        self.constants: Set[str] = set(self.dims)
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            kind = value.type.tensor_type
-            if kind.HasField("shape") and all(d.dim_value > 0 for d in kind.shape.dim):
-                self.dims[value.name] = [d.dim_value for d in kind.shape.dim]
-                self.bytes[value.name] = tensor_bytes(self.dims[value.name], kind.elem_type)
+    def __init__(self, graph: Any, opsets: Any, around: Optional[_Walk] = None) -> None:
+        """Args:
+        opsets: of the model. around: for the body of a node, the walk over the graph that it stands in, whose tensors it reads.
+        """
+        self.graph, self.opsets = graph, opsets
+        self.stored: Dict[str, Any] = dict(around.stored) if around is not None else {}
+        self.values: Dict[str, Any] = dict(around.values) if around is not None else {}
+        self.stored.update((i.name, i) for i in graph.initializer)
+        self.values.update((v.name, v) for v in (*graph.input, *graph.value_info, *graph.output))
+        self.bytes: Dict[str, int] = dict(around.bytes) if around is not None else {}
+        self.dims: Dict[str, Sequence[int]] = dict(around.dims) if around is not None else {}
+        self.constants: Set[str] = set(around.constants) if around is not None else set()
+        self.made_names: Set[str] = set(around.made_names) if around is not None else set()
         self.unknown = self.made = 0
-        self.made_names: Set[str] = set()
+        self.dims.update((i.name, list(i.dims)) for i in graph.initializer)
+        self.constants.update(i.name for i in graph.initializer)
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            dims = _dims(value)
+            if dims is not None:
+                self.dims[value.name] = dims
+                self.bytes[value.name] = tensor_bytes(dims, value.type.tensor_type.elem_type)
+        for sparse in graph.sparse_initializer:
+            self._made_dense(sparse.values.name, sparse)
 
     def memory(self, file_bytes: int) -> SessionMemory:
-        last_read = {name: i for i, node in enumerate(self.graph.node) for name in _read(node)}
+        read = [_read(node) for node in self.graph.node]
+        last_read = {name: i for i, names in enumerate(read) for name in names}
         kept = {o.name for o in self.graph.output}
         live = sum(self.bytes.get(i.name, 0) for i in self.graph.input if i.name not in self.constants)
         most, scratch, folded, reordered = live, 0, 0, 0
         for i, node in enumerate(self.graph.node):
             if self._constant(node):
                 continue
-            live += sum(self._size(name) for name in set(node.output) if name)
-            most, scratch = max(most, live), max(scratch, self._scratch(node))
-            folded = max(folded, self._folded(node))
+            inner, written = self._inner(node), sum(self._size(name) for name in set(node.output) if name)
+            live += written
+            # What a branch of an If gives is its output; a loop copies.
+            beside = live - written if node.op_type == "If" else live
+            most = max(most, live, *(beside + m.live_bytes for m in inner))
+            scratch = max(scratch, self._scratch(node), *(m.scratch_bytes for m in inner))
+            folded = max(folded, self._folded(node), *(m.folded_bytes for m in inner))
             reordered += self._largest_made(node) if node.op_type in CONVOLUTIONS else 0
-            ended = {n for n in (*_read(node), *node.output) if n and last_read.get(n, i) == i}
+            ended = {n for n in (*read[i], *node.output) if n and last_read.get(n, i) == i}
             live -= sum(self.bytes.get(n, 0) for n in ended - kept - self.constants)
         return SessionMemory(file_bytes, self.made, most, scratch, self.unknown, folded + reordered)
 
@@ -112,10 +161,52 @@ class _Walk:
         if any(a.HasField("g") or a.graphs for a in node.attribute):
             return False
         self.constants.update(o for o in node.output if o)
-        if node.op_type != "Constant":
+        sparse = [a.sparse_tensor for a in node.attribute if a.HasField("sparse_tensor")]
+        if node.op_type == "Constant" and sparse and node.output:
+            self._made_dense(node.output[0], sparse[0])
+        elif node.op_type != "Constant":
             self.made += sum(self._size(o) for o in node.output if o)
             self.made_names.update(o for o in node.output if o)
         return True
+
+    def _made_dense(self, name: str, sparse: Any) -> None:
+        """ONNX Runtime stores a sparse constant with all its zeros."""
+        self.constants.add(name)
+        self.made_names.add(name)
+        self.dims[name] = list(sparse.dims)
+        self.bytes[name] = tensor_bytes(sparse.dims, sparse.values.data_type)
+        self.made += self.bytes[name]
+
+    def _inner(self, node: Any) -> List[SessionMemory]:
+        """What the bodies of a node take while it runs. Constants that they compute are there all the time."""
+        found = []
+        for attribute in node.attribute:
+            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                body = _Walk(self._sized(graph), self.opsets, self)
+                found.append(body.memory(0))
+                self.made += body.made
+                self.unknown += body.unknown
+        return found
+
+    def _sized(self, body: Any) -> Any:
+        """The body with inferred shapes. The inference of the whole model shows it no constant of the graph around it."""
+        import onnx
+
+        known = {v.name for v in (*body.value_info, *body.output) if _dims(v) is not None}
+        if all(o in known for node in body.node for o in node.output if o):
+            return body
+        model = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=self.opsets, graph=body)
+        own = {v.name for v in (*body.input, *body.initializer)}
+        read = (
+            {name for node in body.node for name in _read(node)} - own - {o for node in body.node for o in node.output}
+        )
+        model.graph.initializer.extend(t for name, t in self.stored.items() if name in read)
+        model.graph.input.extend(v for name, v in self.values.items() if name in read and name not in self.stored)
+        found = inferred_by_values(model)
+        graph = body if found is None else found.graph
+        # What stands around the body is there already.
+        del graph.input[len(body.input) :]
+        return graph
 
     def _largest_made(self, node: Any) -> int:
         """Bytes of the largest computed constant that the node reads."""
@@ -138,6 +229,14 @@ class _Walk:
             return 0
         columns = data if node.op_type == "ConvTranspose" or not node.output else self.dims.get(node.output[0], data)
         return tensor_bytes([*kernel[1:], *columns[2:]], FLOAT)
+
+
+def _dims(value: Any) -> Optional[List[int]]:
+    """The sizes of a tensor; None where one is unknown."""
+    kind = value.type.tensor_type
+    if not kind.HasField("shape") or any(not d.HasField("dim_value") or d.dim_value < 0 for d in kind.shape.dim):
+        return None
+    return [d.dim_value for d in kind.shape.dim]
 
 
 def _read(node: Any) -> Set[str]:

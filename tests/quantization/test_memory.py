@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 import numpy as np
 import onnx
@@ -18,10 +18,11 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 from edgedla.cli.main import exit_code_of  # noqa: E402
 from edgedla.errors import EnvironmentMissing, UsageError  # noqa: E402
 from edgedla.guard import resident_bytes  # noqa: E402
+from edgedla.importers.model_file.shape_inference import inferred_by_values  # noqa: E402
 from edgedla.quantization import memory_limit as limits  # noqa: E402
 from edgedla.quantization.session import WORTH_SAYING_BYTES, memory_of, open_session  # noqa: E402
 from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory, tensor_bytes  # noqa: E402
-from tests.hostile.nasty_models import huge_batch, model  # noqa: E402
+from tests.hostile.nasty_models import LARGE, SMALL, huge_batch, model  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -269,3 +270,105 @@ for _ in range(2):
     session.run(None, feed)
 print((most() - before) * 1024, memory_of(data).total_bytes)
 """
+
+
+MUL = [
+    helper.make_node("Mul", ["a", "hundred"], ["k"]),
+    helper.make_node("Concat", ["k", "k"], ["dims"], axis=0),
+]
+
+
+def large(nodes: List[onnx.NodeProto], name: str = "w") -> onnx.ModelProto:
+    """x (1, 2000) times a 2000 x 2000 tensor of 16 MB that these nodes make of k, which is computed."""
+    made = [*MUL, *nodes, helper.make_node("MatMul", ["x", name], ["y"])]
+    numbers = {"a": [20], "hundred": [100]}
+    constants = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in numbers.items()]
+    constants.append(numpy_helper.from_array(np.ones((1, 1), np.float32), "one"))
+    return model(made, dims=(1, 2000), constants=constants, opset=17)
+
+
+def in_a_branch() -> onnx.ModelProto:
+    built = large(MUL[:0], "one")
+    value = helper.make_tensor_value_info("b", TensorProto.FLOAT, None)
+    body = helper.make_graph(
+        [helper.make_node("ConstantOfShape", ["fixed"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["b"])],
+        "body", [], [value],
+    )  # fmt: skip
+    other = helper.make_graph([helper.make_node("Relu", ["x"], ["b"])], "other", [], [value])
+    built.graph.initializer.append(numpy_helper.from_array(np.array([2000, 2000], np.int64), "fixed"))
+    del built.graph.node[:]
+    built.graph.node.extend([
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["which"], to=TensorProto.BOOL),
+        helper.make_node("If", ["which"], ["y"], then_branch=body, else_branch=other),
+    ])  # fmt: skip
+    return built
+
+
+def in_a_function() -> onnx.ModelProto:
+    built = large([helper.make_node("make", ["dims"], ["w"], domain="own")])
+    nodes = [helper.make_node("ConstantOfShape", ["d"], ["z"]), helper.make_node("Neg", ["z"], ["w"])]
+    opset = helper.make_opsetid("", 17)
+    built.functions.append(helper.make_function("own", "make", ["d"], ["w"], nodes, [opset]))
+    built.opset_import.append(helper.make_opsetid("own", 1))
+    return built
+
+
+def sparse(as_node: bool) -> onnx.ModelProto:
+    one, place = (
+        helper.make_tensor("s", TensorProto.FLOAT, [1], [1.0]),
+        helper.make_tensor("i", TensorProto.INT64, [1], [7]),
+    )
+    value = helper.make_sparse_tensor(one, place, [2000, 2000])
+    if as_node:
+        return large([helper.make_node("Constant", [], ["w"], sparse_value=value)])
+    built = large([], "s")
+    built.graph.sparse_initializer.append(value)
+    return built
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: large([helper.make_node("ConstantOfShape", ["dims"], ["w"])]),
+        lambda: large([helper.make_node("Expand", ["one", "dims"], ["w"])]),
+        in_a_branch,
+        in_a_function,
+        lambda: sparse(True),
+        lambda: sparse(False),
+    ],
+    ids=["ConstantOfShape", "Expand", "branch", "function", "sparse constant", "sparse initializer"],
+)
+def test_weights_whose_size_the_graph_computes_or_that_a_part_holds_count(make: Callable[[], onnx.ModelProto]) -> None:
+    built = make()
+    memory = session_memory(built)
+    assert built.ByteSize() < 600
+    assert memory.made_bytes >= 2000 * 2000 * 4
+    assert memory.total_bytes > 3 * 2000 * 2000 * 4
+
+
+def test_what_is_empty_has_a_known_size() -> None:
+    none = numpy_helper.from_array(np.zeros((0, 8, 4, 4), np.float32), "none")
+    joined = model([helper.make_node("Concat", ["none", "none"], ["y"], axis=0)], constants=[none])
+    assert session_memory(joined).unknown == 0
+
+
+@pytest.mark.parametrize("name", ["nested_functions", "wide_functions", "nested_ifs"])
+def test_the_estimate_of_nested_parts_ends(name: str) -> None:
+    """Written out, one of them would hold millions of nodes."""
+    assert session_memory({**SMALL, **LARGE}[name]()).total_bytes
+
+
+def test_inference_by_values_holds_no_long_vectors() -> None:
+    """Each number of a vector takes ONNX's data propagation some 150 bytes: a Range of 400 million took 60 GB."""
+    numbers = {"zero": 0, "count": 1 << 30, "one": 1}
+    constants = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in numbers.items()]
+    nodes = [
+        helper.make_node("Range", ["zero", "count", "one"], ["r"]),
+        helper.make_node("Cast", ["r"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["c", "c"], ["y"]),
+    ]
+    before = resident_bytes(os.getpid())
+    found = inferred_by_values(model(nodes, constants=constants))
+    assert found.graph.output[0].type.tensor_type.shape.dim[0].dim_value == 1 << 30
+    assert resident_bytes(os.getpid()) - before < 64 * MIB

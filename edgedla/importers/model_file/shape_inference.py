@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.wire import Malformed, stripped
 
 #: Equations that onnx's shape inference handles. On other characters it loops for ever (1.16 to 1.23).
 _EINSUM = re.compile(r"([A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)(,[A-Za-z\s]*(\.\.\.)?[A-Za-z\s]*)*(->.*)?", re.DOTALL)
+
+#: Most numbers of a scalar or vector that ONNX's data propagation follows: each takes it some 150 bytes.
+MOST_PROPAGATED = 1 << 16
+#: Largest rank of a TensorRT tensor: what Shape gives where the rank is unknown.
+MOST_DIMS = 8
+#: Operators whose input values decide how large the result is; other results are at most the product of two inputs.
+SIZED_BY_VALUE = frozenset("Expand Tile ConstantOfShape Range Resize Upsample OneHot Pad".split())
 
 
 def can_infer_einsum(equation: Any) -> bool:
@@ -49,11 +57,70 @@ def inferred(model: Any, data_prop: bool = False) -> Optional[Any]:
         return None
 
 
-def with_inferred_shapes(model: Any) -> Any:
+def inferred_by_values(model: Any) -> Optional[Any]:
+    """As `inferred`, with shapes that follow from numbers which the graph computes, by ONNX's data propagation.
+
+    Nodes around long vectors are left out of it: a Range of a few bytes would take gigabytes.
+    """
+    typed = {v.name for v in (*model.graph.value_info, *model.graph.output) if v.type.tensor_type.elem_type}
+    found = model if all(o in typed for node in model.graph.node for o in node.output if o) else inferred(model)
+    if found is None:
+        return None
+    many = _nodes_of_long_vectors(found.graph)
+    if not many:
+        return inferred(found, data_prop=True)
+    few = type(model)()
+    few.CopyFrom(found)
+    for i in reversed(many):
+        del few.graph.node[i]
+    found = inferred(few, data_prop=True)
+    if found is None:
+        return None
+    del found.graph.node[:]
+    found.graph.node.extend(model.graph.node)
+    return inferred(found)
+
+
+def _nodes_of_long_vectors(graph: Any) -> List[int]:
+    """Indices of the nodes that read or write a vector of more than MOST_PROPAGATED numbers, or of unknown length."""
+    volumes: Dict[str, float] = {t.name: math.prod(t.dims) for t in graph.initializer}
+    followed = {t.name: len(t.dims) < 2 for t in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            dims = [d.dim_value if d.HasField("dim_value") else math.inf for d in kind.shape.dim]
+            followed[value.name] = len(dims) < 2
+            if math.inf not in dims:
+                volumes[value.name] = math.prod(dims)
+    long = []
+    for i, node in enumerate(graph.node):
+        most = _most_numbers(node, volumes)
+        for name in node.output:
+            volumes.setdefault(name, most)
+        names = [name for name in (*node.input, *node.output) if name and followed.get(name, True)]
+        if any(volumes.get(name, math.inf) > MOST_PROPAGATED for name in names):
+            long.append(i)
+    return long
+
+
+def _most_numbers(node: Any, volumes: Dict[str, float]) -> float:
+    """A bound for the numbers in a node's outputs of unknown size; infinity where nothing bounds them."""
+    if node.op_type in ("Shape", "Size"):
+        return MOST_DIMS
+    if node.op_type in SIZED_BY_VALUE or any(a.HasField("g") or a.graphs for a in node.attribute):
+        return math.inf
+    read = [volumes.get(name, math.inf) for name in node.input if name]
+    return sum(read) if node.op_type == "Concat" else max(read, default=math.inf)
+
+
+def with_inferred_shapes(model: Any, by_values: bool = False) -> Any:
     """A copy of an onnx.ModelProto with value_info, without the payload of large weights.
 
     Shapes follow from small tensors only, and with gigabytes of weights inference would copy them twice or refuse the
     model (protobuf reads 2 GB at most). Where inference fails, the copy holds what the model itself says.
+
+    Args:
+        by_values: also follow numbers that the graph computes.
     """
     import onnx
 
@@ -62,5 +129,5 @@ def with_inferred_shapes(model: Any) -> Any:
         light.ParseFromString(stripped(model.SerializeToString()))
     except (Malformed, ValueError) as e:
         raise ModelError(f"the model cannot be written as protobuf: {e}") from e
-    found = inferred(light)
+    found = inferred_by_values(light) if by_values else inferred(light)
     return light if found is None else found
