@@ -42,6 +42,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
         ("version: 1\nartifact: a", "source is missing"),
         (GOOD + "devises: [DLA0]", "did you mean devices"),
         (GOOD + "decode: {scroe: 1}", "did you mean score"),
+        ("version: 1\nartifact: a\nsource: {uri: x, ratte: 5}", "did you mean rate"),
         (GOOD + "decode: {score: high}", "a number"),
         (GOOD + "decode: {reg_max: 1.5}", "a whole number"),
         (GOOD + "decode: [yolov8]", "a mapping"),

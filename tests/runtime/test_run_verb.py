@@ -129,6 +129,7 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         (["ARTIFACT", "--source", "cis://0"], 2, "did you mean csi"),
         (["ARTIFACT", "--source", "nothere.mp4"], 3, "no such file"),
         (["ARTIFACT", "--source", "synthetic://", "--decode", "yolo9"], 2, "unknown decoder"),
+        (["ARTIFACT", "--source", "synthetic://", "--decode", "clasification"], 2, "did you mean classification?"),
         (["ARTIFACT", "--source", "synthetic://", "--device", "DLA7"], 2, "unknown device"),
         (["nothere", "--source", "synthetic://"], 3, "no such file or folder"),
         ([str(MODEL), "--source", "synthetic://"], 3, "edgedla build"),

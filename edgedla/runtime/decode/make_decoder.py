@@ -17,6 +17,7 @@ from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
 from edgedla.runtime.decode.own import call, is_own
 from edgedla.runtime.frames import Result
+from edgedla.vocabulary import did_you_mean
 
 Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
@@ -96,8 +97,12 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     if is_own(options.kind):
         return _own(options, names)
     if options.kind not in DECODERS:
-        allowed = ", ".join(["none", *sorted(DECODERS), "module:function"])
-        raise UsageError(f"unknown decoder {options.kind!r}", allowed=allowed)
+        known = ["none", *sorted(DECODERS)]
+        raise UsageError(
+            f"unknown decoder {options.kind!r}",
+            allowed=", ".join([*known, "module:function"]),
+            hint=did_you_mean(options.kind, known),
+        )
     if options.kind in _OF_ONE_OUTPUT:
         return _OF_ONE_OUTPUT[options.kind](options, names[0])
     if options.kind == "ssd":

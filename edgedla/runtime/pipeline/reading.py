@@ -26,7 +26,7 @@ from edgedla.runtime.pipeline.settings import (
     ViewConfig,
 )
 from edgedla.runtime.sources.reader import CaptureOptions
-from edgedla.runtime.sources.uri import without_secrets
+from edgedla.runtime.sources.uri import OPTIONS, without_secrets
 from edgedla.strict_documents import read_yaml
 from edgedla.vocabulary import did_you_mean
 
@@ -124,9 +124,12 @@ def _build(cls: Type[T], given: object, path: str, at: str) -> T:
     for key, value in given.items():
         name = f"{at}.{key}" if at else str(key)
         known = _names(cls)
-        if cls is SourceConfig and key not in known:
+        if cls is SourceConfig and key in OPTIONS:
             options[str(key)] = value
             continue
+        if cls is SourceConfig and key not in known:
+            # Options stand beside the uri, whatever they are for.
+            known = (*(n for n in known if n != "options"), *OPTIONS)
         if key not in known:
             _refuse_key(name, str(key), known, path)
         if cls in (PipelineConfig, ModelConfig, OutputConfig) and key in _NESTED:

@@ -61,6 +61,8 @@ def test_a_file_of_several_sources_and_models_is_read(tmp_path):
         (("kind: yolov8", "kind: segmentation"), "objects finds no boxes"),
         (("most: 4", "most: 0"), "crops.most is 0"),
         (("every: 2", "every: 0"), "every is 0"),
+        (("weight: 2", "wieght: 2"), "unknown key 'sources.gate.wieght'"),
+        (("weight: 2", "maxrate: 2"), "did you mean max_rate?"),
         (("weight: 2", "weight: 0"), "sources.gate.weight is 0"),
         (("weight: 2", "weight: -1"), "sources.gate.weight is -1"),
         (("track: bytetrack", "track: sort"), "models.people.track is 'sort'"),
