@@ -231,3 +231,18 @@ def test_models_of_onnx_runtime_come_back_bit_exact(shared: Path, tmp_path: Path
     x = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
     absmax = parse_cache(write_cache(stripped.absmax, (10, 3, 0))).absmax
     np.testing.assert_array_equal(run(with_qdq(stripped.model, absmax), x), run(model, x))
+
+
+@pytest.mark.parametrize("what", ["scale", "int8", "dequantized"])
+def test_a_model_with_the_names_of_new_tensors_keeps_its_own(what: str) -> None:
+    """As TensorFlow names them: bn, and its factor bn/scale."""
+    factor = numpy_helper.from_array(np.full((), 5, np.float32), f"bn/{what}")
+    nodes = [helper.make_node("Relu", ["x"], ["bn"]), helper.make_node("Mul", ["bn", f"bn/{what}"], ["y"])]
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, SHAPE) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [factor])
+    plain = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    quantised = with_qdq(plain, {"x": 127.0, "bn": 127.0, "y": 635.0})
+    onnx.checker.check_model(quantised)
+    x = np.rint(X * 20)
+    found = open_session(quantised.SerializeToString()).run(["y"], {"x": x})[0]
+    np.testing.assert_allclose(found, 5 * np.maximum(x, 0), rtol=1e-6)

@@ -52,15 +52,15 @@ class Rounding:
     def add(self, source: str, target: str, tensor: str, mode: str) -> None:
         """Rounds the value `source` of a tensor into `target`. `mode`: "fp16" or "int8"."""
         if mode == "fp16":
-            self._node("Cast", [source], target + "/half", to=_FLOAT16)
-            self._node("Cast", [target + "/half"], target, to=FLOAT)
+            self._node("Cast", [source], f"edgedla/{target}/half", to=_FLOAT16)
+            self._node("Cast", [f"edgedla/{target}/half"], target, to=FLOAT)
         elif self.adjustable:
             self._adjustable(source, target, tensor)
         else:
             self._fixed(source, target, self.absmax[tensor] / INT8_MAX)
 
     def _fixed(self, source: str, target: str, scale: float) -> None:
-        zero, levels = self._scalar(0, np.int8), f"{target}/levels"
+        zero, levels = self._scalar(0, np.int8), f"edgedla/{target}/levels"
         self._node("QuantizeLinear", [source, self._scalar(scale / self.away), zero], levels)
         self._node("DequantizeLinear", [levels, self._scalar(scale), zero], target)
         self.levels[target] = (levels, scale)
@@ -74,7 +74,7 @@ class Rounding:
             self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
             self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
             self._node("Div", [scale, self._scalar(self.away)], f"{scale}/away")
-        levels, rounded, same = f"{target}/levels", f"{target}/rounded", f"{target}/same"
+        levels, rounded, same = (f"edgedla/{target}/{part}" for part in ("levels", "rounded", "same"))
         quantize = helper.make_node("QuantizeLinear", [source, f"{scale}/away", zero], [levels])
         dequantize = helper.make_node("DequantizeLinear", [levels, scale, zero], [rounded])
         if not _runs_branches():

@@ -24,11 +24,11 @@ def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) ->
                 graph.node.add(op_type="Identity", name=f"{name}/Identity", input=[value.name], output=[name])
                 value.name = name
             renamed[value.name] = name
-    every = set(_names(graph))
+    every = set(tensor_names(graph))
     chosen = set(renamed.values())
     for name in sorted((every & chosen) - set(renamed)):
         # A value inside the network has the name already.
-        renamed[name] = _free(name, every | chosen)
+        renamed[name] = free_name(name, every | chosen)
     _rename(graph, renamed)
 
 
@@ -64,11 +64,12 @@ def _apart(names: Sequence[str], taken: Set[str]) -> List[str]:
     """The names, made distinct from each other and from `taken`."""
     made: List[str] = []
     for name in names:
-        made.append(_free(name, {*taken, *made}))
+        made.append(free_name(name, {*taken, *made}))
     return made
 
 
-def _free(name: str, taken: Set[str]) -> str:
+def free_name(name: str, taken: Set[str]) -> str:
+    """The name, with a number behind it where it is taken."""
     number, free = 0, name
     while free in taken:
         number += 1
@@ -84,7 +85,8 @@ def _graphs(graph: Any) -> Iterator[Any]:
                 yield from _graphs(inner)
 
 
-def _names(graph: Any) -> Iterator[str]:
+def tensor_names(graph: Any) -> Iterator[str]:
+    """The names of all tensors, in subgraphs too; some more than once."""
     for inner in _graphs(graph):
         for node in inner.node:
             yield from (*node.input, *node.output)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Collection, Dict, List, Mapping, Set
+from typing import Any, Collection, Dict, List, Mapping, Set, Tuple
 
 import numpy as np
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.port_names import free_name, tensor_names
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import DEQUANTIZE, METADATA, QUANTIZE, constants_of
 from edgedla.quantization.qdq.strip import has_qdq
@@ -66,6 +67,8 @@ class _Inserter:
         self.kept = self._kept()
         self.nodes: List[Any] = []
         self.weights: Dict[str, str] = {}
+        self.taken = set(tensor_names(self.graph))
+        self.names: Dict[Tuple[str, str], str] = {}
         self.zero = ""
 
     def _kept(self) -> Dict[str, Any]:
@@ -85,18 +88,18 @@ class _Inserter:
         quantised: Set[str] = set()
         for entry in self.graph.input:
             if entry.name not in self.constants and self._wants(entry.name):
-                self._pair(entry.name, entry.name, f"{entry.name}/dequantized", quantised)
+                self._pair(entry.name, entry.name, self._named(entry.name, "dequantized"), quantised)
         for node in old:
             self._read(node)
             names = list(node.output)
             for slot, name in enumerate(names):
                 if name and self._wants(name) and self._output_through(name):
-                    node.output[slot] = f"{name}/unquantized"
+                    node.output[slot] = self._named(name, "unquantized")
             self.nodes.append(node)
             for name, inner in zip(names, node.output):
                 if not name or not self._wants(name):
                     continue
-                self._pair(name, inner, name if inner != name else f"{name}/dequantized", quantised)
+                self._pair(name, inner, name if inner != name else self._named(name, "dequantized"), quantised)
         fresh = [type(n).FromString(n.SerializeToString()) for n in self.nodes]
         del self.graph.node[:]
         self.graph.node.extend(fresh)
@@ -131,9 +134,9 @@ class _Inserter:
                 node.input[slot] = self._weight(node, slot, name, names[0])
             elif self._reads_pair(node, slot, name):
                 if not self._output_through(name):
-                    node.input[slot] = f"{name}/dequantized"
+                    node.input[slot] = self._named(name, "dequantized")
             elif self._wants(name) and self._output_through(name):
-                node.input[slot] = f"{name}/unquantized"
+                node.input[slot] = self._named(name, "unquantized")
 
     def _weight(self, node: Any, slot: int, name: str, data: str) -> str:
         from onnx import numpy_helper
@@ -154,12 +157,12 @@ class _Inserter:
             shape[axis] = -1
             levels = np.clip(np.rint(values / scales.reshape(shape)), -128, 127).astype(np.int8)
             inputs = [
-                self._initializer(f"{name}/int8", levels),
-                self._initializer(f"{name}/scale", scales),
-                self._initializer(f"{name}/zero_point", np.zeros(len(scales), np.int8)),
+                self._initializer(self._named(name, "int8"), levels),
+                self._initializer(self._named(name, "scale"), scales),
+                self._initializer(self._named(name, "zero_point"), np.zeros(len(scales), np.int8)),
             ]
-            self._node(DEQUANTIZE, inputs, f"{name}/dequantized", axis=axis)
-            self.weights[name] = f"{name}/dequantized"
+            self._node(DEQUANTIZE, inputs, self._named(name, "dequantized"), axis=axis)
+            self.weights[name] = self._named(name, "dequantized")
         return self.weights[name]
 
     def _scales(self, name: str, values: np.ndarray, axis: int, stood: Any) -> np.ndarray:
@@ -176,9 +179,17 @@ class _Inserter:
         if name in done:
             return
         done.add(name)
-        scale = self._initializer(f"{name}/scale", np.asarray(self.absmax[name] / INT8_MAX, np.float32))
-        self._node(QUANTIZE, [source, scale, self.zero], f"{name}/int8")
-        self._node(DEQUANTIZE, [f"{name}/int8", scale, self.zero], target)
+        scale = self._initializer(self._named(name, "scale"), np.asarray(self.absmax[name] / INT8_MAX, np.float32))
+        self._node(QUANTIZE, [source, scale, self.zero], self._named(name, "int8"))
+        self._node(DEQUANTIZE, [self._named(name, "int8"), scale, self.zero], target)
+
+    def _named(self, name: str, what: str) -> str:
+        """The name of a new tensor beside one of the model's: "bn/scale", unless the model has one of that name."""
+        key = (name, what)
+        if key not in self.names:
+            self.names[key] = free_name(f"{name}/{what}", self.taken)
+            self.taken.add(self.names[key])
+        return self.names[key]
 
     def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper
