@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Sequence
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from edgedla.builder.host.accuracy import ErrorSum, OutputError
 from edgedla.builder.host.backend import build_host
@@ -135,6 +135,18 @@ def test_int8_needs_scales_and_an_int8_mode(
     made = [helper.make_node(op, [names[i]], [names[i + 1]], name=f"n{i}") for i, op in enumerate(nodes)]
     plan = dla_plan("int8", {f"n{i}": "DLA0" for i in range(len(nodes))}, absmax)
     assert node_modes(network(made, {}), plan) == modes
+
+
+def test_a_node_in_a_branch_lends_its_layers_to_no_node_of_its_name(dla_plan: Callable[..., BuildPlan]) -> None:
+    """A constant that took the Relu's for its own had to be rounded, and has no range."""
+    weights = helper.make_node("Constant", [], ["w"], name="same", value=numpy_helper.from_array(WEIGHT, "w"))
+    inner = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"], name="same")], "branch", [],
+        [helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    branches = helper.make_node("If", ["yes"], ["z"], name="if", then_branch=inner, else_branch=inner)
+    plan = dla_plan("int8", {"same": "DLA0", "conv": "DLA0"}, {"x": 1.0, "y": 1.0, "r": 1.0})
+    assert node_modes(network([weights, branches, conv()], {"yes": np.array(True)}), plan) == ["", "", "int8"]
 
 
 def test_weight_quantisation_is_per_output_channel() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Iterator, List
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List
 
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.quantization.numerics import INT8_GATES
@@ -51,6 +52,16 @@ def folded_nodes(model: ModelProto, plan: BuildPlan) -> List[bool]:
     return [bool(working) and all(x.folded for x in working) for working in _working(model, plan)]
 
 
+def _node_names(graph: Any) -> Iterator[str]:
+    """The names of all nodes that have one, in subgraphs too."""
+    for node in graph.node:
+        if node.name:
+            yield node.name
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _node_names(inner)
+
+
 def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
     """For each ONNX node, the layers made from it."""
     by_node: Dict[str, List[LayerPlan]] = {}
@@ -60,7 +71,9 @@ def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
             by_node.setdefault(layer.onnx_node, []).append(layer)
         for output in layer.outputs:
             by_output.setdefault(output, []).append(layer)
+    named = Counter(_node_names(model.graph))
     for node in model.graph.node:
-        layers = by_node.get(node.name, []) if node.name else []
+        # A node inside an If or Loop may have the name of one outside: then only what it writes tells its layers.
+        layers = by_node.get(node.name, []) if named[node.name] == 1 else []
         layers = layers or [x for o in node.output for x in by_output.get(o, [])]
         yield [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers
