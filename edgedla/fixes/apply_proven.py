@@ -17,6 +17,7 @@ from edgedla.fixes.proofs.whole_network import NetworkProof, prove_network
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
 from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
+from edgedla.quantization.session_memory import RANDOM
 from edgedla.rules.remedies import rewrite_entries
 
 #: Proofs run at most this many samples of the user's data, from the first on.
@@ -104,10 +105,18 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
         return NetworkProof(None, detail="nothing was rewritten")
     if not has_all_weights(before):
         return NetworkProof(None, detail="not run: its weights are not in the file")
+    drawn = _random_operators(before)
+    if drawn:
+        return NetworkProof(None, detail=f"not run: it draws random numbers ({drawn})")
     feeds = feeds_of(before, data)
     if not feeds:
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
+
+
+def _random_operators(model: Any) -> str:
+    """Names of its operators of which no run repeats another; "" where there are none."""
+    return ", ".join(sorted({n.op_type for n in model.graph.all_nodes()} & RANDOM))
 
 
 def _holds_texts(model: Any) -> bool:
@@ -126,6 +135,9 @@ def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
         return ()
     version = Network(after, Goal()).opset
     written = f"written in operator set {version} by ONNX's converter"
+    drawn = _random_operators(before)
+    if drawn:
+        return (f"{written}; not proven: it draws random numbers ({drawn})",)
     try:
         proof = prove_network(before, after, feeds)
     except EdgedlaError as e:
