@@ -14,6 +14,7 @@ from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.session import open_session
+from tests.models import node, onnx_model
 from tests.quantization.small_nets import SHAPE, net
 
 RNG = np.random.default_rng(0)
@@ -119,9 +120,9 @@ def test_scales_as_arithmetic_over_weights_are_worked_out() -> None:
         helper.make_node("ReduceMax", ["wa"], ["wm"], axes=[1, 2, 3], keepdims=0),
         helper.make_node("Div", ["wm", "n"], ["made"]),
     ]
-    for node in model.graph.node:
-        for slot, name in enumerate(node.input):
-            node.input[slot] = "made" if name == "ws" else name
+    for part in model.graph.node:
+        for slot, name in enumerate(part.input):
+            part.input[slot] = "made" if name == "ws" else name
     nodes = [*made, *(type(n).FromString(n.SerializeToString()) for n in model.graph.node)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -146,6 +147,19 @@ def test_what_a_cache_cannot_say_is_refused(why: str) -> None:
     with pytest.raises(ModelError, match=why) as error:
         strip_qdq(REFUSED[why]())
     assert error.value.where
+
+
+@pytest.mark.parametrize("zero", [[], ["zero"]], ids=["no zero point", "a zero point"])
+def test_int4_weights_are_named_by_every_release_of_onnx(zero: List[str]) -> None:
+    """Older ones read them as NumPy's INT8 with a field, whose name NumPy does not read."""
+    constants = [
+        helper.make_tensor("w4", onnx.TensorProto.INT4, [4], [1, -2, 3, 4]),
+        helper.make_tensor("zero", onnx.TensorProto.INT4, [], [0]),
+        numpy_helper.from_array(np.float32(0.1), "s"),
+    ]
+    nodes = [helper.make_node("DequantizeLinear", ["w4", "s", *zero], ["w"], name="dq"), node("Mul", "x w", "y")]
+    with pytest.raises(ModelError, match="dq: quantised to INT4"):
+        strip_qdq(onnx_model(nodes, {"x": (1, 4)}, {"y": (1, 4)}, constants, opset=21))
 
 
 def weight_of(model: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgedla.errors import ModelError
 from edgedla.importers.refuse import SYMMETRIC
+from edgedla.importers.values import ONNX_TYPE_NAMES
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 #: ONNX Runtime's own domain has the same operators for models of old opsets.
@@ -66,16 +67,16 @@ def _tensor_of(entry: Any) -> Optional[Any]:
     return None if numbers is None else numpy_helper.from_array(np.asarray(*numbers))
 
 
-def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[str] = None) -> Quantizer:
+def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[int] = None) -> Quantizer:
     """The node's scale, after checking that TensorRT's implicit INT8 can express it.
 
     Args:
-        weights: element type ("int8", "int32") of the quantised constant, if the node dequantises one.
+        weights: onnx.TensorProto.DataType of the quantised constant, if the node dequantises one.
 
     Raises:
         ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, or blocks.
     """
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
     where = label(node)
     if any(a.name == "block_size" and a.i for a in node.attribute):
@@ -85,22 +86,21 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
     if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError("a scale is no positive number", where=where, hint="calibrate the model again, and export it")
-    zero = np.zeros(1, np.uint8)
+    # Without a zero point the default type is UINT8 (ONNX, QuantizeLinear).
+    kind, nonzero = TensorProto.UINT8 if weights is None else weights, False
     if len(node.input) > 2 and node.input[2]:
         if node.input[2] not in constants:
             raise ModelError("the zero point is no constant", where=where, hint="export with folded constants")
-        zero = numpy_helper.to_array(constants[node.input[2]])
-    elif weights is not None:
-        zero = np.zeros(1, weights)
-    if zero.dtype not in (np.int8, np.int32):
-        # Without a zero point the default type is UINT8 (ONNX, QuantizeLinear).
+        zero = constants[node.input[2]]
+        kind, nonzero = zero.data_type, bool(numpy_helper.to_array(zero).any())
+    if kind not in (TensorProto.INT8, TensorProto.INT32):
         raise ModelError(
-            f"quantised to {str(zero.dtype).upper()}",
+            f"quantised to {ONNX_TYPE_NAMES.get(kind, kind)}",
             where=where,
             allowed="INT8 with zero point 0",
             hint=SYMMETRIC,
         )
-    if zero.any():
+    if nonzero:
         raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=SYMMETRIC)
     axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
     return Quantizer(scales, axis)

@@ -169,8 +169,8 @@ class _Stripper:
         """Replaces an INT8 (for a bias, INT32) constant and its DQ with the FP32 constant that the DQ outputs."""
         from onnx import numpy_helper
 
+        quantizer = read_quantizer(node, self.constants, weights=self.constants[source].data_type)
         levels = numpy_helper.to_array(self.constants[source])
-        quantizer = read_quantizer(node, self.constants, weights=str(levels.dtype))
         if levels.dtype == np.int8:
             self._weight(node, levels, quantizer)
         else:
