@@ -62,7 +62,7 @@ def collect(
         probed = session.run(wanted, feed)
         # In some releases of ONNX Runtime the maximum over NaN is not NaN, so the elements are checked too.
         pairs = zip(names, probed[::2], probed[1::2])
-        broken = [name for name, top, values in pairs if not (np.isfinite(top) and np.isfinite(values).all())]
+        broken = [n for n, top, values in pairs if values.size and not (np.isfinite(top) and np.isfinite(values).all())]
         if broken:
             raise RunError(
                 f"{broken[0]!r} holds NaN or infinity in sample {done + 1}"
@@ -72,7 +72,8 @@ def collect(
                 else "are the weights and the preprocessing right?",
             )
         for name, top, values in zip(names, probed[::2], probed[1::2]):
-            histograms[name].add(values.reshape(-1), float(top))
+            # The maximum of nothing is minus infinity.
+            histograms[name].add(values.reshape(-1), float(top) if values.size else 0.0)
         del probed
         done += 1
         if progress is not None:

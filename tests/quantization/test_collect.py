@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, List
 
 import numpy as np
@@ -29,6 +30,27 @@ def test_absmax_is_over_all_samples_and_every_tensor() -> None:
     assert found.samples == 2
     assert {n: h.absmax for n, h in found.histograms.items()} == {"x": 7.0, "r": 3.0, "y": 3.0}
     assert int(found.histograms["r"].counts.sum()) == 2 * 48
+
+
+BY_DATA = pytest.param(
+    False, id="a size by the data",
+    marks=pytest.mark.skipif(sys.version_info < (3, 9), reason="ONNX Runtime 1.19 has no maximum of nothing"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [pytest.param(True, id="a known size"), BY_DATA])
+def test_an_empty_tensor_holds_no_nan(known: bool) -> None:
+    """Its maximum is minus infinity."""
+    bounds = {"zero": np.array([0]), "end": np.array([0]), "axis": np.array([1])}
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    if known:
+        nodes.append(helper.make_node("Slice", ["x", "zero", "end", "axis"], ["empty"]))
+    else:
+        nodes.append(helper.make_node("Compress", ["x", "flat"], ["empty"]))
+        bounds = {"flat": np.zeros(48, bool)}
+    found = collect(net(nodes, bounds, shape=["n", 3, 4, 4]), feeds(np.ones(SHAPE))).histograms
+    assert found["y"].absmax == 1.0
+    assert "empty" not in found if known else found["empty"].absmax == 0.0
 
 
 @pytest.mark.parametrize("method", METHODS)
