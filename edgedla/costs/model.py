@@ -10,7 +10,7 @@ from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import Slowdown, slowdown_of
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
-from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for
+from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, highest_clocks
 from edgedla.costs.features import engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, Wider, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
@@ -19,7 +19,7 @@ from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reform
 from edgedla.costs.work import Work
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
-from edgedla.targets.platform import Platform
+from edgedla.targets.platform import Module, Platform
 from edgedla.vocabulary import PRECISIONS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class CostModel(Prices):
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )
         energy = energy_for(module, precision, mode or "", mode_clocks)
-        notes = _notes(platform, mode, mode_clocks, cores)
+        notes = (*_given_notes(module, clocks or {}), *_notes(platform, mode, mode_clocks, cores, clocks or {}))
         model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, None, notes)
         return model if profile is None else model.with_profile(profile)
 
@@ -253,16 +253,35 @@ class CostModel(Prices):
         }
 
 
-def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...]) -> Tuple[str, ...]:
+#: What clocks are called in text.
+_CLOCKS = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
+
+
+def _given_notes(module: Module, given: Mapping[str, float]) -> Tuple[str, ...]:
+    """What the power mode's name does not say: clocks that stand in place of its own, and those that no mode has."""
+    if not given:
+        return ()
+    top = highest_clocks(module)
+    most = {"dla": top.dla_mhz, "gpu": top.gpu_mhz, "emc": top.emc_mhz}
+    above = {
+        name: f", above the {most[name]:g} MHz of every mode" if mhz > most[name] else "" for name, mhz in given.items()
+    }
+    return (f"clocks as given: {'; '.join(f'{_CLOCKS[n]} {mhz:g} MHz{above[n]}' for n, mhz in given.items())}",)
+
+
+def _notes(
+    platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...], given: Mapping[str, float]
+) -> Tuple[str, ...]:
     notes: List[str] = []
-    names = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
     if clocks.assumed:
-        assumed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
+        assumed = " and ".join(_CLOCKS[a] for a in clocks.assumed) + (
+            " clocks" if len(clocks.assumed) > 1 else " clock"
+        )
         where = " ".join(w for w in (platform.module.title, mode) if w)
         notes.append(
             f"{where}: no source states the {assumed}; those of the next higher mode are assumed, so do not compare modes by it."
         )
-    for name, mhz in _faster_below(platform, mode, clocks):
+    for name, mhz in () if "gpu" in given else _faster_below(platform, mode, clocks):
         notes.append(
             f"{name} states a higher GPU clock ({mhz:g} MHz) than {mode} ({clocks.gpu_mhz:g} MHz): measure before you choose."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Set
+from typing import Dict, Optional, Set
 
 import pytest
 from hypothesis import given, settings
@@ -184,6 +184,26 @@ def test_cores_at_different_clocks_have_different_costs_and_a_note_says_so() -> 
     costs = model.layer_costs(graph)
     assert costs[0, "DLA1"].latency_us > costs[0, "DLA0"].latency_us == costs[0, "DLA"].latency_us
     assert any("different clocks" in note for note in model.notes)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "said"),
+    [
+        ({}, None),
+        ({"gpu": 500.0, "dla": 600.0}, "clocks as given: GPU 500 MHz; DLA 600 MHz"),
+        ({"dla": 6140.0}, "clocks as given: DLA 6140 MHz, above the 1230 MHz of every mode"),
+    ],
+)
+def test_given_clocks_are_named_for_the_mode_does_not_say_them(clocks: Dict[str, float], said: Optional[str]) -> None:
+    notes = CostModel.load(platform_for("orin-nx-16gb"), "int8", clocks=clocks).notes
+    assert [note for note in notes if "as given" in note] == ([said] if said else [])
+
+
+def test_a_lower_mode_is_called_faster_by_its_own_clock_alone() -> None:
+    platform, words = platform_for("orin-nx-16gb"), "states a higher GPU clock"
+    assert any(words in note for note in CostModel.load(platform, "int8", "25W").notes)
+    slowed = CostModel.load(platform, "int8", "25W", clocks={"gpu": 400.0})
+    assert not any(words in note for note in slowed.notes)
 
 
 def test_a_clock_that_no_source_states_makes_a_guess_and_is_named() -> None:
