@@ -17,6 +17,7 @@ from edgedla.fixes.fix import fix_gain
 from edgedla.fixes.judge import Figures, pays
 from edgedla.fixes.network.network import has_data
 from edgedla.fixes.network.weightless import open_weightless
+from edgedla.reports.fixes import render_fix
 from edgedla.targets import platform_for
 from tests.amounts import amount
 from tests.models import constant, ints, node, onnx_model, save
@@ -75,6 +76,14 @@ def decoder_network() -> onnx.ModelProto:
     ]
     shapes = {"x": (1, 8, 32, 32)}
     return onnx_model(nodes, shapes, {"y": (1, 8, 1280)}, [constant("w", w), ints("s", 0, 8, -1)])
+
+
+def test_the_text_of_a_fix_is_80_columns_wide_but_for_paths() -> None:
+    result = edgedla.fix(decoder_network(), target=ORIN.module.id, precision="int8", change_outputs=True)
+    path = "a/" * 60 + "fixed model.onnx"
+    *body, last = render_fix(result, "text", [path]).splitlines()
+    assert max(map(len, body)) <= 80
+    assert last == f"written: {path}"
 
 
 def test_a_decoder_is_cut_off_where_outputs_may_change() -> None:

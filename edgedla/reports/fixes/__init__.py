@@ -22,9 +22,11 @@ def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), term
         return dump({**result.to_dict(), "files": list(written)})
     if wanted == "text":
         from edgedla.reports.fixes.text import report_lines
-        from edgedla.reports.text import print_lines
+        from edgedla.reports.text import folded, print_lines
 
-        return print_lines(list(report_lines(result, written)), terminal)
+        lines = [part for line in report_lines(result) for part in folded(line)]
+        # A path is copied: it stays on one line.
+        return print_lines([*lines, *(("", 0, f"written: {path}") for path in written)], terminal)
     if wanted == "markdown":
         from edgedla.reports.fixes.markdown import to_markdown
 

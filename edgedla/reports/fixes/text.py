@@ -142,7 +142,7 @@ def _generic(site: RefusedSite) -> str:
     return " ".join("..." if "/" in word and len(word) > 8 else word for word in clean(site.reason).split())
 
 
-def report_lines(result: FixResult, written: Sequence[str] = ()) -> Iterator[Line]:
+def report_lines(result: FixResult) -> Iterator[Line]:
     """The report, line by line."""
     yield "title", 0, subject(result)
     style, sentence = headline(result)
@@ -161,8 +161,6 @@ def report_lines(result: FixResult, written: Sequence[str] = ()) -> Iterator[Lin
     if result.after.offenders and result.purpose != "hybrid":
         yield from (("", 0, ""), ("title", 0, f"Still in the way of a {result.purpose} build"))
         yield "", 2, _some([clean(o) for o in result.after.offenders])
-    for path in written:
-        yield "", 0, f"written: {path}"
 
 
 def _refused(result: FixResult) -> Iterator[Line]:
