@@ -87,7 +87,7 @@ def headline(report: CheckReport) -> Headline:
 
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
-    """(label, text) of the predicted cost of one frame, as placed and on the GPU alone."""
+    """(label, text) of the predicted time and energy of one frame, as placed and on the GPU alone."""
     from edgedla.reports.worth import frame_word, way
 
     parts: List[str] = []
@@ -95,7 +95,8 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
         priced = way(report, name)
         if priced is not None:
             cost, unit = priced.cost, "" if parts else f" per {frame_word(report)}"
-            parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} (±{cost.spread * 100:.0f} %, {cost.basis}) {where}")
+            spread, energy = f"(±{cost.spread * 100:.0f} %, {cost.basis})", f"{short(cost.energy_mj)} mJ"
+            parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} {spread}, {energy} {where}")
     if parts:
         yield "cost", f"predicted {'; '.join(parts)}"
 

@@ -9,9 +9,11 @@ import pytest
 from edgedla import place, predict
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
+from edgedla.printable import short
 from edgedla.regions import check_graph
 from edgedla.regions.values import SlowerChanges
 from edgedla.reports import worth
+from edgedla.reports.check.markdown import to_markdown
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.text import to_text
 from edgedla.reports.check.view import CheckView
@@ -62,3 +64,16 @@ def test_a_frame_that_holds_a_batch_is_said_to(batch: int, told: bool) -> None:
     assert report.to_dict()["worth"]["batch"] == batch
     assert (said in predict(MODEL, target="orin", trt="8.5", devices="GPU", batch=batch).notes) == told
     assert (said in place(MODEL, target="orin", trt="8.5", batch=batch).notes) == told
+
+
+def test_markdown_says_what_the_screen_says() -> None:
+    platform = platform_for("orin", trt="8.5")
+    graph = load_onnx(MODEL, trt=platform.release.trt)
+    report = with_cost(check_graph(graph, platform, "fp16"), graph)
+    text = to_markdown((report,), CheckView(files=("a model.onnx",)))
+    verdict = worth.verdict(report)
+    assert f"**{verdict.word}**: " in text
+    assert f"Next: `{worth.next_command(report, 'a model.onnx')}`" in text
+    dla = worth.way(report, "tensorrt")
+    assert dla is not None
+    assert f"{short(dla.cost.energy_mj)} mJ" in text

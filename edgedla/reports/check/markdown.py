@@ -6,8 +6,8 @@ from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import layer_groups, summary, words
-from edgedla.reports.check.slower import slower_changes
+from edgedla.reports import layer_groups, summary, words, worth
+from edgedla.reports.check.slower import by_fix, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.layer_groups import Group
 from edgedla.reports.markdown import code, escape
@@ -17,7 +17,7 @@ from edgedla.reports.words import macs_text, percent
 
 def to_markdown(reports: Sequence[CheckReport], view: CheckView) -> str:
     """The reports in order, each under its own heading, then the models without one."""
-    lines = [line for report in reports for line in _report(report)]
+    lines = [line for report, file in zip(reports, view.commands(reports)) for line in _report(report, file)]
     lines += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(lines) + "\n"
 
@@ -29,10 +29,13 @@ def _unchecked(model: Unchecked) -> Iterator[str]:
     yield ""
 
 
-def _report(report: CheckReport) -> Iterator[str]:
+def _report(report: CheckReport, file: str) -> Iterator[str]:
     totals = report.totals
     yield f"## {escape(summary.subject(report))}\n"
     yield f"**{escape(summary.headline(report).text)}**\n"
+    if report.platform.has_dla and totals.layers_dla:
+        answer = worth.verdict(report)
+        yield f"**{escape(answer.word)}**: {escape(answer.text)}\n"
     yield "| | |\n|---|---|"
     if report.platform.has_dla:
         limit = subgraphs_per_core(report.platform)
@@ -57,6 +60,8 @@ def _report(report: CheckReport) -> Iterator[str]:
             name = f"{escape(change.label)} ({len(change.layers)})"
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(words.fix_text(change.fixes))} |"
         yield ""
+        if by_fix(report):
+            yield f"{escape(by_fix(report))}\n"
     if report.slower is not None:
         yield f"{escape(slower_changes(report))}\n"
     for title, _, groups in layer_groups.sections(report):
@@ -70,6 +75,9 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield "### Notes\n"
         yield from (f"- {escape(note)}" for note in report.notes)
         yield ""
+    command = worth.next_command(report, file)
+    if command is not None:
+        yield f"Next: {code(command)}\n"
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
