@@ -12,6 +12,7 @@ from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
+from edgedla.builder.plan.from_quantization import PAGE
 from edgedla.documents import document_in, header
 from edgedla.errors import UsageError
 from edgedla.files import make_folder, sha256_of, sha256_of_bytes
@@ -170,13 +171,18 @@ class Quantized:
         files.update(more)
         files[REPORT] = json.dumps(self.to_dict(), indent=1) + "\n"
         with publication() as out:
-            for name in (CACHE, PRECISIONS, MODEL):
+            for name in earlier_files(root):
                 if name not in files:
                     # A file of an earlier run would be mistaken for part of this result.
                     out.remove(root / name)
             for name, content in files.items():
                 out.write(root / name, content, follow=False)
         return tuple(out.paths)
+
+
+def earlier_files(folder: Path) -> Tuple[str, ...]:
+    """Names of what an earlier run may have left there. Without its report a page is none of `quantize`."""
+    return (CACHE, PRECISIONS, MODEL, *((PAGE, REPORT) if (folder / REPORT).is_file() else ()))
 
 
 def digits(value: Optional[float]) -> Optional[float]:

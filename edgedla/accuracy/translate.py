@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, require_no_foreign_model
+from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, earlier_files, require_no_foreign_model
 from edgedla.errors import UsageError
 from edgedla.files import usable_folder
 from edgedla.publishing import publication
@@ -48,7 +48,7 @@ class Translated:
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
         with publication() as out:
-            for name in (CACHE, PRECISIONS):
+            for name in earlier_files(root):
                 if name not in files:
                     # A file of an earlier run, for another release.
                     out.remove(root / name)

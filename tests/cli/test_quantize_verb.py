@@ -60,6 +60,24 @@ def test_a_folder_in_place_of_a_model_is_told_with_what_to_give(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_holds_no_page_of_an_earlier_run(files: Tuple[Path, Path], tmp_path: Path) -> None:
+    model, samples = files
+    out = tmp_path / "out"
+    out.mkdir()
+    page = out / "report.html"
+    page.write_text("of somebody else")
+    assert run("quantize", model, "--data", samples, "-o", out) == 0
+    assert page.read_text() == "of somebody else"
+    assert run("quantize", model, "--data", samples, "-o", out, "--report") == 0
+    assert "somebody" not in page.read_text()
+    assert run("quantize", model, "--data", samples, "-o", out, "--method", "minmax") == 0
+    assert sorted(path.name for path in out.iterdir()) == ["calib.cache", "quantization.json"]
+    cache = tmp_path / "mine.cache"
+    cache.write_text("TRT-8401-MinMaxCalibration\nx: 3d000000\nr: 3e000000\ny: 3f000000\n")
+    assert run("quantize", model, "--calib", cache, "--trt", "11.4.1", "-o", out) == 0
+    assert [path.name for path in out.iterdir()] == ["model.onnx"]
+
+
 def test_ranges_of_a_cache_are_called_given(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
