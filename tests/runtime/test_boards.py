@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Callable, Dict
 
@@ -109,6 +110,16 @@ def test_doctor_in_a_container_says_how_to_show_the_board(
     checks = [c for c in doctor(tree({"dev/nvmap": "", ".dockerenv": ""})) if c.name in named]
     lines = [f"{c.state:5} {c.name}: {c.found}" + (f"\n      {c.remedy}" if c.remedy else "") for c in checks]
     golden("doctor-container.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(("files", "laptop"), [({}, True), ({"dev/nvmap": ""}, False)])
+def test_doctor_asks_a_laptop_for_nothing_that_only_a_board_needs(
+    files: Dict[str, str], laptop: bool, tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tensorrt", "pycuda"):
+        monkeypatch.setitem(sys.modules, name, None)
+    remedies = {c.name: c.remedy for c in doctor(tree({**files, "etc/os-release": ""}))}
+    assert [remedies[name].startswith("not needed on a laptop") for name in ("TensorRT", "pycuda")] == [laptop] * 2
 
 
 def test_the_monitor_runs_in_a_container(tree: Callable[..., Path]) -> None:

@@ -149,10 +149,11 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
     from edgedla.builder.tensorrt.bindings import bindings_remedy
 
     jetson = board is not None
-    remedy = bindings_remedy() if jetson else "not needed on a laptop: builds are simulated"
+    on_a_laptop = "not needed on a laptop: builds are simulated"
+    pycuda = "PATH=/usr/local/cuda/bin:$PATH pip install 'edgedla[jetson]'"
     checks = [
-        _module("tensorrt", "TensorRT", jetson, remedy),
-        _module("pycuda", "pycuda", jetson, "PATH=/usr/local/cuda/bin:$PATH pip install 'edgedla[jetson]'"),
+        _module("tensorrt", "TensorRT", jetson, bindings_remedy() if jetson else on_a_laptop),
+        _module("pycuda", "pycuda", jetson, pycuda if jetson else on_a_laptop),
         _module("onnxruntime", "ONNX Runtime", not jetson, "pip install 'edgedla[host]'"),
         _module("highspy", "HiGHS", False, "pip install highspy; without it the slower solver is used"),
     ]
