@@ -8,10 +8,12 @@ from typing import Callable, List
 
 import pytest
 
+from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.importers import load_onnx
 from edgedla.inspection.inspect_file import inspect
 from edgedla.reports.inspect import render_inspection
 from edgedla.reports.layers import render_layers
+from edgedla.reports.quantization import render_evaluation
 from edgedla.reports.rules import render_rewrites, render_rules
 from edgedla.reports.targets import render_modules
 from edgedla.reports.text import labelled, table_lines
@@ -59,6 +61,15 @@ def test_nothing_is_wider_than_the_terminal_and_no_word_is_lost(
     monkeypatch.setenv("COLUMNS", "400")
     wide = shown(True)
     assert [line.rstrip() for line in wide.splitlines()] == [line.rstrip() for line in piped.splitlines()]
+
+
+def test_an_evaluation_goes_on_beneath_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    score = Score("a_network_with_a_name", "simulated", "l2", 0.99, 0.98, 1.0, 4)
+    shown = render_evaluation(Evaluation(score, detail="4 samples of s.npz"), "text", True)
+    assert [line.rstrip() for line in shown.splitlines()][1:] == [
+        "l2        0.9900  (95 %: 0.9800 to 1.0000, 4 samples)", "          a_network_with_a_name, SIMULATED",
+    ]  # fmt: skip
 
 
 def test_the_last_column_is_folded_where_it_stands_or_goes_below(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import ShapesType, memory_option
-from edgedla.cli.output import echo
+from edgedla.cli.output import deliver
 from edgedla.errors import UsageError
 
 
@@ -58,7 +58,7 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
         metric = chosen_metric(given, lambda: (opened.outputs, opened.inputs[0].shape))
         other = open_network(against, given["shapes"], devices) if against is not None else None
         result = _evaluated(opened, other, metric, data, given)
-    echo(render_evaluation(result, given["output_format"]), nl=False)
+    deliver([(given["output_format"], "-")], lambda wanted, terminal: render_evaluation(result, wanted, terminal))
     if result.difference is None or given["max_drop"] is None:
         return 0
     # NaN keeps no bound.

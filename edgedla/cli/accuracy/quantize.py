@@ -12,7 +12,7 @@ from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
-from edgedla.cli.output import echo
+from edgedla.cli.output import deliver, echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS
 
@@ -111,12 +111,11 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
     if cache is not None:
         result = replace(result, notes=(*cache.notes, *result.notes))
-    text = render_quantized(result, given["output_format"])
     if out is not None:
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
         for path in result.save(out, more):
             say(f"written {path}")
-    echo(text, nl=False)
+    deliver([(given["output_format"], "-")], lambda wanted, terminal: render_quantized(result, wanted, terminal))
     return 1 if result.met is False and given["fail_on"] == "goal" else 0
 
 

@@ -9,7 +9,7 @@ from edgedla.errors import UsageError
 FORMATS = ("text", "json", "html")
 
 
-def render_quantized(result: Quantized, wanted: str) -> str:
+def render_quantized(result: Quantized, wanted: str, terminal: bool = False) -> str:
     """The text of one form: "text", "json" (the document) or "html" (a page).
 
     Raises:
@@ -22,7 +22,7 @@ def render_quantized(result: Quantized, wanted: str) -> str:
     if wanted == "text":
         from edgedla.reports.quantization.text import quantized_text
 
-        return quantized_text(result)
+        return quantized_text(result, terminal)
     if wanted == "html":
         from edgedla.reports.quantization.page import to_page
 
@@ -30,7 +30,7 @@ def render_quantized(result: Quantized, wanted: str) -> str:
     raise UsageError(f"the answer of quantize has no form {wanted!r}", allowed=", ".join(FORMATS))
 
 
-def render_evaluation(result: Evaluation, wanted: str) -> str:
+def render_evaluation(result: Evaluation, wanted: str, terminal: bool = False) -> str:
     """The text of one form: "text" or "json" (the document)."""
     if wanted == "json":
         from edgedla.reports.json_document import dump
@@ -38,4 +38,4 @@ def render_evaluation(result: Evaluation, wanted: str) -> str:
         return dump(result.to_dict())
     from edgedla.reports.quantization.text import evaluation_text
 
-    return evaluation_text(result)
+    return evaluation_text(result, terminal)

@@ -10,23 +10,26 @@ from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.text import labelled, print_lines
 
 _WORST = 8
+#: Column at which the text behind a label begins.
+_LABEL = 10
 
 
-def quantized_text(result: Quantized) -> str:
+def quantized_text(result: Quantized, terminal: bool = False) -> str:
     """The result as lines."""
-    return "\n".join(_lines(result)) + "\n"
+    return print_lines(labelled(_lines(result), _LABEL, terminal), terminal)
 
 
-def evaluation_text(result: Evaluation) -> str:
+def evaluation_text(result: Evaluation, terminal: bool = False) -> str:
     """The evaluation as lines."""
     lines = [f"samples   {result.detail}", score_text(result.score)]
     if result.against is not None and result.difference is not None:
         value, low, high = result.difference
         lines.append(score_text(result.against))
         lines.append(f"difference {value:+.4f}  (95 %: {low:+.4f} to {high:+.4f})")
-    return "\n".join(lines) + "\n"
+    return print_lines(labelled(lines, _LABEL, terminal), terminal)
 
 
 def score_text(score: Score) -> str:
