@@ -63,7 +63,8 @@ def tensor_inside(name: str, tensor: Any) -> Any:
     if not has_data(tensor):
         raise ModelError(f"the elements of {name!r} are missing", where=str(tensor_path(tensor)))
     proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
-    proto.raw_data = tensor.tobytes()
+    # onnx-ir maps the file, and cannot map nothing.
+    proto.raw_data = tensor.tobytes() if tensor.size else b""
     # No page of the file stays mapped.
     tensor.release()
     return proto
