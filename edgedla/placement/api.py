@@ -262,17 +262,22 @@ def _solved(
         raise NoPlacement(
             f"{len(problem.items)} items are too many for a search (up to {MOST_ITEMS}), and none of TensorRT's defaults, "
             "whole models on a device, and balanced stages keeps the limits",
-            hint=_limits_text(problem, goal),
+            hint=_limits_text(problem, goal, request.pins),
         )
     if solution.timed_out:
         raise NoPlacement(
             f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."
         )
-    hint = "Loosen a limit." if GPU in problem.devices else "Allow the GPU, or loosen a limit."
-    raise NoPlacement(f"no placement keeps the limits: {_limits_text(problem, goal)}", hint=hint)
+    loosen = "loosen a limit, or leave out a pin." if request.pins else "loosen a limit."
+    hint = (
+        loosen[0].upper() + loosen[1:]
+        if GPU in problem.devices
+        else f"Allow the GPU, {'' if request.pins else 'or '}{loosen}"
+    )
+    raise NoPlacement(f"no placement keeps the limits: {_limits_text(problem, goal, request.pins)}", hint=hint)
 
 
-def _limits_text(problem: Problem, goal: Goal) -> str:
+def _limits_text(problem: Problem, goal: Goal, pins: Union[str, Sequence[str]]) -> str:
     limits, bound, fps = problem.limits, goal.latency_bound_us, goal.frames_per_second
     parts = [f"devices {', '.join(problem.devices)}", f"at most {limits.loadables_per_core} loadables per core"]
     if limits.max_regions is not None:
@@ -285,4 +290,6 @@ def _limits_text(problem: Problem, goal: Goal) -> str:
         if value:
             each = value if isinstance(value, tuple) else (value,)
             parts.append(f"{', '.join(f'{x:g}' for x in each)} {unit}")
+    if pins:
+        parts.append(f"pins {pins if isinstance(pins, str) else '; '.join(pins)}")
     return "; ".join(parts)

@@ -29,6 +29,11 @@ def model(tmp_path: Path) -> str:
 #: Arguments behind the model, the exit code, and words that stand in what is printed.
 ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     ([], 0, ["latency per frame", "proven optimum", "GPU alone", "Timeline", "ERF", "forced"]),
+    (
+        ["--layerDeviceTypes=pool:DLA,relu:GPU", "--min-region", "2"],
+        1,
+        ["at least 2 layers each", "pins pool:DLA,relu:GPU", "Loosen a limit, or leave out a pin."],
+    ),
     (["--useDLACore=1"], 0, ["all legal on DLA1"]),
     (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
     (
