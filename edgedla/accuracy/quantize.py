@@ -26,6 +26,7 @@ from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import METHODS, method_of, thresholds
+from edgedla.quantization.qdq import Stripped
 from edgedla.quantization.samples import Feed, Samples
 
 #: Number of held-out samples for comparing methods and steps.
@@ -78,8 +79,16 @@ def quantize(
 
     with as_file(model) as path, float32_model(path) as (wide, turned), plain_model(wide) as (plain, stripped):
         job = open_job(plain, request, stripped, turned, say, progress)
-        result = _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else stripped.ranges)
+        result = _quantize(
+            job, data, holdout, absmax if absmax is not None or stripped is None else _live(job, stripped)
+        )
         return replace(result, identity=model_identity(path))
+
+
+def _live(job: Job, stripped: Stripped) -> Optional[Mapping[str, float]]:
+    """The ranges of the model's Q/DQ pairs; None where no output needs one of them: then it is a plain model."""
+    made = {*(i.name for i in job.model.graph.input), *(o for node in job.model.graph.node for o in node.output)}
+    return stripped.ranges if made & set(stripped.ranges) else None
 
 
 def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, float]]) -> Quantized:

@@ -24,6 +24,7 @@ from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
+from tests.models import node, onnx_model, save
 
 Data = Tuple[Samples, Samples]
 
@@ -342,3 +343,15 @@ def test_a_goal_is_pursued_on_one_half_and_reported_on_the_other(network: Any, d
     assert result.scores[0].samples == 20
     assert set(told[:40]) == {0}, "the goal is asked for on the first half"
     assert set(told[-40:]) == {1}
+
+
+def test_pairs_that_no_output_needs_are_no_scales(tmp_path: Path) -> None:
+    constants = {"s": np.float32(0.05), "z": np.int8(0)}
+    nodes = [
+        node("Relu", "x", "y"), node("Neg", "x", "dead"), node("QuantizeLinear", "dead s z", "q"),
+        node("DequantizeLinear", "q s z", "unread"),
+    ]  # fmt: skip
+    model = save(onnx_model(nodes, {"x": (1, 3, 8, 8)}, constants=constants), tmp_path / "m.onnx")
+    values = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
+    found = quantize(model, values, QuantizeRequest(target="agx-orin-64gb"))
+    assert {"x", "y"} <= set(found.absmax)
