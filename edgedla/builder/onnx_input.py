@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple, Union
 
 from edgedla.errors import ModelError
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
+from edgedla.importers.model_file.converted_bounds import type_bounds
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.vocabulary import HANDED_ON
@@ -74,6 +75,7 @@ def read_model(path: Union[str, Path]) -> Any:
                 for attribute in node.attribute:
                     checker.check_attribute(attribute)
             model = version_converter.convert_version(model, 13)
+            type_bounds(model)
         except Exception as e:
             raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e
     # Before IR version 4 every initializer had to be an input too. The simulation rounds a copy of it, and the old

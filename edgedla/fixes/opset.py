@@ -10,6 +10,7 @@ from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS
+from edgedla.importers.model_file.converted_bounds import type_bounds
 
 #: The body of a newer operator may have a newer one again: Gelu's has CastLike.
 MOST_EXPANSIONS = 4
@@ -37,6 +38,7 @@ def convert_opset(model: Any, version: int) -> Any:
     try:
         proto = _expanded(proto, version)
         proto = version_converter.convert_version(proto, version)
+        type_bounds(proto)
     except Exception as e:
         # onnx raises RuntimeError with its assertion, or its own classes.
         raise ModelError(

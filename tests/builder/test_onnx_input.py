@@ -18,6 +18,7 @@ from edgedla.builder.onnx_input import by_port, load_model, open_batches, read_m
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.session import open_session
 from tests.hostile.commands import small_model
 from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator, model
 from tests.models import node, onnx_model, save
@@ -177,3 +178,18 @@ def test_what_hands_its_input_on_is_built_and_scored(precision: str, tmp_path: P
     assert exit_code_of(["evaluate", built, *scored, "--against", path, *sizes]) == 0
     assert exit_code_of(["evaluate", path, *scored, "--against", built, *sizes]) == 0
     assert exit_code_of(["deploy", path, "--backend", "host", "--data", data, "-o", str(tmp_path / "d"), *sizes]) == 0
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])
+def test_bounds_of_a_clip_keep_its_type_in_a_newer_operator_set(kind: int, tmp_path: Path) -> None:
+    """ONNX's converter writes them in FLOAT, and nothing runs the model."""
+    nodes = [node("Clip", "x", "a", min=0.0, max=6.0), node("Clip", "a", "y", min=1.0, max=5.0)]
+    old = onnx_model(nodes, outputs={"y": (1, 3, 8, 8)}, opset=9, kind=kind)
+    old.graph.input[0].type.tensor_type.elem_type = kind
+    session = open_session(read_model(save(old, tmp_path / "m.onnx")).SerializeToString())
+    x = np.linspace(-9, 9, 192).reshape(1, 3, 8, 8).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    np.testing.assert_array_equal(session.run(["y"], {"x": x})[0], np.clip(x, 1, 5))
+    if sys.version_info >= (3, 10):
+        fixed = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", opset=13).save(tmp_path / "f.onnx")
+        found = open_session(Path(fixed[0]).read_bytes()).run(["y"], {"x": x})[0]
+        np.testing.assert_array_equal(found, np.clip(x, 1, 5))
