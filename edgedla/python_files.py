@@ -55,7 +55,7 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
         raise UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint) from e
     function = getattr(module, name, None)
     if not callable(function):
-        missing = "is no function" if hasattr(module, name) else "is not there"
+        missing = "is not a function" if hasattr(module, name) else "is not there"
         names = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
         raise UsageError(f"{name} {missing}", where=place, allowed=", ".join(names[:10]) or "a function of this name")
     return function

@@ -41,7 +41,7 @@ def read_json(
         # Python's own words for deep nesting speak of its stack.
         what = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
         if isinstance(e, json.JSONDecodeError):
-            what = f"it is no JSON from line {e.lineno}, column {e.colno} on"
+            what = f"it is not JSON from line {e.lineno}, column {e.colno} on"
         raise DocumentError(f"{wrong}: {what}", where=os.fspath(path), hint=hint) from e
 
 
@@ -72,7 +72,7 @@ def _text(path: PathLike, wrong: str, most_bytes: int, hint: Optional[str]) -> s
     except OSError as e:
         raise DocumentError(f"cannot be read: {e.strerror or e}", where=where, hint=hint) from e
     except ValueError as e:
-        raise DocumentError(f"{wrong}: it is no UTF-8 text", where=where, hint=hint) from e
+        raise DocumentError(f"{wrong}: it is not UTF-8 text", where=where, hint=hint) from e
 
 
 def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:

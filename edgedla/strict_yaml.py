@@ -102,7 +102,7 @@ class Table(dict):
         if not isinstance(value, str):
             raise self.error(f"the version {value!r} is not quoted", key, hint=f'Write {key}: "{value}".')
         if not re.match(r"[0-9]+(\.[0-9]+){0,3}\Z", value):
-            raise self.error(f"{value!r} is no version", key, allowed="up to four numbers with dots between them")
+            raise self.error(f"{value!r} is not a version", key, allowed="up to four numbers with dots between them")
         return tuple(int(n) for n in value.split("."))
 
     def _typed(self, key: str, kind: Any, name: str, default: Any) -> Any:

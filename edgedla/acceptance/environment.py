@@ -59,7 +59,7 @@ def environment(context: Context) -> List[Finding]:
     if (base / PROGRAM).is_file():
         _say(files / "tegrastats.txt", ("timeout", "6", str(base / PROGRAM), "--interval", "500"), 10)
     if board is None:
-        raise Skip("this is no Jetson: neither its release file nor its devices are here")
+        raise Skip("this is not a Jetson: neither its release file nor its devices are here")
     known = sorted(row for r in releases().jetpack for row in r.l4t)
     findings = [
         Finding("captured files", str(captured)),

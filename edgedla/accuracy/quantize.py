@@ -73,7 +73,7 @@ def quantize(
         raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="--min-sqnr", allowed="a number of dB, as 20")
     odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)
     if odd is not None:
-        raise UsageError(f"{odd} is no range", where="absmax", allowed="finite numbers above 0")
+        raise UsageError(f"{odd} is not a range", where="absmax", allowed="finite numbers above 0")
     from edgedla.builder.building import as_file
     from edgedla.importers.model_file.model_identity import model_identity
 

@@ -201,7 +201,7 @@ def _compared(
 
 def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequence[int]]], trust: bool) -> Kind:
     if not isinstance(source, (str, os.PathLike)):
-        raise UsageError(f"a {type(source).__name__} is no model that can be converted", allowed=_ALLOWED)
+        raise UsageError(f"a {type(source).__name__} is not a model that can be converted", allowed=_ALLOWED)
     path = Path(source)
     if not path.exists():
         raise ModelError("no such file or folder", where=str(path), hint=f"the current folder is {Path.cwd()}")

@@ -249,7 +249,7 @@ class Search:
         if not candidate.better_than(best, objective):
             why = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
             coarser = candidate.may_cost_accuracy(best) and candidate.rank(objective) < best.rank(objective)
-            return f"{why}: what may cost accuracy has to lower the cost itself" if coarser else why
+            return f"{why}: a change that may cost accuracy has to lower the cost itself" if coarser else why
         if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
             return (
                 f"{candidate.share_macs_dla:.1%} of the MACs can run on the DLA, {best.share_macs_dla:.1%} without it"

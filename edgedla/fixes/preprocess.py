@@ -73,7 +73,7 @@ def parse_preprocess(text: str) -> Embedded:
         elif key in ("uint8", "int8") and not separator:
             values[key] = True
         else:
-            raise UsageError(f"{part!r} is no part of a preprocessing", where="--embed-preprocess", allowed=FORM)
+            raise UsageError(f"{part!r} is not part of a preprocessing", where="--embed-preprocess", allowed=FORM)
     if "uint8" in values and "int8" in values:
         raise UsageError("uint8 and int8 exclude each other", where="--embed-preprocess", allowed=FORM)
     values.setdefault("takes", values.get("colour", "rgb"))

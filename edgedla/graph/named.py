@@ -30,7 +30,10 @@ def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> N
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{name!r} is no input or output", where=where, allowed=", ".join(known), hint=did_you_mean(name, known)
+                f"{name!r} is not an input or output",
+                where=where,
+                allowed=", ".join(known),
+                hint=did_you_mean(name, known),
             )
 
 
@@ -38,6 +41,6 @@ def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None)
     """The error for a name in --shapes that no input has."""
     known = sorted(inputs)
     return UsageError(
-        f"--shapes names {name!r}, which is no input of the model",
+        f"--shapes names {name!r}, which is not an input of the model",
         where=where, allowed=", ".join(known) or "no inputs", hint=did_you_mean(name, known),
     )  # fmt: skip

@@ -105,7 +105,7 @@ def transpose(ctx: Context, x: NetTensor, perm: Sequence[int], node: Node) -> Ne
     """A SHUFFLE with a first transpose; 8.6 writes a reshape where only ones move."""
     rank = len(x.dims)
     if sorted(perm) != list(range(rank)):
-        raise Refused(f"Failed to transpose the input: {list(perm)} is no permutation of {rank} axes")
+        raise Refused(f"Failed to transpose the input: {list(perm)} is not a permutation of {rank} axes")
     if ctx.parser.identity_transpose and list(perm) == list(range(rank)):
         out = arithmetic.identity(ctx.net, x)
     elif ctx.v10 or _moves_data(x.dims, perm):

@@ -50,7 +50,7 @@ def import_inputs(
             continue
         if not value.type.HasField("tensor_type"):
             raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is no tensor)"
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is not a tensor)"
             )
         tensor_type = value.type.tensor_type
         dtype = trt_type(ctx, tensor_type.elem_type)

@@ -106,7 +106,7 @@ def _predicted(
         return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")))
     if file.kind != "onnx":
         raise UsageError(
-            f"a {file.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
+            f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document"
         )
     from edgedla.regions import check
 

@@ -52,7 +52,9 @@ def detect(path: Path) -> DetectedFile:
     if path.is_dir():
         if (path / MANIFEST).exists():
             return DetectedFile("artifact")
-        raise DocumentError("a folder without manifest.json is no artifact", where=str(path), hint=folder_hint(path))
+        raise DocumentError(
+            "a folder without manifest.json is not an artifact", where=str(path), hint=folder_hint(path)
+        )
     if path.exists() and not path.is_file():
         # Opening a named pipe would block, and reading a device might never end.
         raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")

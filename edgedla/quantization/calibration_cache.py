@@ -42,7 +42,7 @@ def write_cache(absmax: Mapping[str, float], trt: Tuple[int, ...]) -> str:
             raise DocumentError(f"tensor name {name!r} cannot be written into a calibration cache", allowed="one line")
         value = float(absmax[name])
         if not math.isfinite(value) or value <= 0:
-            raise DocumentError(f"the range {value!r} of tensor {name!r} is no positive number", allowed="above 0")
+            raise DocumentError(f"the range {value!r} of tensor {name!r} is not a positive number", allowed="above 0")
         lines.append(f"{name}: {struct.pack('>f', value / INT8_MAX).hex()}")
     return "\n".join(lines) + "\n"
 
@@ -84,7 +84,7 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
     except OSError as e:
         raise DocumentError(f"the calibration cache cannot be read: {e}", where=str(path)) from e
     except UnicodeDecodeError as e:
-        raise DocumentError("no calibration cache: it is no text", where=str(path),
+        raise DocumentError("no calibration cache: it is not text", where=str(path),
                             hint="`edgedla quantize` writes one, as calib.cache") from e  # fmt: skip
     return parse_cache(text, str(path))
 

@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.match(text.strip())
     size = int(float(match[1]) * (1 << " KMGT".index(match[2].upper() or "M") * 10)) if match else 0
     if size <= 0:
-        raise UsageError(f"{text!r} is no size", allowed="as 512M or 4G; a number alone counts MiB")
+        raise UsageError(f"{text!r} is not a size", allowed="as 512M or 4G; a number alone counts MiB")
     return size
 
 

@@ -152,7 +152,7 @@ def method_of(text: str) -> Callable[[Histogram], float]:
         with suppress(ValueError):
             percent = float(number)
         if percent is None or not 0 < percent <= 100:
-            raise UsageError(f"{number!r} is no percentile", where=text, allowed="above 0, at most 100")
+            raise UsageError(f"{number!r} is not a percentile", where=text, allowed="above 0, at most 100")
         chosen = percent
         return lambda histogram: percentile(histogram, chosen)
     if name not in METHODS or colon:

@@ -53,7 +53,7 @@ def _feature(table: Table) -> Feature:
     table.only(("id", "name", "default", "variants", "status", "sources"))
     variants = {name: table.table("variants").text(name) for name in table.table("variants")}
     if table.text("default") not in variants or len(variants) < 2:
-        raise table.error("the default is no variant, or the only one", "default", allowed=", ".join(variants))
+        raise table.error("the default is not a variant, or the only one", "default", allowed=", ".join(variants))
     if table.text("status") not in STATUSES:
         raise table.error(f"unknown status {table.text('status')!r}", "status", allowed=", ".join(STATUSES))
     return Feature(
@@ -71,7 +71,7 @@ def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
     for name, variant in chosen.items():
         if name not in known:
             raise UsageError(
-                f"{name!r} is no feature of the simulation",
+                f"{name!r} is not a feature of the simulation",
                 where="numerics", allowed=", ".join(known), hint=did_you_mean(name, known),
             )  # fmt: skip
         if variant not in known[name].variants:
@@ -93,7 +93,9 @@ def parse_numerics(text: str) -> Dict[str, str]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, equals, variant = part.partition("=")
         if not equals:
-            raise UsageError(f"{part!r} is no choice", where="--numerics", allowed="NAME=VARIANT, separated by commas")
+            raise UsageError(
+                f"{part!r} is not a choice", where="--numerics", allowed="NAME=VARIANT, separated by commas"
+            )
         chosen[name.strip().lower()] = variant.strip().lower()
     return departures(chosen)
 

@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
     named = match is not None and (match["user"] is None or _USER.match(match["user"]))
     if match is None or not named or not _HOST.match(host) or (":" in host and not _is_ipv6(host)):
         raise UsageError(
-            f"{text!r} is no address of a board", where="--board", allowed="NAME or [user@]host[:port], [IPv6]:port"
+            f"{text!r} is not an address of a board", where="--board", allowed="NAME or [user@]host[:port], [IPv6]:port"
         )
     if match["port"] is not None and not (re.fullmatch("[0-9]{1,5}", match["port"]) and 0 < int(match["port"]) < 65536):
         raise UsageError(f"the port {match['port']!r} of {text!r}", where="--board", allowed="1 to 65535")

@@ -70,11 +70,13 @@ def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
 
 def _entry(name: str, boards: Any) -> BoardEntry:
     if not _NAME.match(name):
-        raise boards.error(f"{name!r} is no name of a board", name, allowed="letters, digits, - and _")
+        raise boards.error(f"{name!r} is not a valid name of a board", name, allowed="letters, digits, - and _")
     table = boards.table(name).only(["host"], _KEYS)
     for key in ("python", "edgedla"):
         if key in table and not _PROGRAM.match(table.text(key)):
-            raise table.error(f"{table[key]!r} is no path of a program", key, allowed="letters, digits and _./+~-")
+            raise table.error(
+                f"{table[key]!r} is not a valid path of a program", key, allowed="letters, digits and _./+~-"
+            )
     try:
         address = parse_address(table.text("host"))
     except UsageError as e:
@@ -144,7 +146,9 @@ def save_board(board: BoardEntry, path: Optional[Path] = None) -> Path:
 
     path = path or inventory_file()
     if not _NAME.match(board.name):
-        raise UsageError(f"{board.name!r} is no name of a board", where="NAME", allowed="letters, digits, - and _")
+        raise UsageError(
+            f"{board.name!r} is not a valid name of a board", where="NAME", allowed="letters, digits, - and _"
+        )
     boards = read_inventory(path)
     # As bytes, to keep the line endings.
     old = path.read_bytes().decode("utf-8") if path.exists() else ""

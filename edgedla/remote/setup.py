@@ -64,7 +64,7 @@ def python_of(state: BoardState, board: BoardEntry) -> str:
     match = re.match(r"# R(\d+) ", state.l4t or "")
     if match is None or match.group(1) not in PYTHON_OF_L4T:
         raise EnvironmentMissing(
-            f"it is no Jetson with JetPack 5, 6 or 7 (nv_tegra_release: {state.l4t or 'missing'})",
+            f"it is not a Jetson with JetPack 5, 6 or 7 (nv_tegra_release: {state.l4t or 'missing'})",
             where=f"board {board.name}",
         )
     return PYTHON_OF_L4T[match.group(1)]

@@ -100,7 +100,7 @@ def _base() -> List[str]:
     try:
         words = shlex.split(os.environ.get(SSH_VARIABLE) or "ssh")
     except ValueError as e:
-        raise UsageError(f"{os.environ[SSH_VARIABLE]!r} is no command: {e}", where=SSH_VARIABLE) from e
+        raise UsageError(f"{os.environ[SSH_VARIABLE]!r} is not a command: {e}", where=SSH_VARIABLE) from e
     import shutil
 
     if shutil.which(words[0]) is None:

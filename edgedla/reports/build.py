@@ -46,7 +46,7 @@ def render_build(artifact: Artifact, wanted: str, terminal: bool = False) -> str
 
 
 def render_plans(plans: Sequence[BuildPlan], wanted: str, terminal: bool = False) -> str:
-    """One plan as it is, the plans of a chain one after the other: "text", or "json" with a list under "stages"."""
+    """A plan, or the plans of a chain in order, as "text" or "json". The JSON of a chain lists them under "stages"."""
     if wanted == "json":
         if len(plans) == 1:
             return plans[0].to_json()

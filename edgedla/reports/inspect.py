@@ -87,7 +87,7 @@ def _diff(diff: Diff) -> Iterator[Line]:
     yield "title", 0, f"{clean(diff.first.file)} and {clean(diff.second.file)}: {diff.first.kind}"
     if diff.equal:
         same = bool(diff.first.sha256) and diff.first.sha256 == diff.second.sha256
-        yield "good", 0, "the same file" if same else "no difference in what is read of them"
+        yield "good", 0, "the same file" if same else "no difference in the parts that are read"
         return
     sections: List[str] = list(dict.fromkeys(d.section for d in diff.differences))
     for section in sections:

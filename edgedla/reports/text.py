@@ -68,7 +68,7 @@ def clean(name: str) -> str:
 
 
 def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The rows of a table with columns of one width; a cell wider than MOST_PADDING moves only its own row."""
+    """Yields the rows of a table, padded to aligned columns. A cell wider than MOST_PADDING shifts only its own row."""
     widths = _widths(table)
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

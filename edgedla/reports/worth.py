@@ -186,7 +186,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
         return "edgedla targets"
     given, file, platform = file, argument(file), target_options(report.platform)
     int8 = _int8(report)
-    # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
+    # A note with "; give --..." names the options that fix the open sizes. Its letters stand for numbers only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
     if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
         options = f"{platform}{int8}{_mode(report)}{_power(report)}"
@@ -215,12 +215,12 @@ def _of_the_data(report: CheckReport) -> bool:
 
 
 def _options(report: CheckReport) -> str:
-    """The options that ask for the platform, precision, power mode and sizes of the report again."""
+    """The options that repeat the report's platform, precision, power mode and sizes."""
     return f"{target_options(report.platform)}{_int8(report)}{_power(report)}{_sizes(report)}"
 
 
 def _build_options(report: CheckReport) -> str:
-    """As `_options`, in the words of `build`, which predicts nothing and has other modes."""
+    """As `_options`, for `build`: it takes no power mode, and its DLA modes differ from those of `check`."""
     mode = {"fallback": "", "strict": " --reformat-free", "standalone": " --mode standalone"}[report.mode]
     return f"{target_options(report.platform)}{_int8(report)}{mode}{_sizes(report)}"
 

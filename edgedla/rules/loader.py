@@ -79,9 +79,9 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
     table.only(_REQUIRED, _OPTIONAL)
     rule_id, name, check = table.text("id"), table.text("name"), table.text("check")
     if not _ID.match(rule_id):
-        raise table.error(f"{rule_id!r} is no rule id", "id", allowed="letters and three digits, like CONV009")
+        raise table.error(f"{rule_id!r} is not a rule id", "id", allowed="letters and three digits, like CONV009")
     if not _NAME.match(name):
-        raise table.error(f"{name!r} is no rule name", "name", allowed="lower case words with hyphens")
+        raise table.error(f"{name!r} is not a rule name", "name", allowed="lower case words with hyphens")
     if check not in PREDICATES:
         raise table.error(f"unknown predicate {check!r}", "check", allowed=", ".join(sorted(PREDICATES)))
     effect = table.text("effect", "reject")
@@ -128,7 +128,7 @@ def _fixes(table: Table, facts: Type[Kind]) -> Dict[str, Mapping[str, Tuple[Any,
         elif isinstance(row, str):
             fix, where = row, {}
         else:
-            raise table.error(f"{row!r} is no remedy", "fixes", allowed="an id, or {id, where}")
+            raise table.error(f"{row!r} is not a remedy", "fixes", allowed="an id, or {id, where}")
         if fix in fixes:
             raise table.error(f"the remedy {fix} appears twice", "fixes")
         fixes[fix] = where
@@ -177,10 +177,10 @@ def _case(row: Table, table: Table, check: str, facts: Type[Kind]) -> Case:
     try:
         names = message_fields(message)
     except ValueError as e:
-        raise row.error(f"the message is no template: {e}", "message") from e
+        raise row.error(f"the message is not a template: {e}", "message") from e
     for name in names:
         if name not in parameters and not hasattr(facts, name) and name not in _COMPUTED:
-            raise row.error(f"the message names {name!r}, which is no fact and no limit", "message")
+            raise row.error(f"the message names {name!r}, which is neither a fact nor a limit", "message")
     return Case(
         scope=read_scope(row.table("when") if "when" in row else None),
         parameters=parameters,
@@ -214,4 +214,4 @@ def _parameters(row: Table, check: str, facts: Type[Kind]) -> Dict[str, Any]:
 def _known_fact(table: Table, key: str, name: str, facts: Type[Kind]) -> None:
     if not hasattr(facts, name) or name.startswith("_"):
         known = sorted(n for n in dir(facts) if not n.startswith("_") and n not in ("of", "common", "facts", "TYPE"))
-        raise table.error(f"{name!r} is no fact of {facts.__name__}", key, allowed=", ".join(known))
+        raise table.error(f"{name!r} is not a fact of {facts.__name__}", key, allowed=", ".join(known))

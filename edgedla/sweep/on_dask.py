@@ -46,7 +46,9 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
     try:
         client = distributed.Client(address, timeout=15, set_as_default=False)
     except ValueError as e:
-        raise UsageError(f"{address!r} is no address: {e}", where="--engine", allowed="local, tcp://HOST:PORT") from e
+        raise UsageError(
+            f"{address!r} is not an address: {e}", where="--engine", allowed="local, tcp://HOST:PORT"
+        ) from e
     except OSError as e:
         raise EnvironmentMissing(
             f"no Dask scheduler answers: {e}", where=address, hint="start one: dask scheduler --port 8786"

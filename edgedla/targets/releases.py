@@ -215,7 +215,7 @@ def _dla(row: strict_yaml.Table) -> DlaRow:
     row.only(("families", "answer", "sources"), ("trt", "reason"))
     answer = row.text("answer")
     if answer not in ("yes", "no", "unknown"):
-        raise row.error(f"{answer!r} is no answer", "answer", allowed='"yes", "no", "unknown"')
+        raise row.error(f"{answer!r} is not an answer", "answer", allowed='"yes", "no", "unknown"')
     if answer != "yes" and "reason" not in row:
         raise row.error("every answer but yes needs a reason")
     span = VersionRange()

@@ -276,8 +276,8 @@ def test_corrupted_scales_are_the_worst(shared: Path, net: str) -> None:
 @pytest.mark.parametrize(
     ("absmax", "what"),
     [
-        ({"x": float("nan")}, "'x': nan is no range"),
-        ({"x": 0.0}, "'x': 0.0 is no range"),
+        ({"x": float("nan")}, "'x': nan is not a range"),
+        ({"x": 0.0}, "'x': 0.0 is not a range"),
         ({"another": 1.0}, "none of 1 names"),
     ],
 )

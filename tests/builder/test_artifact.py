@@ -130,7 +130,7 @@ OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_b
         (edit(simulated=True), "changed after it was written"),
         (edit(schema_version=9), "edgedla.artifact, version 9"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "manifest is damaged"),
-        (lambda folder: (folder / "manifest.json").write_text("[]"), "no JSON object"),
+        (lambda folder: (folder / "manifest.json").write_text("[]"), "not a JSON object"),
         (lambda folder: (folder / "manifest.json").write_text("[" * 100000), "manifest is damaged"),
         (lambda folder: (folder / "manifest.json").unlink(), "unfinished build"),
         (forge(files=[OUTSIDE]), "points outside its folder"),

@@ -90,7 +90,7 @@ def test_tables_of_another_type_are_refused(tmp_path: Path, key: str, value: obj
     request = measured(tmp_path, "edgedla.quantization")
     path = tmp_path / "quantization.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}), encoding="utf-8")
-    with pytest.raises(DocumentError, match=f"{key} is no table of layers"):
+    with pytest.raises(DocumentError, match=f"{key} is not a table of layers"):
         with_quantization(request, tmp_path / "m.onnx")
 
 

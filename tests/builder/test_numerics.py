@@ -203,7 +203,7 @@ def test_a_plan_holds_what_departs_and_reads_back(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("x=y", "no feature"), ("int8-rounding=up", "no variant"), ("int8-rounding", "no choice")]
+    ("text", "says"), [("x=y", "not a feature"), ("int8-rounding=up", "no variant"), ("int8-rounding", "not a choice")]
 )
 def test_a_wrong_choice_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):

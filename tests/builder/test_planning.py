@@ -310,5 +310,5 @@ def test_a_name_that_is_none_is_refused_with_the_nearest(chain: Callable[..., Pa
         plan_build(chain(), request(options=PlanOptions(devices={"Conv_1": "GPU"})))
     assert "did you mean conv1?" in (caught.value.hint or "")
     (form,) = parse_io_formats("fp16:chw16")
-    with pytest.raises(UsageError, match="formats: 'imagesx' is no input or output"):
+    with pytest.raises(UsageError, match="formats: 'imagesx' is not an input or output"):
         plan_build(chain(), request(options=PlanOptions(formats={"imagesx": form})))

@@ -278,8 +278,8 @@ def test_old_standalone_scripts_say_that_the_last_error_is_none(plan_for: Callab
     [
         ("--fp16: {first:", "--fp16: {frist:", "unknown key 'frist'"),
         ('--calib: {first: "8.2"', "--calib: {first: 8.2", "text"),
-        ('--calib: {first: "8.2"', '--calib: {first: "eight"', "'eight' is no version"),
-        ("--onnx:", "onnx:", "'onnx' is no option"),
+        ('--calib: {first: "8.2"', '--calib: {first: "eight"', "'eight' is not a version"),
+        ("--onnx:", "onnx:", "'onnx' is not an option"),
         ("inputs: [LINEAR, CHW4", "inputs: [LINEAR, CHW5", "unknown format 'CHW5'"),
         ('last: "8.5.2"', 'last: "8.3"', "the last release is before the first"),
         ("older_names:", "oldest_names:", "oldest_names"),

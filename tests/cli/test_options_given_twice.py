@@ -91,7 +91,7 @@ def test_lists_that_are_given_in_pieces_are_joined(capsys: pytest.CaptureFixture
     assert "xavier-nx-8gb" in table
     # Every piece is looked at: the second one names no input.
     assert exit_code_of(["layers", MODEL, "--shapes", "images:1x3x128x128", "--shapes", "more:1x8"]) == 2
-    assert "'more', which is no input" in capsys.readouterr().err
+    assert "'more', which is not an input" in capsys.readouterr().err
     assert exit_code_of(["layers", MODEL, "--shapes", "1x3x128x128", "--shapes", "1x8"]) == 2
     assert "two shapes without a name" in capsys.readouterr().err
 

@@ -70,7 +70,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--loadables-per-core", "16"], 0, ["latency per frame"]),
     (["--rates", "2"], 2, ["--rates: the objective latency counts one frame of each model", "--objective throughput"]),
     (["--one-process"], 2, ["--one-process: only --evaluate and --in-flight one use this option"]),
-    (["--rates", "fast", "--objective", "throughput"], 2, ["no list of numbers"]),
+    (["--rates", "fast", "--objective", "throughput"], 2, ["not a list of numbers"]),
     (["--buildDLAStandalone"], 2, ["standalone"]),
     (["--mode", "strict"], 2, ["--mode: a placement always runs on the GPU what the DLA refuses", "--devices DLA0"]),
     (["--mode", "fallback", "--useDLACore=0"], 0, ["latency per frame"]),
@@ -146,7 +146,7 @@ def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(
         (lambda text: text, 0, "every constraint is kept"),
         (lambda text: text.replace('"device": "GPU"', '"device": "DLA0"'), 1, "dla-verdict"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), 3, "version 2"),
-        (lambda text: text[:100], 3, "no JSON"),
+        (lambda text: text[:100], 3, "not JSON"),
         (lambda text: "{}", 3, "is no placement"),
     ],
 )

@@ -34,9 +34,9 @@ def test_a_range_is_every_size_in_it(text: str, sizes: List[Any]) -> None:
     [
         (f"1..{MOST_SIZES + 1}", "no dynamic dimensions"),
         ("1x3x224..448x224..449", "50850 sizes"),
-        ("8..4x3", "is no range"),
-        ("0..4x3", "is no range"),
-        ("1..4/0x3", "is no range"),
+        ("8..4x3", "is not a range"),
+        ("0..4x3", "is not a range"),
+        ("1..4/0x3", "is not a range"),
         ("1..x3", "is not a shape"),
     ],
 )

@@ -46,7 +46,7 @@ def test_models_are_detected_by_their_classes(names: Any, kind: Any) -> None:
 
 def test_everything_else_is_no_model() -> None:
     assert [object_kind(x) for x in ("m.pt2", Path("m.pt2"), b"", None, 3)] == [None] * 5
-    with pytest.raises(UsageError, match="a dict is no model"):
+    with pytest.raises(UsageError, match="a dict is not a model"):
         edgedla.convert({})
 
 

@@ -17,7 +17,7 @@ from edgedla.python_files import function_of
         ("peak", "the metric 'peak' names no function (allowed: module:function, or FILE.py:function)"),
         ("no/such.py:peak", "no/such.py: no such file"),
         ("no_such_module:peak", "is its folder on PYTHONPATH?"),
-        ("math:pi", "math: pi is no function (allowed: acos, "),
+        ("math:pi", "math: pi is not a function (allowed: acos, "),
     ],
 )
 def test_what_is_wrong_with_a_name_is_said(text: str, says: str) -> None:

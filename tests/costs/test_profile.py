@@ -204,7 +204,7 @@ def test_an_engine_of_a_part_of_the_network_is_read_by_its_own_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no profile: it is no valid JSON"),
+        ("{", "no profile: it is not valid JSON"),
         ("{}", "no list"),
         ("[]", "no layer"),
         ('[{"count": 3}]', "no layer"),

@@ -104,7 +104,7 @@ def input_without_element_type() -> ModelProto:
             "output_padding is",
         ),
         (attribute_of_another_type, "'alpha' has another type"),
-        (attribute_that_is_no_text, "'nearest_mode' is no text"),
+        (attribute_that_is_no_text, "'nearest_mode' is not text"),
         (bits_of_a_wider_type, "initializer 'w' does not fit"),
         (input_without_element_type, "input 'x' has no element type"),
     ],

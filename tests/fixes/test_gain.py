@@ -231,7 +231,7 @@ def test_check_and_fix_agree_on_real_networks(name: str, target: str) -> None:
         ({"shapes": {"x": [1.5, 64, 56, 56]}}, "to lists of whole numbers"),
         ({"shapes": {"x": [-1, 64, 56, 56]}}, "holds a negative dim"),
         ({"shapes": {"x": [1, 64]}}, "has 2 dims, the input has 4"),
-        ({"shapes": {"z": [1, 64]}}, "no input of the model"),
+        ({"shapes": {"z": [1, 64]}}, "not an input of the model"),
     ],
 )
 def test_check_and_fix_refuse_the_same_sizes(wrong: Any, what: str) -> None:

@@ -124,7 +124,7 @@ def test_a_fixed_shape_leaves_nothing_to_note():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"shapes": {"z": (1, 3)}}, "no input"),
+        ({"shapes": {"z": (1, 3)}}, "not an input"),
         ({"shapes": {"x": (1, 3)}}, "has 2 dims"),
         ({"shapes": {"x": (1, 3, -8, 4)}}, "negative"),
         ({"batch": 0}, "batch of 0"),

@@ -340,7 +340,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     model = two_convolutions(tmp_path / "net.onnx")
     with pytest.raises(UsageError, match="no placement"):
         inspect(model, against=model)
-    with pytest.raises(UsageError, match="no prediction"):
+    with pytest.raises(UsageError, match="not a prediction"):
         inspect(RESNET, against=YOLO)
 
 
@@ -390,7 +390,7 @@ def test_a_file_of_no_kind_is_not_called_a_broken_loadable_alone(tmp_path):
 def test_missing_files_and_plain_folders_are_errors_with_words(tmp_path):
     with pytest.raises(DocumentError, match="cannot read"):
         inspect(tmp_path / "none")
-    with pytest.raises(DocumentError, match="no artifact"):
+    with pytest.raises(DocumentError, match="not an artifact"):
         inspect(tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_a_missing_field_and_a_file_that_is_no_json_are_named(placement: Placeme
     with pytest.raises(DocumentError, match="timeline.kind is missing"):
         read_placement(document)
     (tmp_path / "p.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DocumentError, match="no JSON"):
+    with pytest.raises(DocumentError, match="not JSON"):
         read_placement(tmp_path / "p.json")
     with pytest.raises(DocumentError, match="cannot be read"):
         read_placement(tmp_path / "missing.json")

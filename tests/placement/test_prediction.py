@@ -335,7 +335,7 @@ def test_notes_of_several_models_have_their_names():
 
 
 def test_the_format_of_a_tensor_that_is_no_border_is_refused() -> None:
-    with pytest.raises(UsageError, match="borders: 'xx' is no input or output") as caught:
+    with pytest.raises(UsageError, match="borders: 'xx' is not an input or output") as caught:
         edgedla.predict(
             onnx_model([node("Relu", "x", "y")], outputs={"y": (1, 3, 8, 8)}), target="orin", borders={"xx": "dla"}
         )

@@ -83,15 +83,15 @@ def test_scales_survive_every_release_bit_for_bit(scale: float, trt: tuple) -> N
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_ranges_that_are_no_range_are_not_written(value: float) -> None:
-    with pytest.raises(DocumentError, match="no positive number"):
+    with pytest.raises(DocumentError, match="not a positive number"):
         write_cache({"x": value}, (8, 5, 2))
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="cannot be read|it is no text"):
+    with pytest.raises(DocumentError, match="cannot be read|it is not text"):
         read_cache(tmp_path / "none.cache")
     (tmp_path / "binary.cache").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DocumentError, match="cannot be read|it is no text"):
+    with pytest.raises(DocumentError, match="cannot be read|it is not text"):
         read_cache(tmp_path / "binary.cache")
 
 

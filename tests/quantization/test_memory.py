@@ -116,7 +116,7 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "many", "1X", "1GG", "0.0000001K"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(UsageError, match="no size"):
+    with pytest.raises(UsageError, match="not a size"):
         limits.parse_size(text)
 
 
@@ -182,7 +182,7 @@ def test_a_small_file_takes_a_gigabyte_unless_more_is_asked_for(monkeypatch: pyt
     with pytest.raises(EnvironmentMissing, match="16 MiB by --max-memory"):
         limits.require(memory(small, 64 * MIB))
     monkeypatch.setenv("EDGEDLA_MAX_MEMORY", "much")
-    with pytest.raises(UsageError, match="'much' is no size") as e:
+    with pytest.raises(UsageError, match="'much' is not a size") as e:
         limits.require(memory(small, 64 * MIB))
     assert e.value.where == "EDGEDLA_MAX_MEMORY"
 

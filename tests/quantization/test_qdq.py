@@ -138,7 +138,7 @@ REFUSED: Dict[str, Callable[[], Any]] = {
     "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),
     "one scale for all channels": lambda: qdq_net(weights={"ws": np.float32(SCALES.max()), "wz": np.int8(0)}),
     "quantised with two scales": lambda: _concat("s2"),
-    "no positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
+    "not a positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
 }
 
 

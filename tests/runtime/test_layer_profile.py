@@ -300,7 +300,7 @@ def test_off_a_jetson_no_profile_of_a_module_is_written(tensorrt, monkeypatch, t
     tensorrt()
     engine_artifact(tmp_path / "a")
     bench(tmp_path / "a", "--export-profile", tmp_path / "p.json", "--onnx", MODEL, code=4)
-    assert "this is no Jetson" in capsys.readouterr().err
+    assert "this is not a Jetson" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

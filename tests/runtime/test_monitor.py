@@ -111,7 +111,7 @@ def test_xavier_paths_are_found(tmp_path):
 
 
 def test_a_laptop_is_reported_as_no_jetson(tmp_path):
-    with pytest.raises(EnvironmentMissing, match="no Jetson"):
+    with pytest.raises(EnvironmentMissing, match="not a Jetson"):
         next(samples(1.0, 1, tmp_path))
 
 

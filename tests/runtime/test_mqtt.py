@@ -28,10 +28,10 @@ MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"url": "http://broker"}, "no broker's address"),
-        ({"url": "mqtt://"}, "no broker's address"),
-        ({"url": "mqtt://broker:99999"}, "no broker's address"),
-        ({"url": "mqtt://broker/path"}, "no broker's address"),
+        ({"url": "http://broker"}, "not a broker's address"),
+        ({"url": "mqtt://"}, "not a broker's address"),
+        ({"url": "mqtt://broker:99999"}, "not a broker's address"),
+        ({"url": "mqtt://broker/path"}, "not a broker's address"),
         ({"url": "mqtt://user:secret@broker"}, "holds a password"),
         ({"password_file": "/secret"}, "allowed: a user in outputs.mqtt.url: mqtt://USER@broker"),
         ({"ca_file": "/ca.pem"}, "allowed: mqtts://"),

@@ -88,7 +88,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
     damaged, hint = "the manifest is damaged", "build it again"
     document = read_json(path, wrong=damaged, most_bytes=MANIFEST_LIMIT_BYTES, hint=hint)
     if not isinstance(document, dict):
-        raise DocumentError(f"{damaged}: it is no JSON object", where=str(path), hint=hint)
+        raise DocumentError(f"{damaged}: it is not a JSON object", where=str(path), hint=hint)
     require(document, "edgedla.artifact", str(path))
     if document.get("digest") != manifest_digest({k: v for k, v in document.items() if k != "digest"}):
         raise DocumentError(

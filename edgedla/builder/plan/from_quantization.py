@@ -141,7 +141,7 @@ def _by_layer(document: Dict[str, Any], key: str, where: str) -> Dict[str, str]:
     """One of the document's tables of layers; empty where it has none."""
     table = document.get(key, {})
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise DocumentError(f"{key} is no table of layers", where=where, hint="run `edgedla quantize` again")
+        raise DocumentError(f"{key} is not a table of layers", where=where, hint="run `edgedla quantize` again")
     return table
 
 

@@ -203,7 +203,7 @@ def refuse_standalone(report: CheckReport, *, allow_unknown: bool = False) -> No
         + f"; then {change.regions_after} region(s)"
         for change in report.ranking
     ]
-    text = "the network is no single DLA region, so there is no standalone loadable of it:\n" + "\n".join(lines)
+    text = "the network is not a single DLA region, so there is no standalone loadable of it:\n" + "\n".join(lines)
     if hints or ranked:
         text += "\n  what would fix it, most useful first:\n" + "\n".join(dict.fromkeys(ranked + hints))
     unknown = strict.passes is None

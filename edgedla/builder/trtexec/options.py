@@ -77,7 +77,7 @@ def _table() -> _Table:
     entries = root.table("options")
     for name in entries:
         if not name.startswith("--"):
-            raise entries.error(f"{name!r} is no option", name, allowed="--name")
+            raise entries.error(f"{name!r} is not an option", name, allowed="--name")
         options[name] = _span(entries.table(name).only(("first",), ("last",)))
     formats = []
     for row in root.tables("standalone_formats"):
@@ -108,7 +108,7 @@ def _version(text: str, table: strict_yaml.Table, key: str) -> Version:
     try:
         return number(text)
     except ValueError:
-        raise table.error(f"{text!r} is no version", key, allowed='numbers with dots, as "10.3"') from None
+        raise table.error(f"{text!r} is not a version", key, allowed='numbers with dots, as "10.3"') from None
 
 
 def _span(entry: strict_yaml.Table) -> _Span:

@@ -24,9 +24,9 @@ def chosen_clocks(texts: Tuple[str, ...]) -> Optional[Dict[str, float]]:
         try:
             clocks[name.strip().lower()] = float(mhz)
         except ValueError as e:
-            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ") from e
+            raise UsageError(f"{text!r} is not a clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ") from e
         if not equals:
-            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ")
+            raise UsageError(f"{text!r} is not a clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ")
     return clocks or None
 
 
@@ -70,4 +70,4 @@ def numbers(text: Optional[str], option: str, allowed: str) -> Optional[Tuple[fl
     try:
         return tuple(float(r) for r in text.split(","))
     except ValueError as e:
-        raise UsageError(f"{text!r} is no list of numbers", where=option, allowed=allowed) from e
+        raise UsageError(f"{text!r} is not a list of numbers", where=option, allowed=allowed) from e

@@ -40,7 +40,7 @@ def parse_platform(
             name, value = "trt", release["number"]
         if name in parts:
             raise UsageError(
-                f"{part!r} of {text!r} is no release and no precision, and {parts[name]!r} is the module"
+                f"{part!r} of {text!r} is neither a release nor a precision, and {parts[name]!r} is the module"
                 if name == "target"
                 else f"{text!r} has two: {parts[name]} and {value}",
                 allowed="MODULE@RELEASE@PRECISION, as xavier-nx-8gb@jp5.1.4@int8",

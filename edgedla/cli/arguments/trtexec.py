@@ -117,7 +117,7 @@ def options() -> Mapping[str, Tuple[Answer, ...]]:
         row.only(("names", "does"), ("to", "text", "value", "verbs"))
         does = row.text("does")
         if does not in _DOES:
-            raise row.error(f"{does!r} is no answer", "does", allowed=", ".join(_DOES))
+            raise row.error(f"{does!r} is not an answer", "does", allowed=", ".join(_DOES))
         answer = Answer(
             does, row.text("to", ""), row.text("text", ""), bool(row.get("value", False)), row.texts("verbs")
         )

@@ -42,7 +42,7 @@ def _with(text: str, values: Mapping[str, int]) -> Dict[str, List[int]]:
 def _values(match: re.Match[str]) -> range:
     low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if not 1 <= low <= high or step < 1:
-        raise UsageError(f"{match[0]!r} is no range", where="--shapes", allowed=_FORM)
+        raise UsageError(f"{match[0]!r} is not a range", where="--shapes", allowed=_FORM)
     return range(low, high + 1, step)
 
 

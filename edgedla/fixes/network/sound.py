@@ -37,7 +37,7 @@ def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
                 _refuse(node, f"its attribute {entry.name!r} has another type than the operator takes")
             for text in (entry.s, *entry.strings):
                 if kind is not None and not _is_text(text):
-                    _refuse(node, f"its attribute {entry.name!r} is no text")
+                    _refuse(node, f"its attribute {entry.name!r} is not text")
             for body in [entry.g] if entry.HasField("g") else entry.graphs:
                 require_sound_nodes(body.node, opset)
         if own:

@@ -233,7 +233,7 @@ def _set_scales(ctx: Context, layer: ResizeLayer, scales: Value, axes: Optional[
         raise Refused("Resize has neither scales nor sizes")
     if not isinstance(scales, Weights):
         if axes and [single_axis(a, rank) for a in axes] != list(range(rank)):
-            raise Refused("the attribute axes is not supported with scales that are no initializer")
+            raise Refused("the attribute axes is not supported with scales that are not an initializer")
         layer.size_tensor = size_from_scales(ctx, layer.x, scales)
         return
     if len(scales.dims) != 1:

@@ -61,7 +61,7 @@ class _Reader:
 
     def __init__(self, data: Any, path: str) -> None:
         if not isinstance(data, Mapping):
-            raise _Wrong(f"{path or 'the document'} is no object")
+            raise _Wrong(f"{path or 'the document'} is not an object")
         self.data, self.path = data, path
 
     def get(self, name: str, kind: type, optional: bool = False) -> Any:

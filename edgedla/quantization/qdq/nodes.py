@@ -82,7 +82,7 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
     if any(a.name == "block_size" and a.i for a in node.attribute):
         raise ModelError("the DLA has no blocked quantisation", where=where, allowed="one scale per tensor or channel")
     if len(node.input) < 2 or node.input[1] not in constants:
-        raise ModelError("the scale is no constant", where=where, hint="export with folded constants")
+        raise ModelError("the scale is not a constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
     if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError("a scale is no positive number", where=where, hint="calibrate the model again, and export it")

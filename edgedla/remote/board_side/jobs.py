@@ -26,7 +26,7 @@ SIGNALS = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM, "kill": sign
 def job_folder(job: Any) -> str:
     """The job's folder. Raises Refused if there is no such job."""
     if not isinstance(job, str) or not JOB_ID.match(job):
-        raise Refused(f"{job!r} is no job", code="job")
+        raise Refused(f"{job!r} is not a job", code="job")
     folder = os.path.join(home(), "jobs", job)
     if not os.path.isdir(folder):
         raise Refused(f"the board has no job {job}", "edgedla board jobs BOARD lists them", "job")
@@ -44,7 +44,7 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
         Refused: an input was not sent, or a path leaves the folder.
     """
     if not isinstance(job["id"], str) or not JOB_ID.match(job["id"]):
-        raise Refused("{!r} is no job".format(job["id"]), code="job")
+        raise Refused("{!r} is not a job".format(job["id"]), code="job")
     folder = os.path.join(home(), "jobs", job["id"])
     if os.path.isdir(folder):
         return str(job["id"])

@@ -8,7 +8,7 @@ from edgedla.reports.worth import stays_behind, turns_qdq, way
 
 
 def nothing_to_change(report: CheckReport) -> str:
-    """What stands where no change is ranked, though layers are refused."""
+    """The sentence shown if no change is ranked although layers are refused."""
     gain = report.fix_gain
     if gain is not None and (gain.pays or gain.cut_us is not None) and report.with_fixes is None:
         return by_fix(report)

@@ -79,7 +79,7 @@ def samples(
     board = this_board(base)
     if board is None:
         raise EnvironmentMissing(
-            "this is no Jetson: neither its release file nor its devices are here",
+            "this is not a Jetson: neither its release file nor its devices are here",
             hint="run it on the board, or from here with --board",
         )
     with contextlib.ExitStack() as stack:

@@ -47,7 +47,7 @@ class PipelineCollector:
             age = GaugeMetricFamily("edgedla_last_result_age_seconds", "since the last result was handed out")
             age.add_metric([], s["last_result_age_s"])
             yield age
-        yield GaugeMetricFamily("edgedla_simulated", "1 where a runner is no device", value=int(s["simulated"]))
+        yield GaugeMetricFamily("edgedla_simulated", "1 where a runner is not a device", value=int(s["simulated"]))
         stages = SummaryMetricFamily("edgedla_stage_ms", "time of each stage in milliseconds", labels=["stage"])
         quantiles = GaugeMetricFamily(
             "edgedla_stage_quantile_ms", "p50, p90 and p99 of each stage", labels=["stage", "quantile"]

@@ -225,7 +225,7 @@ def _token(config: ViewConfig) -> str:
         raise RunError(f"the token cannot be read: {getattr(e, 'strerror', None) or e}", where=config.token_file) from e
     if not token.isascii() or not token.isprintable() or len(token) < 16 or any(c in token for c in ' ";,\\'):
         raise RunError(
-            "this is no token",
+            "this is not a token",
             where=config.token_file,
             allowed='16 or more letters, digits and signs, without space " ; , \\',
         )

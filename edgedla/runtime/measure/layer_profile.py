@@ -172,7 +172,7 @@ def cost_model_here(artifact: Artifact, power_mode: Optional[str] = None) -> Cos
     module, board = platform.module, this_board()
     if board is None:
         raise EnvironmentMissing(
-            f"this is no Jetson: times measured here are not those of {module.id}",
+            f"this is not a Jetson: times measured here are not those of {module.id}",
             where="--onnx",
             hint="profile it on the board; without --onnx the times are written as trtexec writes them",
         )

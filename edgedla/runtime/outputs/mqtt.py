@@ -96,7 +96,7 @@ def _parts(url: str) -> SplitResult:
     except ValueError:
         good = False
     if not good or parts.path.strip("/") or parts.query:
-        raise UsageError("outputs.mqtt.url is no broker's address", allowed="mqtt://[user@]host[:port], mqtts://...")
+        raise UsageError("outputs.mqtt.url is not a broker's address", allowed="mqtt://[user@]host[:port], mqtts://...")
     return parts
 
 

@@ -80,7 +80,7 @@ def test_a_module_on_the_path_is_found_too(artifact, head, monkeypatch):
     [
         ("no_such_module:decode", "No module named"),
         ("HEAD:missing", "missing is not there"),
-        ("HEAD:VALUE", "VALUE is no function"),
+        ("HEAD:VALUE", "VALUE is not a function"),
         ("HEAD:", "allowed: module:function"),
         (":decode", "allowed: module:function"),
         ("/no/such/file.py:decode", "/no/such/file.py"),

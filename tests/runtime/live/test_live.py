@@ -218,7 +218,7 @@ def test_a_token_is_asked_for_and_leaves_the_address(tmp_path):
 @pytest.mark.parametrize("text", ["short", "with space in the token", 'quote"quote"quote"', "päßwörter-sind-lang"])
 def test_a_token_that_no_cookie_can_hold_is_refused(tmp_path, text):
     (tmp_path / "token").write_text(text)
-    with pytest.raises(RunError, match="this is no token"), running(token_file=str(tmp_path / "token")):
+    with pytest.raises(RunError, match="this is not a token"), running(token_file=str(tmp_path / "token")):
         pass
 
 

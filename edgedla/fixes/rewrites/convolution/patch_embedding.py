@@ -20,7 +20,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused("it has groups, padding or a dilation")
     splits = [_halves(n) for n in window.kernel]
     if any(s is None for s in splits):
-        raise Refused(f"{window.kernel} is no product of two numbers of at most {conv_stride()}")
+        raise Refused(f"{window.kernel} is not a product of two numbers of at most {conv_stride()}")
     (ah, bh), (aw, bw) = (s for s in splits if s is not None)
     x, weight = node.inputs[:2]
     out, c = window.weights[:2]

@@ -77,7 +77,7 @@ def _step(network: Network, node: Any) -> Optional[Tuple[Any, Any, bool]]:
     if shape is None or len(shape) != 4 or network.shape(node.outputs[0]) != shape:
         return None
     if node.op_type == "Div" and constant[0]:
-        raise Refused("a constant divided by a tensor is no scale and offset")
+        raise Refused("a constant divided by a tensor is not a scale and offset")
     dims = network.weight_shape(operand)
     if int(np.prod(dims)) != 1 and (1,) * (4 - len(dims)) + dims != (1, shape[1], 1, 1):
         raise Refused(

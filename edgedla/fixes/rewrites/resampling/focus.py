@@ -32,7 +32,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused(f"steps of {sorted(strides)}: one pair for all, at most {conv_stride()}")
     sh, sw = strides.pop()
     if h % sh or w % sw:
-        raise Refused(f"{h} x {w} is no multiple of the steps {sh} x {sw}")
+        raise Refused(f"{h} x {w} is not a multiple of the steps {sh} x {sw}")
     offsets: List[Tuple[int, int]] = []
     for _, _, taken in pieces:
         rows, columns = taken.get(2, (0, 1, h)), taken.get(3, (0, 1, w))

@@ -26,7 +26,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if sizes.shape != (len(before),) or min(after) < 1:
         raise Refused(f"its sizes are {after}")
     if any(a % b for a, b in zip(after, before)):
-        raise Refused(f"from {list(before)} to {after} is no whole factor")
+        raise Refused(f"from {list(before)} to {after} is not a whole factor")
     attributes = {name: a.value for name, a in node.attributes.items() if name != "keep_aspect_ratio_policy"}
 
     def build(editor: Any) -> Any:

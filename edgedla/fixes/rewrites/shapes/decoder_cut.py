@@ -36,7 +36,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS]
     nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
     if unknown or nested:
-        what = f"{unknown[0].op_type} is no ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"
+        what = f"{unknown[0].op_type} is not an ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"
         raise Refused(f"its decoder cannot run by itself: {what}")
     shared = [v for n in network.graph if n in tail for v in n.outputs if any(u.node not in tail for u in v.uses())]
     if shared:
