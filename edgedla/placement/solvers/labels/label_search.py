@@ -15,7 +15,7 @@ import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
-from edgedla.placement.solvers.streams.rows import ranges
+from edgedla.placement.solvers.streams.rows import ranges, row_maxima
 
 #: Labels whose bounds are computed at once.
 AT_ONCE = 32_768
@@ -147,7 +147,7 @@ class LabelSearch:
             least += np.stack([labels.free_us[part], a_us[part], b_us[part]], axis=1) @ np.concatenate(
                 [self._on_gpu[None], self._own.T]
             )
-            bounds[part] = least.max(axis=1)
+            bounds[part] = row_maxima(least)
         return bounds
 
     def _traced(self, steps: List[Step], label: int) -> List[Tuple[int, int, int]]:

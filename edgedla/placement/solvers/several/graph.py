@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pr
 import numpy as np
 
 from edgedla.placement.solvers.several.companion import Companion
+from edgedla.placement.solvers.streams.rows import row_maxima
 from edgedla.placement.solvers.streams.state_graph import least_by, least_in_order
 
 
@@ -209,7 +210,7 @@ class Graph:
 
     def bounds(self, least: np.ndarray) -> np.ndarray:
         """By row a bound of the pairs with it, from the least that it takes by weight."""
-        bound: np.ndarray = (least + self.beside).max(axis=1)
+        bound: np.ndarray = row_maxima(least + self.beside)
         if self.companion is not None:
             bound = np.maximum(bound, self.companion.least(least[:, self._gpu_row]))
         return bound

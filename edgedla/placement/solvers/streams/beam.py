@@ -14,6 +14,7 @@ from edgedla.placement.solvers.streams.rows import (
     continued,
     first_row,
     merged_rows,
+    row_maxima,
     traced_back,
     undominated,
 )
@@ -70,6 +71,6 @@ def beam(
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if time.monotonic() > deadline:
             return min(lost, float(rows.bound.min())), ()
-    period_us = float(np.maximum(rows.bound, (rows.loads * factors).max(axis=1)).min())
-    best = np.argsort((rows.traced * factors).max(axis=1), kind="stable")[:HANDED_OUT]
+    period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
+    best = np.argsort(row_maxima(rows.traced * factors), kind="stable")[:HANDED_OUT]
     return min(lost, period_us), tuple(traced_back(frontier.devices, history, int(row)) for row in best)

@@ -6,7 +6,7 @@ from typing import List, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.streams.rows import Rows, ranges
+from edgedla.placement.solvers.streams.rows import Rows, ranges, row_maxima
 from edgedla.placement.solvers.streams.state_arrays import StateArrays, distinct, packed
 from edgedla.placement.solvers.streams.state_graph import StateGraph
 
@@ -39,7 +39,7 @@ class Fronts:
         bound = np.empty(len(state))
         for start in range(0, len(state), 16384):
             part = slice(start, start + 16384)
-            bound[part] = (loads[part] @ graph.weights.T + graph.behind[i][state[part]]).max(axis=1)
+            bound[part] = row_maxima(loads[part] @ graph.weights.T + graph.behind[i][state[part]])
         keep = bound < limit
         state, loads = _least(state[keep], loads[keep])
         side = limit * CLOSE
@@ -65,8 +65,8 @@ class Fronts:
             high = np.where(searching & over, middle, high)
             low = np.where(searching & ~over, middle + 1, low)
         at = np.minimum(low, len(points) - 1)
-        here = np.where(low < end, ((loads + points[at]) * self.factors).max(axis=1), np.inf)
-        before = np.where(low > first[state], ((loads + points[low - 1]) * self.factors).max(axis=1), np.inf)
+        here = np.where(low < end, row_maxima((loads + points[at]) * self.factors), np.inf)
+        before = np.where(low > first[state], row_maxima((loads + points[low - 1]) * self.factors), np.inf)
         return np.minimum(here, before)
 
 

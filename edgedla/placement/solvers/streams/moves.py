@@ -10,6 +10,7 @@ import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.rows import row_maxima
 
 #: Lengths of the stretches that move.
 LENGTHS: Tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17)
@@ -180,7 +181,7 @@ class Mover:
         delta = delta[order]
         first, end = (np.array([getattr(moves[k], name) for k in order]) for name in ("first", "end"))
         best: Tuple[int, ...] = ()
-        value = (slowed + delta).max(axis=1)
+        value = row_maxima(slowed + delta)
         k = int(value.argmin())
         if value[k] < limit:
             limit, best = float(value[k]), (k,)

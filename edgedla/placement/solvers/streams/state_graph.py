@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import Edges, ranges
+from edgedla.placement.solvers.streams.rows import Edges, ranges, row_maxima
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
 #: Most rows for which a single `reduceat` is fastest.
@@ -89,7 +89,7 @@ class StateGraph:
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             behind = least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
-            bound = (behind + prices.rest_of_rows(i + 1, targets)).max(axis=1)
+            bound = row_maxima(behind + prices.rest_of_rows(i + 1, targets))
             keep = bound < limit
             if all_loads is not None:
                 behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))

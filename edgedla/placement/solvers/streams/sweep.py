@@ -16,6 +16,7 @@ from edgedla.placement.solvers.streams.rows import (
     continued,
     first_row,
     merged_rows,
+    row_maxima,
     traced_back,
     undominated,
 )
@@ -98,8 +99,8 @@ def sweep(
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if time.monotonic() > deadline:
             return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True, used)
-    period_us = float(np.maximum(rows.bound, (rows.loads * factors).max(axis=1)).min())
-    traced = (rows.traced * factors).max(axis=1)
+    period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
+    traced = row_maxima(rows.traced * factors)
     best = np.argsort(traced, kind="stable")[:HANDED_OUT]
     assignments = tuple(traced_back(graph.frontier.devices, history, int(row)) for row in best)
     return Swept(min(lost, period_us, limit), assignments, float(traced[best[0]]), not merged, False, used)
