@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
+from edgedla.garbage import paused_garbage_collection
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
@@ -86,23 +85,6 @@ def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: Gi
     )
     return ModelError(error.what, where=error.where, allowed=error.allowed,
                       hint="\n  ".join(filter(None, (hint, error.hint))))  # fmt: skip
-
-
-@contextmanager
-def paused_garbage_collection() -> Iterator[None]:
-    """Pauses garbage collection: during the import every object stays in use, and a collection costs more per layer."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            if gc.get_freeze_count() == 0:
-                # Else the first collection afterwards would look at every object made so far. Freezing and unfreezing
-                # moves them to the oldest generation unseen.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _import(

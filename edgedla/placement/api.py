@@ -12,6 +12,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
+from edgedla.garbage import paused_garbage_collection
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation
@@ -137,7 +138,8 @@ class Prepared:
             NoPlacement: no assignment keeps the bound and the limits.
         """
         problem = self.problem(goal)
-        return _solved(problem, goal, self._pace(goal), starts(problem), deadline, self.request)
+        with paused_garbage_collection():
+            return _solved(problem, goal, self._pace(goal), starts(problem), deadline, self.request)
 
     def assembled(self, goal: Goal, solution: Solution) -> Placement:
         """The Placement document of a solution from `solved`."""

@@ -17,11 +17,10 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.labels import label_search as label_search_module
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.grown import Grown
-from edgedla.placement.solvers.labels.label_search import LabelSearch
+from edgedla.placement.solvers.labels.label_search import Room
 from edgedla.placement.solvers.labels.moments import Moment, Moments, positions
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
@@ -65,8 +64,7 @@ def test_no_placement_is_below_the_bound_however_few_labels_are_kept(drawn: Prob
     pair, labels = rounds_of(problem)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
-            patch.setattr(rounds_module, "FEWEST", few)
-            patch.setattr(rounds_module, "MOST", few)
+            patch.setattr(rounds_module, "ROOM", Room(labels=few))
         bound = labels.run(0.0, time.monotonic() + 20)
     assert bound <= least * (1 + 1e-9)
     assert narrow or pair.best.value <= least * (1 + 2e-4) or bound < pair.limit
@@ -156,8 +154,8 @@ def chain(*times: Tuple[str, int]) -> Network:
 def bound_of(problem: Problem, limit: float) -> float:
     """By all labels."""
     pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
-    timelines = LabelRounds(pair, WEIGHTS, WEIGHED)._timelines
-    return LabelSearch(timelines, WEIGHTS[None, [0, 2, 3]], sum(pair.items), 10**6, INFINITY).look(limit, 10**6)[0]
+    room = Room(10**6, 10**9, 10**6, 10**6)
+    return LabelRounds(pair, WEIGHTS, WEIGHED).search(INFINITY, room).look(limit)[0]
 
 
 #: The last item, which another one of its loadable has to run before, reads what is on the GPU from the start.
@@ -222,11 +220,12 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
     items = [replace(i, allowed=ALL, costs={"GPU": cost(1), "DLA": cost(1)}) for i in problem.items]
     problem = replace(problem, items=tuple(items))
     pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
-    timelines = LabelRounds(pair, WEIGHTS, WEIGHED)._timelines
+    rounds = LabelRounds(pair, WEIGHTS, WEIGHED)
+    timelines = rounds._timelines
     clock = itertools.count()
     monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
-    search = LabelSearch(timelines, WEIGHTS[None, [0, 2, 3]], 2 * branches, most_moments, float(ticks))
-    low, met = search.look(1e6, 2_000)
+    search = rounds.search(float(ticks), Room(2_000, 10**9, most_moments, most_moments))
+    low, met = search.look(1e6)
     assert 0 < low < 1e6
     assert not met
     assert next(clock) < ticks + 3
@@ -234,30 +233,19 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
     assert timelines.size < min(ticks * at_once, most_moments + at_once)
 
 
-@pytest.mark.parametrize(("most_moments", "crowded"), [(40, True), (10**6, False)])
-def test_a_look_into_too_many_moments_ends_early_and_the_next_one_asks_for_less(
+@pytest.mark.parametrize(("most_moments", "crowded"), [(4, True), (10**6, False)])
+def test_a_look_into_too_many_moments_ends_early_and_two_in_a_row_end_the_search(
     most_moments: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = pair_of([chain(*[("GPU", 3)] * 12)] * 2, 5)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
     pair, rounds = rounds_of(replace(problem, items=tuple(items)))
-    monkeypatch.setattr(label_search_module, "TELLING", 8)
-    monkeypatch.setattr(rounds_module, "MOST_MOMENTS", most_moments)
-    asked: List[float] = []
-    look = LabelSearch.look
-
-    def noted(self: LabelSearch, limit: float, most: int) -> Tuple[float, List[List[Tuple[int, int, int]]]]:
-        asked.append(limit)
-        return look(self, limit, most)
-
-    monkeypatch.setattr(LabelSearch, "look", noted)
-    first = rounds.run(0.0, INFINITY)
-    assert rounds.goes_on
-    assert (first < pair.limit) == crowded
+    monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=most_moments))
+    reached = rounds.run(10.0, INFINITY)
+    assert (reached < pair.limit) == crowded
+    assert rounds.goes_on != crowded
     if crowded:
-        before = len(asked)
-        rounds.run(first, INFINITY)
-        assert asked[before] < asked[before - 1]
+        assert rounds._step < rounds_module.FIRST
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ FOUNDATION = {
     "data",
     "files",
     "guard",
+    "garbage",
     "malloc",
     "strict_documents",
     "strict_yaml",

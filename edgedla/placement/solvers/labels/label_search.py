@@ -9,7 +9,7 @@ moments is at least as early in every time, or if the bounds show that it leads 
 from __future__ import annotations
 
 import time
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Tuple, Union
 
 import numpy as np
 
@@ -17,17 +17,38 @@ from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
 from edgedla.placement.solvers.streams.rows import ranges, row_maxima
 
-#: Labels whose bounds are computed at once.
-AT_ONCE = 32_768
+#: Labels whose bounds are computed at once: their intermediate values fit the processor's cache.
+AT_ONCE = 4_096
+
+#: A new moment takes as much time as so many labels.
+LABELS_PER_MOMENT = 30
+
+#: Largest relative error of a sum of a few numbers in single precision.
+SINGLE = 1e-6
+
+#: Labels per step that are asked which weights give their bounds.
+ASKED = 48
 
 #: Schedules returned.
 SHORTEST = 12
 
-#: New moments after which the total is extrapolated.
-TELLING = 12_000
-
 #: A label is compared with the ones so many places before it, in the order of their times.
 NEIGHBOURS = (1, 2, 3, 5, 8)
+
+
+class Room(NamedTuple):
+    """Limits of a look.
+
+    Attributes:
+        labels: kept after a step, those with the lowest bounds. The bound accounts for dropped ones.
+        in_all: labels of all steps together, limited by memory: each is kept until the look ends.
+        new_moments, moments: found by the look and in all. Beyond, the models have too many branches that may run in any order.
+    """
+
+    labels: int = 256_000
+    in_all: int = 24_000_000
+    new_moments: int = 15_000
+    moments: int = 150_000
 
 
 class Labels(NamedTuple):
@@ -39,7 +60,7 @@ class Labels(NamedTuple):
     waits_us: np.ndarray
     free_us: np.ndarray
 
-    def taken(self, which: np.ndarray) -> Labels:
+    def taken(self, which: Union[np.ndarray, slice]) -> Labels:
         return Labels(*(column[which] for column in self))
 
 
@@ -59,38 +80,37 @@ class LabelSearch:
         items: of both models.
 
     Attributes:
-        crowded: the last look ended because there are, or will be, too many moments.
+        crowded: the last look ended because there are too many moments.
+        labels: of all steps of the last look.
+        used: per row of weights, for how many sampled labels of the last look it gave the highest bound.
     """
 
-    def __init__(
-        self, timelines: Timelines, weights: np.ndarray, items: int, most_moments: int, deadline: float
-    ) -> None:
-        self._timelines, self._most_moments, self._deadline = timelines, most_moments, deadline
-        self._on_gpu, self._own = weights[:, 0], weights[:, 1:]
-        self.crowded = False
+    def __init__(self, timelines: Timelines, weights: np.ndarray, items: int, room: Room, deadline: float) -> None:
+        self._timelines, self._room, self._deadline = timelines, room, deadline
+        self._weights = weights
+        self.crowded, self.labels, self.used = False, 0, np.zeros(len(weights), int)
         # Each model ends with one more step.
         self._steps = items + 2
 
-    def look(self, limit: float, most: int) -> Tuple[float, List[List[Tuple[int, int, int]]]]:
-        """(a lower bound of all schedules, at most `limit`; the shortest ones found below it, as (model, item, device)).
-
-        Args:
-            most: labels kept after a step, those with the lowest bounds; the bound accounts for dropped ones.
-        """
+    def look(self, limit: float) -> Tuple[float, List[List[Tuple[int, int, int]]]]:
+        """(a lower bound of all schedules, at most `limit`; the shortest ones found below it, as (model, item, device))."""
         first, second = self._timelines.starts
         labels = Labels(np.array([first, second]), np.array([second, first]), *[np.zeros(2) for _ in range(3)])
         bound, least, steps = limit, -INFINITY, []
-        before = self._timelines.size
-        for step_number in range(self._steps):
+        room, before = self._room, self._timelines.size
+        self.crowded, self.labels, self.used = False, 0, np.zeros(len(self._weights), int)
+        for _ in range(self._steps):
             known = None
-            self.crowded = self._is_crowded(before, step_number)
-            if time.monotonic() < self._deadline and not self.crowded:
+            self.labels += len(labels.runs)
+            if time.monotonic() < self._deadline and self.labels < room.in_all:
+                most_moments = min(before + room.new_moments + self.labels // LABELS_PER_MOMENT, room.moments)
                 moments = np.concatenate([labels.runs, labels.waits])
-                known = self._timelines.look(moments, self._most_moments, self._deadline)
+                known = self._timelines.look(moments, most_moments, self._deadline)
+                self.crowded = self._timelines.size > most_moments
             if known is None:
                 # Every shorter schedule continues from one of these labels.
                 return min(bound, least), []
-            labels, step, left_out, least = self._stepped(known, labels, limit, most)
+            labels, step, left_out, least = self._stepped(known, labels, limit)
             bound = min(bound, left_out)
             steps.append(step)
             if not len(step.way):
@@ -99,12 +119,7 @@ class LabelSearch:
         order = np.argsort(length, kind="stable")
         return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:SHORTEST]]
 
-    def _is_crowded(self, before: int, steps: int) -> bool:
-        """Whether there are, or will be, too many moments; enough new ones allow an extrapolation."""
-        new = self._timelines.size - before
-        return before + new * (self._steps / max(steps, 1) if new > TELLING else 1) > self._most_moments
-
-    def _stepped(self, known: Known, labels: Labels, limit: float, most: int) -> Tuple[Labels, Step, float, float]:
+    def _stepped(self, known: Known, labels: Labels, limit: float) -> Tuple[Labels, Step, float, float]:
         """(the labels after a step, their origin, a bound of the dropped labels, a bound of the kept ones)."""
         goes_on, way = _ways(known.first, known.ways[labels.runs], labels.runs, np.arange(len(labels.runs)))
         # A model hands over if its next step needs the GPU or if it has ended. A model that starts may do so without the GPU.
@@ -124,11 +139,16 @@ class LabelSearch:
         keep = np.flatnonzero(bound < limit)
         keep = keep[_undominated(behind.taken(keep))]
         left_out = INFINITY
+        most = self._room.labels
         if len(keep) > most:
             keep = keep[np.argsort(bound[keep], kind="stable")]
             left_out, keep = float(bound[keep[most]]), keep[:most]
         step = Step(step.parent[keep].astype(np.int32), step.way[keep].astype(np.int32))
-        return behind.taken(keep), step, left_out, float(bound[keep].min(initial=limit))
+        behind = behind.taken(keep)
+        some = behind.taken(slice(None, None, len(keep) // ASKED + 1))
+        of_all = self._least(some, known.rest, self._weights)
+        self.used += np.bincount(of_all.argmax(axis=1), minlength=len(self.used))
+        return behind, step, left_out, float(bound[keep].min(initial=limit))
 
     def _waits_at_least(self, known: Known, labels: Labels) -> np.ndarray:
         """When the waiting model can run: if its next step needs the GPU, not before the GPU is free."""
@@ -138,17 +158,21 @@ class LabelSearch:
     def _bounds(self, known: Known, labels: Labels) -> np.ndarray:
         """Per label, a lower bound of all schedules that continue from it."""
         bounds = np.empty(len(labels.runs))
+        weights = self._weights[self._timelines.telling].astype(known.telling.dtype)
+        for start in range(0, len(bounds), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            bounds[part] = row_maxima(self._least(labels.taken(part), known.telling, weights))
+        return bounds * (1.0 - SINGLE)
+
+    def _least(self, labels: Labels, rest: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """(labels, weights): the bound by each row of weights; `rest` is (moments, weights)."""
         first = self._timelines.model[labels.runs] == 0
         a_us = np.where(first, labels.now_us, labels.waits_us)
         b_us = np.where(first, labels.waits_us, labels.now_us)
-        for start in range(0, len(bounds), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            least = known.rest[labels.runs[part]] + known.rest[labels.waits[part]]
-            least += np.stack([labels.free_us[part], a_us[part], b_us[part]], axis=1) @ np.concatenate(
-                [self._on_gpu[None], self._own.T]
-            )
-            bounds[part] = row_maxima(least)
-        return bounds
+        least: np.ndarray = rest.take(labels.runs, axis=0)
+        least += rest.take(labels.waits, axis=0)
+        least += np.stack([labels.free_us, a_us, b_us], axis=1).astype(rest.dtype) @ weights.T
+        return least
 
     def _traced(self, steps: List[Step], label: int) -> List[Tuple[int, int, int]]:
         choices = []
@@ -179,7 +203,7 @@ def _run(
 def _undominated(labels: Labels) -> np.ndarray:
     """Indices of the labels that no other at the same moments dominates, as far as near neighbours show."""
     pair = labels.runs * (labels.waits.max(initial=0) + 1) + labels.waits
-    order = np.lexsort((labels.free_us, labels.waits_us, labels.now_us, pair))
+    order = np.lexsort((labels.now_us, pair))
     pair, waits_us, free_us = pair[order], labels.waits_us[order], labels.free_us[order]
     keep = np.ones(len(order), bool)
     for shift in NEIGHBOURS:

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import List
+from typing import List, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.labels.label_search import LabelSearch
+from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
 from edgedla.placement.solvers.labels.moments import Moments
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.timelines import Timelines
 from edgedla.placement.solvers.several.pair import Pair
-from edgedla.placement.solvers.several.pair_weights import moved, of_model
+from edgedla.placement.solvers.several.pair_weights import of_model, weights_in_rings
 from edgedla.placement.solvers.streams.load_weights import Prices
-
-#: Labels after a step: at first, at most, and the growth factor when there were too few.
-FEWEST, MOST, MORE = 2_000, 64_000, 4
-
-#: Labels after all steps together, limited by memory: each is kept until the look ends.
-IN_ALL = 24_000_000
 
 #: Most items of both models: beyond, sets of items take too much memory.
 MOST_ITEMS = 3_000
 
-#: Shares of weight moved to make further rows of weights.
-MOVED = (0.05, 0.15)
+#: Limit of the first look above the bound, as a share of the bound; how often in a row it is halved because of too many moments.
+FIRST, HALVED = 0.01, 1
 
-#: Share of the gap between bound and limit that a look aims for: at first, at least.
-ASKED, LEAST_ASKED = 0.5, 0.05
+#: Most labels of a look, relative to the last one: a look relies on what the last one found out about the rest of each moment.
+GROWTH = 4.0
 
-#: Most moments: beyond, the models have too many branches that may run in any order.
-MOST_MOMENTS = 80_000
+#: A look that would cover such a share of the gap covers all of it.
+NEARLY = 0.7
 
-#: The last run is one that leaves more than this share of the gap and finds nothing shorter.
-WORTH = 0.85
+#: Limits that are closer, as a share of the bound, do not show how the number of labels grows.
+LEAST_STEP = 1e-4
 
-#: A gap below this share of the value is searched in full at once.
-CLOSE = 2e-3
+#: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
+EXPECTED = 2.0
+
+#: Limits of a look.
+ROOM = Room()
+
+#: Rows of weights that a look uses: those that gave most bounds in the looks before.
+TELLING = 16
 
 
 class LabelRounds:
@@ -53,8 +54,7 @@ class LabelRounds:
 
     def __init__(self, pair: Pair, weights: np.ndarray, weighed: np.ndarray) -> None:
         self._pair = pair
-        rows = np.concatenate([*(moved(weights, step, weighed) for step in MOVED), np.eye(len(weights))[weighed]])
-        rows = np.unique(np.round(rows, 7), axis=0)
+        rows = weights_in_rings(weights, weighed)
         of_time = rows[:, [0, 2, 3]]
         models, rests = [], []
         for m, frontier in enumerate(pair.frontiers):
@@ -63,9 +63,11 @@ class LabelRounds:
             models.append(Moments(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
             rests.append(Rests(models[m], prices, np.stack([of_time[:, 0] + own, own], axis=1)))
         self._timelines = Timelines(models, rests)
-        self._most, self._share, self.goes_on, self._cut_off = FEWEST, ASKED, True, False
-        self._weights = of_time
-        self._ceiling = min(MOST, IN_ALL // sum(pair.items))
+        self.goes_on = True
+        self._weights, self._used = of_time, np.zeros(len(of_time))
+        #: (limit, labels) of the last two looks that were not cut off.
+        self._through: List[Tuple[float, int]] = []
+        self._step, self._crowded = FIRST, 0
 
     @staticmethod
     def can_run(pair: Pair) -> bool:
@@ -74,34 +76,43 @@ class LabelRounds:
 
     def run(self, bound: float, until: float) -> float:
         """Searches until then, on time.monotonic's clock. Returns the bound, at least the known `bound`."""
-        pair, began, gap_before = self._pair, self._pair.best.value, self._pair.limit - bound
-        search = LabelSearch(self._timelines, self._weights, sum(pair.items), MOST_MOMENTS, until)
+        pair = self._pair
+        search = self.search(until, ROOM)
         while self.goes_on and bound < pair.limit and time.monotonic() < until:
-            value = pair.best.value
-            gap = pair.limit - bound
-            asked = bound + self._share * gap if gap > CLOSE * value else pair.limit
-            reached = self._look(search, asked, self._most)
-            self.goes_on = self._timelines.size < MOST_MOMENTS
+            asked, value = self._asked(bound), pair.best.value
+            reached = self._look(search, asked)
             bound = max(bound, reached)
-            if search.crowded:
-                # A later run may have a smaller gap to search.
-                self._share /= 2
-                self.goes_on &= self._share > LEAST_ASKED
-                return min(bound, pair.best.value)
             if reached >= asked:
-                self._share = min(2 * self._share, 1.0)
-            elif pair.best.value == value:
-                self.goes_on &= self._most < self._ceiling or self._share > LEAST_ASKED
-                self._most, self._share = min(MORE * self._most, self._ceiling), max(self._share / 2, LEAST_ASKED)
-        bound = min(bound, pair.best.value)
-        gained = pair.best.value < began or pair.limit - bound < WORTH * gap_before
-        # The next run reuses the moments of a look that was cut off, so allow one more.
-        self._cut_off = time.monotonic() >= until and not self._cut_off
-        self.goes_on &= gained or self._cut_off
-        return bound
+                self._through, self._crowded = [*self._through[-1:], (asked, search.labels)], 0
+            elif search.crowded:
+                self._step /= 2
+                self._crowded += 1
+                self.goes_on = self._crowded <= HALVED and self._timelines.size < ROOM.moments
+            elif time.monotonic() < until and pair.best.value == value:
+                self.goes_on = False
+        return min(bound, pair.best.value)
 
-    def _look(self, search: LabelSearch, limit: float, most: int) -> float:
-        low, met = search.look(limit, most)
+    def search(self, until: float, room: Room) -> LabelSearch:
+        """A search that ends then, on time.monotonic's clock."""
+        return LabelSearch(self._timelines, self._weights, sum(self._pair.items), room, until)
+
+    def _asked(self, bound: float) -> float:
+        """The limit of the next look, from the growth of the number of labels."""
+        limit = self._pair.limit
+        if bound <= 0.0:
+            return limit
+        if not self._through:
+            return min(bound * (1 + self._step), limit)
+        last, labels = self._through[-1]
+        growth = math.log(EXPECTED) / (bound * self._step)
+        if len(self._through) > 1:
+            before, fewer = self._through[0]
+            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
+        begin, step = max(last, bound), math.log(GROWTH) / growth
+        return limit if step > NEARLY * (limit - begin) else begin + step
+
+    def _look(self, search: LabelSearch, limit: float) -> float:
+        low, met = search.look(limit)
         for choices in met:
             devices: List[List[str]] = [[""] * count for count in self._pair.items]
             for m, item, device in choices:
@@ -109,4 +120,6 @@ class LabelRounds:
                     devices[m][item] = self._pair.names[m][device]
             self._pair.best.offer(self._pair.placed(devices[0], devices[1]))
         self._timelines.look_ahead()
+        self._used = self._used / 2 + search.used
+        self._timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
         return low

@@ -24,6 +24,7 @@ class Known(NamedTuple):
         acquiring: per moment, how many of its ways acquire the GPU; these come first.
         ended: per moment, whether its model has ended.
         rest: (moments, weights): a lower bound of the cost after each.
+        telling: the same for the telling weights, in single precision.
         target, gpu_us, core_us, acquires: per way, as in `Way`.
     """
 
@@ -32,6 +33,7 @@ class Known(NamedTuple):
     acquiring: np.ndarray
     ended: np.ndarray
     rest: np.ndarray
+    telling: np.ndarray
     target: np.ndarray
     gpu_us: np.ndarray
     core_us: np.ndarray
@@ -48,10 +50,13 @@ class Timelines:
 
     def __init__(self, models: Sequence[Moments], rests: Sequence[Rests]) -> None:
         self._models, self._rests = models, rests
+        #: Rows of weights that give most bounds.
+        self.telling: np.ndarray = np.arange(len(rests[0].weights))
         self._at: List[Dict[Moment, int]] = [{}, {}]
         self._moments: List[Tuple[int, Moment]] = []
         self.choices: List[Tuple[int, int, int]] = []
         self._model, self._run, self._rest = Grown(np.int8), Grown(int), Grown(float, len(rests[0].weights))
+        self._told = Grown(np.float32, len(self.telling))
         self._first, self._ways, self._acquiring = Grown(int), Grown(int), Grown(int)
         self._ended, self._acquires, self._target = Grown(bool), Grown(bool), Grown(int)
         self._us = Grown(float, 2)
@@ -72,7 +77,7 @@ class Timelines:
         us = self._us.rows
         return Known(
             self._first.rows, self._ways.rows, self._acquiring.rows, self._ended.rows, self._rest.rows,
-            self._target.rows, us[:, 0], us[:, 1], self._acquires.rows,
+            self._told.rows, self._target.rows, us[:, 0], us[:, 1], self._acquires.rows,
         )  # fmt: skip
 
     def look(self, moments: np.ndarray, most: int, deadline: float) -> Optional[Known]:
@@ -86,6 +91,11 @@ class Timelines:
                     return None
                 self._look(m, of_model[start : start + AT_ONCE])
         return self.known
+
+    def go_by(self, rows: np.ndarray) -> None:
+        """Makes these rows of weights the telling ones."""
+        self.telling, self._told = rows, Grown(np.float32, len(rows))
+        self._told.add(self._rest.rows[:, rows])
 
     def look_ahead(self) -> None:
         """Raises `rest` of each expanded moment to the minimum over its ways, from the last moments to the first."""
@@ -133,7 +143,9 @@ class Timelines:
             self._model.add(np.full(len(new), m))
             self._ended.add(ended)
             self._run.add([model.items + 1 if e else bin(x.done).count("1") for e, x in zip(ended, new)])
-            self._rest.add(self._rests[m].behind(new))
+            rest = self._rests[m].behind(new)
+            self._rest.add(rest)
+            self._told.add(rest[:, self.telling])
             self._first.add(nobody)
             self._ways.add(nobody)
             self._acquiring.add(nobody)

@@ -27,9 +27,6 @@ FEW_LOADABLES, FEW_STATES = 2, 400
 #: States before one item of a graph of segments, to prove what is known.
 ROW_STATES = 40_000
 
-#: Share of the value that a gap has to be for that.
-WIDE = 3.5e-2
-
 #: Placements of the first weights that are tried.
 HANDED_OUT = 12
 
@@ -39,8 +36,9 @@ SHORTER = 1e-3
 #: Share of the time left that a search in turns may take.
 TURNING = 0.18
 
-#: Share of the time left that a search over labels may take, which ends sooner where it will not get through; how many.
-LABELS, LABEL_LOOKS = 0.4, 1
+#: Share of the time left that each search over labels may take, which ends sooner where it will not get through: one soon,
+#: and one once good placements are known, below which there is less to look into.
+LABELS: Tuple[float, ...] = (0.3, 0.75)
 
 
 class PairSearch:
@@ -77,11 +75,11 @@ class PairSearch:
             share: of the gap above `bound`, how much is looked into: far fewer states and rows lie in its lower half.
         """
         before = self.pair.best.value
+        if self._turns is None:
+            self._take_turns()
         self._look_at_labels()
         if self.bound >= self.pair.limit:
             return False
-        if self._turns is None:
-            self._take_turns()
         asked = min(self.bound + share * (self.pair.limit - self.bound), self.pair.limit)
         rows_of_weights = weights_around(self._weights, self._weighed)
         any_order = AnyOrder(self.pair, rows_of_weights, self.bound, asked)
@@ -97,17 +95,20 @@ class PairSearch:
         if self.pair.best.value < before * (1 - SHORTER):
             # Much of what is to be looked at falls away.
             return True
-        if self.pair.limit - self.bound > WIDE * self.pair.best.value:
+        most, low = any_order.most_loadables()
+        if max(most) > FEW_LOADABLES:
+            # Each further one takes a multiple of the time: what a glance meets may spare it.
             self._glance(any_order)
-        self._look_at_rows(any_order)
+            if self.pair.best.value < before * (1 - SHORTER):
+                return True
+        self._look_at_rows(any_order, most, low)
         if self.bound < asked and not self.pair.is_late:
             self._glance(any_order)
         if self.pair.best.value < before:
             self._take_turns()
         return self.bound >= asked or self.pair.best.value < before
 
-    def _look_at_rows(self, any_order: AnyOrder) -> None:
-        most, low = any_order.most_loadables()
+    def _look_at_rows(self, any_order: AnyOrder, most: Sequence[int], low: float) -> None:
         # More loadables than are looked into say no more than `low`.
         limit = low if low > self.bound else any_order.limit
         rows = []
@@ -129,9 +130,9 @@ class PairSearch:
             self._glanced = self.pair.limit
 
     def _look_at_labels(self) -> None:
-        if self._labels is not None and self._labels.goes_on and self._label_looks < LABEL_LOOKS:
+        if self._labels is not None and self._labels.goes_on and self._label_looks < len(LABELS):
             self._label_looks += 1
-            self.bound = max(self.bound, self._labels.run(self.bound, self._until(LABELS)))
+            self.bound = max(self.bound, self._labels.run(self.bound, self._until(LABELS[self._label_looks - 1])))
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
         pair = self.pair

@@ -17,6 +17,9 @@ TIMES = 4
 #: Rows of weights around the best.
 AROUND = 48
 
+#: Rows of weights in a ring around the best, and how far the rings are from it.
+IN_RING, RINGS = 12, (0.03, 0.08, 0.16, 0.3)
+
 #: Shares of one model's own time beside the GPU's load, without the other model's own time.
 OF_ONE: Tuple[float, ...] = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
 
@@ -68,6 +71,17 @@ def moved(best: np.ndarray, step: float, weighed: np.ndarray) -> np.ndarray:
             row[b] += given
             rows.append(row)
     return np.unique(np.round(np.array(rows), 7), axis=0)
+
+
+def weights_in_rings(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
+    """The best, rings of rows around it, and each weight alone; three of the weights differ from 0."""
+    turn = np.linspace(0.0, 2 * np.pi, IN_RING, endpoint=False)
+    # Steps that leave the sum of the three as it is.
+    steps = np.cos(turn[:, None] + 2 * np.pi / 3 * np.arange(3))
+    rows = np.zeros((len(RINGS) * IN_RING, len(best)))
+    rows[:, weighed] = np.maximum(best[weighed] + (np.array(RINGS)[:, None, None] * steps).reshape(-1, 3), 0.0)
+    rows /= rows.sum(axis=1, keepdims=True)
+    return np.unique(np.round(np.concatenate([best[None], rows, np.eye(len(best))[weighed]]), 7), axis=0)
 
 
 def weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:

@@ -78,7 +78,8 @@ class StateGraph:
     def _build(self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads]) -> None:
         behind_us: np.ndarray = np.zeros((1, 1))
         frontier, weights, prices = self.frontier, self.weights, self._prices
-        states, behind = self._arrays.start, np.zeros((1, len(weights)))
+        states = self._arrays.start
+        behind: np.ndarray = np.zeros((1, len(weights)))
         for i in range(len(frontier.allowed)):
             if time.monotonic() > deadline:
                 self.stopped = True
