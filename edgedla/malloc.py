@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from contextlib import contextmanager
+from typing import Iterator
 
 #: mallopt's parameter M_ARENA_MAX (glibc, malloc.h).
 _M_ARENA_MAX = -8
@@ -43,3 +45,20 @@ def collect_often() -> None:
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
+
+
+@contextmanager
+def paused_garbage_collection() -> Iterator[None]:
+    """Pauses garbage collection while many objects are made that stay in use: each collection looks at all of them again."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            if gc.get_freeze_count() == 0:
+                # Else the first collection afterwards would look at every object made so far. Freezing and unfreezing
+                # moves them to the oldest generation unseen.
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

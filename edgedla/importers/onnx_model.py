@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
-from edgedla.garbage import paused_garbage_collection
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
@@ -24,6 +23,7 @@ from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
+from edgedla.malloc import paused_garbage_collection
 from edgedla.vocabulary import HANDED_ON
 
 #: Note for a model that was exported before training.

@@ -12,7 +12,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
-from edgedla.garbage import paused_garbage_collection
+from edgedla.malloc import paused_garbage_collection
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation

@@ -234,7 +234,7 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
 
 
 @pytest.mark.parametrize(("most_moments", "crowded"), [(4, True), (10**6, False)])
-def test_a_look_into_too_many_moments_ends_early_and_two_in_a_row_end_the_search(
+def test_a_look_into_too_many_moments_ends_the_search(
     most_moments: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = pair_of([chain(*[("GPU", 3)] * 12)] * 2, 5)
@@ -244,8 +244,6 @@ def test_a_look_into_too_many_moments_ends_early_and_two_in_a_row_end_the_search
     reached = rounds.run(10.0, INFINITY)
     assert (reached < pair.limit) == crowded
     assert rounds.goes_on != crowded
-    if crowded:
-        assert rounds._step < rounds_module.FIRST
 
 
 @pytest.mark.parametrize(

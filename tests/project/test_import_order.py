@@ -24,7 +24,6 @@ FOUNDATION = {
     "data",
     "files",
     "guard",
-    "garbage",
     "malloc",
     "strict_documents",
     "strict_yaml",

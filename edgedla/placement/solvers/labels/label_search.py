@@ -47,7 +47,7 @@ class Room(NamedTuple):
 
     labels: int = 256_000
     in_all: int = 24_000_000
-    new_moments: int = 15_000
+    new_moments: int = 25_000
     moments: int = 150_000
 
 

@@ -1,4 +1,4 @@
-"""Repeated looks of the search over labels: wider, and below higher limits, while that improves the result."""
+"""Repeated looks of the search over labels, below rising limits, while that improves the result."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 #: Most items of both models: beyond, sets of items take too much memory.
 MOST_ITEMS = 3_000
 
-#: Limit of the first look above the bound, as a share of the bound; how often in a row it is halved because of too many moments.
-FIRST, HALVED = 0.01, 1
+#: Limit of the first look above the bound, as a share of the bound.
+FIRST = 0.005
 
 #: Most labels of a look, relative to the last one: a look relies on what the last one found out about the rest of each moment.
 GROWTH = 4.0
@@ -67,7 +67,6 @@ class LabelRounds:
         self._weights, self._used = of_time, np.zeros(len(of_time))
         #: (limit, labels) of the last two looks that were not cut off.
         self._through: List[Tuple[float, int]] = []
-        self._step, self._crowded = FIRST, 0
 
     @staticmethod
     def can_run(pair: Pair) -> bool:
@@ -83,12 +82,8 @@ class LabelRounds:
             reached = self._look(search, asked)
             bound = max(bound, reached)
             if reached >= asked:
-                self._through, self._crowded = [*self._through[-1:], (asked, search.labels)], 0
-            elif search.crowded:
-                self._step /= 2
-                self._crowded += 1
-                self.goes_on = self._crowded <= HALVED and self._timelines.size < ROOM.moments
-            elif time.monotonic() < until and pair.best.value == value:
+                self._through = [*self._through[-1:], (asked, search.labels)]
+            elif search.crowded or (time.monotonic() < until and pair.best.value == value):
                 self.goes_on = False
         return min(bound, pair.best.value)
 
@@ -102,9 +97,9 @@ class LabelRounds:
         if bound <= 0.0:
             return limit
         if not self._through:
-            return min(bound * (1 + self._step), limit)
+            return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
-        growth = math.log(EXPECTED) / (bound * self._step)
+        growth = math.log(EXPECTED) / (bound * FIRST)
         if len(self._through) > 1:
             before, fewer = self._through[0]
             growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
@@ -120,6 +115,6 @@ class LabelRounds:
                     devices[m][item] = self._pair.names[m][device]
             self._pair.best.offer(self._pair.placed(devices[0], devices[1]))
         self._timelines.look_ahead()
-        self._used = self._used / 2 + search.used
+        self._used = self._used + search.used
         self._timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
         return low
