@@ -85,7 +85,9 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
         raise ModelError("the scale is not a constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
     if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
-        raise ModelError("a scale is not a positive number", where=where, hint="calibrate the model again, and export it")
+        raise ModelError(
+            "a scale is not a positive number", where=where, hint="calibrate the model again, and export it"
+        )
     # Without a zero point the default type is UINT8 (ONNX, QuantizeLinear).
     kind, nonzero = TensorProto.UINT8 if weights is None else weights, False
     if len(node.input) > 2 and node.input[2]:
