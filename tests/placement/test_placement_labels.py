@@ -25,6 +25,7 @@ from edgedla.placement.solvers.labels.moments import Moment, Moments, positions
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several.pair import Pair
+from edgedla.placement.solvers.several.pair_weights import weights_in_rings
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
@@ -41,6 +42,17 @@ ALL = ("GPU", "DLA0", "DLA1")
 #: Of the GPU, a core, and both models' own times.
 WEIGHTS = np.array([0.4, 0.0, 0.3, 0.3])
 WEIGHED = np.array([True, False, True, True])
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3).filter(any))
+def test_rings_of_weights_hold_the_best_one_and_bound_every_schedule(shares: List[float]) -> None:
+    best = np.zeros(4)
+    best[WEIGHED] = np.array(shares) / sum(shares)
+    rows = weights_in_rings(best, WEIGHED)
+    assert np.abs(rows - best).max(axis=1).min() < 1e-6
+    assert (rows >= 0).all()
+    assert (rows[:, ~WEIGHED] == 0).all()
+    assert np.allclose(rows.sum(axis=1), 1.0, atol=3e-7)
 
 
 def rounds_of(problem: Problem) -> Tuple[Pair, LabelRounds]:

@@ -23,7 +23,7 @@ from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
 from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import Rows, first_row, merged_rows, undominated
+from edgedla.placement.solvers.streams.rows import LONG_ROW, Rows, first_row, merged_rows, row_maxima, undominated
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
@@ -37,6 +37,13 @@ pytestmark = pytest.mark.once
 CHECKED = checked(20, 60)
 ALL = ("GPU", "DLA0", "DLA1")
 STREAM = Goal("throughput")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, LONG_ROW, LONG_ROW + 1])
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_row_maxima_are_those_of_each_row(columns: int, rows: int) -> None:
+    values = np.random.default_rng(columns).normal(size=(rows, columns))
+    assert row_maxima(values).tolist() == [max(row) for row in values.tolist()]
 
 
 def of_one_batch(problem: Problem, rates: Tuple[float, ...]) -> Problem:
