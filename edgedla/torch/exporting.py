@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import inspect
 import io
 import logging
@@ -18,6 +17,7 @@ from torch import nn
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.source_location import SCOPES, STACK, source_of
+from edgedla.malloc import paused_garbage_collection
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
 from edgedla.torch.decomposing import decompose_once
 from edgedla.torch.export_failures import export_failure
@@ -85,7 +85,7 @@ def export(
     """
     one_of("exporter", exporter, EXPORTERS)
     args, names = forward_inputs(module, example_inputs)
-    with evaluating(module), torch.no_grad(), _quiet(), _uncollected():
+    with evaluating(module), torch.no_grad(), _quiet(), paused_garbage_collection():
         if exporter == "torchscript":
             exported = _torchscript(module, args, names, opset, make_recorder)
         else:
@@ -150,18 +150,6 @@ def _quiet() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         torch._C._jit_set_onnx_log_enabled(printing)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switches off garbage collection: exporters make millions of small objects, few cycles; it takes a sixth of dynamo's time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _torchscript(

@@ -21,6 +21,9 @@ HASH_CHUNK_BYTES = 1 << 20
 #: nodes; a file of 6 MB can hold millions, and each costs a kilobyte once it is imported.
 MAX_NODES_AND_INPUTS = 500_000
 
+#: Why a file may not be readable.
+DAMAGED = "the file is cut off, damaged, or not an ONNX model"
+
 #: First bytes of files that are not ONNX models -> what the file is and what to do.
 SIGNATURES: Tuple[Tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with `git lfs pull`"),
@@ -186,8 +189,7 @@ def _unreadable(data: Any, what: str, where: str) -> ModelError:
             allowed=f"{MAX_NESTED_SUBGRAPHS}: TensorRT's ONNX parser follows no more, and protobuf reads few more",
             hint="export the model without conditions inside conditions, for example with constant conditions folded",
         )
-    hint = "the file is cut off, damaged, or no ONNX model"
-    return ModelError(f"not a readable ONNX model: {what}", where=where, hint=hint)
+    return ModelError(f"not a readable ONNX model: {what}", where=where, hint=DAMAGED)
 
 
 def _first_line(e: BaseException) -> str:
@@ -200,7 +202,7 @@ def check_model(proto: Any, where: str) -> None:
     """
     graph = proto.graph
     if not graph.node and not graph.output:
-        raise ModelError("no graph in the model", where=where, hint="the file is cut off, damaged, or no ONNX model")
+        raise ModelError("no graph in the model", where=where, hint=DAMAGED)
     if not graph.output:
         raise ModelError("the graph has no outputs", where=where)
     size = graph_size(graph)
