@@ -208,6 +208,24 @@ def test_streams_on_engines_of_their_own_keep_their_pace() -> None:
 
 
 @pytest.mark.parametrize("one_process", [False, True])
+def test_streams_on_one_core_take_turns_by_loadables(one_process: bool) -> None:
+    whole = [Lane((("DLA0", us),), {}, {}) for us in (100.0, 50.0)]
+    frames = [p.frame_us for p in side_by_side(whole, no_contention, one_process=one_process)]
+    assert frames == pytest.approx([150.0, 150.0], rel=1e-4)
+    parts = [Lane((("GPU", 10.0), ("DLA0", 60.0), ("GPU", 10.0)), {}, {})] * 3
+    paces = side_by_side(parts, no_contention, one_process=one_process)
+    assert sum(p.busy["DLA0"] for p in paces) <= 1.0
+
+
+def test_no_device_gives_streams_with_one_frame_in_flight_more_than_all_of_its_time() -> None:
+    models = [small_model()] * 3
+    for one_process in (False, True):
+        prediction = edgedla.predict(models, devices="DLA0", one_process=one_process, **ORIN)
+        assert sum(s.busy["DLA0"] for s in prediction.streams) <= 1.0
+        assert prediction.throughput_fps <= 3 * prediction.pipeline_fps
+
+
+@pytest.mark.parametrize("one_process", [False, True])
 def test_a_stream_without_work_takes_no_time_and_holds_no_other_back(one_process: bool) -> None:
     busy = Lane((("GPU", 50.0),), {}, {})
     for lanes in ([Lane((), {}, {})], [Lane((("GPU", 0.0),), {}, {})], [Lane((), {}, {}), busy]):

@@ -1,6 +1,6 @@
 """Streams side by side: latency and rate of each stream while other streams run on the same board.
 
-Each stream has one frame in flight, like one execution context. Two things slow it down:
+Each stream has one frame in flight, like one execution context. Three things slow it down:
 
 - It shares the GPU, in one of two ways.
   Streams in separate processes take turns by frames: kernels that another process has queued run first, and switching
@@ -12,6 +12,8 @@ Each stream has one frame in flight, like one execution context. Two things slow
   Streams of one process take turns by kernels, so nobody waits for a whole frame: while another stream works too, a part
   takes twice as long.
       wait = own_us * sum over other streams of the share of the time that they are on the GPU, working or waiting
+- It shares a DLA core with the other streams on it. A core runs one loadable to its end before the next, so a part waits
+  for theirs as for frames on the GPU, without a switch; no figures of streams that share a core are published.
 - Shared memory: its transfers take longer by the factor of `CostModel.transfer_factor` for what all engines move.
 """
 
@@ -62,11 +64,11 @@ class Lane(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """A stream beside others: time of one frame, and the share of time that it keeps each device busy."""
+    """A stream beside others: time of one frame, and by device the share of time that it keeps it busy and its wait for it."""
 
     frame_us: float
     busy: Mapping[str, float]
-    waiting_us: float
+    waiting_us: Mapping[str, float]
 
 
 def beside_spread(stretch: float) -> float:
@@ -91,21 +93,30 @@ def side_by_side(
         one_process: the streams take turns on the GPU by kernels, not by frames.
     """
     frame = [max(lane.alone_us, LEAST_US) for lane in lanes]
-    waiting = [0.0] * len(lanes)
+    devices = _shared(lanes)
+    waiting = [dict.fromkeys(devices, 0.0) for _ in lanes]
     step, last = STEP, [0.0] * len(lanes)
     for round_ in range(ROUNDS):
         slowed = [_stretched(k, lanes, frame, contention) for k in range(len(lanes))]
         new, waits = [], []
         for k in range(len(lanes)):
-            shared = (
-                _gpu_shared(k, slowed, frame, waiting)
-                if one_process
-                else _gpu_wait(k, slowed, frame, waiting, switch_us)
-            )
-            wait = (1 - step) * waiting[k] + step * shared
+            wait = {}
+            for device in devices:
+                if device == GPU and one_process:
+                    turns = _gpu_shared(k, slowed, frame, waiting)
+                else:
+                    turns = _queue(device, k, slowed, frame, waiting, switch_us if device == GPU else 0.0)
+                wait[device] = (1 - step) * waiting[k][device] + step * turns
             waits.append(wait)
-            new.append(max((1 - step) * frame[k] + step * (sum(t for _, t in slowed[k]) + wait), LEAST_US))
-        moved = max((max(abs(a - b), abs(c - d)) / b for a, b, c, d in zip(new, frame, waits, waiting)), default=0.0)
+            taken = sum(t for _, t in slowed[k]) + sum(wait.values())
+            new.append(max((1 - step) * frame[k] + step * taken, LEAST_US))
+        moved = max(
+            (
+                max(abs(new[k] - frame[k]), *(abs(waits[k][d] - waiting[k][d]) for d in devices), 0.0) / frame[k]
+                for k in range(len(lanes))
+            ),
+            default=0.0,
+        )
         way = [a - b for a, b in zip(new, frame)]
         if round_ > SWINGING and sum(a * b for a, b in zip(way, last)) < 0:
             step *= SHORTER
@@ -118,12 +129,21 @@ def side_by_side(
     )
 
 
+def _shared(lanes: Sequence[Lane]) -> Tuple[str, ...]:
+    """The devices that more than one stream uses."""
+    used = [{device for device, _ in lane.segments} for lane in lanes]
+    return tuple(sorted(d for d in set().union(*used) if sum(d in devices for devices in used) > 1))
+
+
 def _gpu_shared(
-    k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], waiting: Sequence[float]
+    k: int,
+    slowed: Sequence[Sequence[Tuple[str, float]]],
+    frame: Sequence[float],
+    waiting: Sequence[Mapping[str, float]],
 ) -> float:
     """Time that one frame of stream k loses to the kernels of other streams, which take turns with its own."""
     # A stream is on the GPU while it works there and while it waits there.
-    shares = ((_on_gpu(parts) + waiting[j]) / frame[j] for j, parts in enumerate(slowed) if j != k)
+    shares = ((_on_gpu(parts) + waiting[j][GPU]) / frame[j] for j, parts in enumerate(slowed) if j != k)
     return _on_gpu(slowed[k]) * sum(min(share, 1.0) for share in shares)
 
 
@@ -131,22 +151,23 @@ def _on_gpu(parts: Sequence[Tuple[str, float]]) -> float:
     return sum(t for d, t in parts if d == GPU)
 
 
-def _gpu_wait(
+def _queue(
+    device: str,
     k: int,
     slowed: Sequence[Sequence[Tuple[str, float]]],
     frame: Sequence[float],
-    waiting: Sequence[float],
+    waiting: Sequence[Mapping[str, float]],
     switch_us: float,
 ) -> float:
-    """Sum of the waits of one frame of stream k. `waiting`: those of every stream in the last round."""
-    visits = [sum(d == GPU for d, _ in parts) or 1 for parts in slowed]
+    """Sum of the waits of one frame of stream k for a device. `waiting`: those of every stream in the last round."""
+    visits = [sum(d == device for d, _ in parts) or 1 for parts in slowed]
     wait = 0.0
-    for own_us in (t for d, t in slowed[k] if d == GPU):
-        visit_us = own_us + waiting[k] / visits[k]
+    for own_us in (t for d, t in slowed[k] if d == device):
+        visit_us = own_us + waiting[k][device] / visits[k]
         for other, parts in enumerate(slowed):
             if other != k:
-                for part_us in (t + switch_us for d, t in parts if d == GPU):
-                    meets = max(visit_us, part_us + waiting[other] / visits[other]) / frame[other]
+                for part_us in (t + switch_us for d, t in parts if d == device):
+                    meets = max(visit_us, part_us + waiting[other][device] / visits[other]) / frame[other]
                     wait += part_us * min(meets, 1.0)
     return wait
 
