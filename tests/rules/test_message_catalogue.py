@@ -76,6 +76,14 @@ def test_a_log_is_grouped_by_message_and_unknown_lines_about_the_dla_are_named()
     assert unknown == ((4, "DLA has a bad day"),)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["Assertion dlaCore < count failed.", "libnvdla_other.so is old", "cudlaSubmitTask failed", "NvMediaDlaPing returned 3"],
+)
+def test_a_line_that_names_the_dlas_code_is_about_the_dla(line: str) -> None:
+    assert explain_log([line]) == ((), ((1, line),))
+
+
 def test_a_line_without_end_does_not_hang() -> None:
     assert explain_line("a: " * 1_000_000) is None
 

@@ -124,8 +124,9 @@ def _library(board: Optional[Board], base: Path) -> List[Check]:
         (
             "libnvdla_compiler.so",
             "building for the DLA, and on JetPack 6 `import tensorrt` itself,",
-            "apt install nvidia-l4t-dla-compiler, in the version of nvidia-l4t-core; a container gets the host's with "
-            "--runtime nvidia (a host without it gives an empty file)",
+            "JetPack 6: apt install nvidia-l4t-dla-compiler, in the version of nvidia-l4t-core; JetPack 5 has it in "
+            "/usr/lib/aarch64-linux-gnu/tegra; a container gets the host's with --runtime nvidia (a host without it "
+            "gives an empty file)",
         ),
     ):
         try:
