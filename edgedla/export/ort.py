@@ -27,11 +27,12 @@ def export(handover: Handover, number: int = 1) -> Export:
     if handover.core is not None:
         options.update(trt_dla_enable=1, trt_dla_core=handover.core)
     if handover.core == 1:
-        # The provider sets the core when it builds an engine but not when it loads a cached one, which then runs on core 0
-        # (microsoft/onnxruntime issue 26680).
+        # The provider sets the core on the builder but not on the runtime, which loads every engine onto core 0: a cached one
+        # always, one just built since the provider serializes that too (microsoft/onnxruntime issue 26680, pull request 28364).
         options["trt_engine_cache_enable"] = 0
         gaps.append(
-            "an engine cache on DLA core 1: ONNX Runtime loads a cached engine onto core 0, so each start builds"
+            "DLA core 1, in current releases of ONNX Runtime: they run every engine on core 0, as seen with 1.24.2, unless "
+            "built with pull request 28364; older ones reach core 1 with an engine just built, so no engine is cached"
         )
     else:
         options.update(trt_engine_cache_enable=1, trt_engine_cache_path=_CACHES)

@@ -78,7 +78,12 @@ def test_a_log_is_grouped_by_message_and_unknown_lines_about_the_dla_are_named()
 
 @pytest.mark.parametrize(
     "line",
-    ["Assertion dlaCore < count failed.", "libnvdla_other.so is old", "cudlaSubmitTask failed", "NvMediaDlaPing returned 3"],
+    [
+        "Assertion dlaCore < count failed.",
+        "libnvdla_other.so is old",
+        "cudlaSubmitTask failed",
+        "NvMediaDlaPing returned 3",
+    ],
 )
 def test_a_line_that_names_the_dlas_code_is_about_the_dla(line: str) -> None:
     assert explain_log([line]) == ((), ((1, line),))
