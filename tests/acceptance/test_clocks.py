@@ -44,13 +44,15 @@ def test_clocks_are_stored_locked_and_given_back(jetson_clocks: Path) -> None:
     assert not (jetson_clocks / STORED).exists()
 
 
-def test_they_are_given_back_when_the_measurement_fails(jetson_clocks: Path) -> None:
+def test_clocks_are_restored_when_the_measurement_fails(jetson_clocks: Path) -> None:
     with pytest.raises(RuntimeError), locked(jetson_clocks):
         raise RuntimeError
     assert calls(jetson_clocks)[-1] == "--restore"
 
 
-def test_a_refused_restore_is_said_and_tried_again(jetson_clocks: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_clock_restore_is_logged_and_can_be_retried(
+    jetson_clocks: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with locked(jetson_clocks):
         (jetson_clocks / "exit").write_text("1")
     assert "locked still" in caplog.text
@@ -60,20 +62,20 @@ def test_a_refused_restore_is_said_and_tried_again(jetson_clocks: Path, caplog: 
     assert not (jetson_clocks / STORED).exists()
 
 
-def test_without_permission_nothing_is_locked(jetson_clocks: Path) -> None:
+def test_without_permission_clocks_are_not_locked(jetson_clocks: Path) -> None:
     (jetson_clocks / "exit").write_text("1")
     with locked(jetson_clocks) as refusal:
         assert refusal == "a password is required"
     assert calls(jetson_clocks) == ["--store"]
 
 
-def test_without_the_program_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_jetson_clocks_is_reported_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with locked(tmp_path) as refusal:
         assert refusal == "there is no jetson_clocks"
 
 
-def test_a_step_that_is_killed_leaves_no_clock_locked(jetson_clocks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_are_restored_after_a_killed_step(jetson_clocks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step's process dies while they are locked; the run gives them back."""
     code = (
         "import json, os, pathlib, sys; from edgedla.acceptance.measure.clocks import locked\n"

@@ -19,7 +19,7 @@ def bars(height: int = 240, width: int = 320) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(np.asarray(BARS_BGR, np.uint8)[at], (height, width, 3)))
 
 
-def test_a_picture_is_judged_by_its_bars() -> None:
+def test_decoded_colour_bars_reveal_swapped_channels_and_rotation() -> None:
     assert off_by(bars()) == 0
     assert off_by(bars(1080, 1920)) == 0
     assert off_by(bars()[..., ::-1]) > 100, "red and blue are exchanged"
@@ -27,7 +27,7 @@ def test_a_picture_is_judged_by_its_bars() -> None:
     assert off_by(np.full((240, 320, 3), 128, np.uint8)) > TOLERANCE
 
 
-def test_pictures_that_do_not_look_as_they_did_differ(tmp_path: Path) -> None:
+def test_a_decoded_picture_with_other_colours_differs(tmp_path: Path) -> None:
     from edgedla.runtime.sources import open_source
 
     for i, image in enumerate((bars(), 255 - bars())):

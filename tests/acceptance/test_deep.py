@@ -122,7 +122,9 @@ def reasons(report: Dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("release", TREES)
-def test_all_steps_on_both_jetpacks(release: str, on_board: Callable[..., Dict[str, Any]], tmp_path: Path) -> None:
+def test_doctor_deep_runs_all_steps_on_jetpack_5_and_6(
+    release: str, on_board: Callable[..., Dict[str, Any]], tmp_path: Path
+) -> None:
     report = on_board(release)
     assert list(states(report)) == list(STEPS)
     for step in ("P1", "P3", "P4", "P6"):
@@ -192,7 +194,7 @@ def programs(tmp_path: Path) -> Dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_whole_run_tries_builds_faults_scripts_sandbox_and_container(
+def test_a_full_run_covers_builds_faults_scripts_sandbox_and_container(
     on_board: Callable[..., Dict[str, Any]], programs: Dict[str, str], tmp_path: Path
 ) -> None:
     steps = ("P4", "P5", "P6", "P7", "P10", "P11", "P12", "P13")
@@ -274,7 +276,9 @@ def test_times_of_operators_fit_the_cost_model(
     assert dla["after"] < dla["before"] / 2, "the fake's operators take half as long again as predicted"
 
 
-def test_the_silicon_says_which_arithmetic_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_on_outputs_identifies_the_dlas_arithmetic_variant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Simulations with one variant each play the silicon: P5 names that variant, and only its feature differs."""
     monkeypatch.setattr(builds, "installed_version", lambda: "10.3.0")
     monkeypatch.setattr(builds, "this_board", lambda: SimpleNamespace(target="agx-orin-64gb"))
@@ -297,7 +301,7 @@ def test_the_silicon_says_which_arithmetic_it_has(tmp_path: Path, monkeypatch: p
         assert expected - features <= {"int8-accumulation"}, "the network tells every other feature apart"
 
 
-def test_the_environment_is_captured_and_nothing_private_leaves(
+def test_the_report_holds_the_environment_without_private_data(
     on_board: Callable[..., Dict[str, Any]], tmp_path: Path
 ) -> None:
     report = on_board("10.3.0", only=("P1",))
@@ -315,7 +319,7 @@ def test_the_environment_is_captured_and_nothing_private_leaves(
 
 
 @pytest.mark.parametrize(("kind", "says"), [("SEGFAULT", "ended by signal SIGSEGV"), ("HANG", "out of time after")])
-def test_a_step_that_dies_or_hangs_leaves_a_whole_report(
+def test_a_crashed_or_hung_step_fails_and_the_report_is_complete(
     kind: str, says: str, on_board: Callable[..., Dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "HANG":
@@ -398,7 +402,7 @@ def test_ingest_changes_evidence_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "planted", ["verdicts.yaml", "times.csv", "SUMMARY.md", "profile.json", "samples/tegrastats.txt"]
 )
-def test_ingest_replaces_a_link_that_stands_for_a_file(planted: str, tmp_path: Path) -> None:
+def test_ingest_replaces_a_symlinked_file_without_following_it(planted: str, tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("theirs")
     place = ingest(ladder_report(tmp_path), tmp_path / "evidence").folder / planted
     written = place.read_bytes()
@@ -411,7 +415,7 @@ def test_ingest_replaces_a_link_that_stands_for_a_file(planted: str, tmp_path: P
 
 
 @pytest.mark.parametrize("planted", ["", "samples", "models"])
-def test_ingest_writes_through_no_link_that_stands_for_a_folder(planted: str, tmp_path: Path) -> None:
+def test_ingest_refuses_a_symlinked_folder(planted: str, tmp_path: Path) -> None:
     place = ingest(ladder_report(tmp_path), tmp_path / "evidence").folder / planted
     shutil.rmtree(place)
     (tmp_path / "theirs").mkdir()
@@ -436,13 +440,13 @@ def ladder_report(tmp_path: Path) -> Path:
         ({"simulated": True}, "simulated"),
     ],
 )
-def test_times_that_say_nothing_are_refused(changes: Dict[str, Any], says: str) -> None:
+def test_unusable_times_are_refused_with_the_reason(changes: Dict[str, Any], says: str) -> None:
     rows, refused = times_of({"steps": [step("P8", timed("net", **changes))]})
     assert rows == []
     assert says in refused[0]
 
 
-def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+def test_invalid_report_archives_are_refused(tmp_path: Path) -> None:
     import io
     import tarfile
 

@@ -17,7 +17,7 @@ from edgedla.errors import EdgedlaError
 pytestmark = pytest.mark.once
 
 
-def test_ctrl_c_gives_the_clocks_back_and_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_restores_the_clocks_and_keeps_finished_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: List[Any] = [StepResult("P1", "ok", 1.0, ""), KeyboardInterrupt()]
     given_back: List[Path] = []
 
@@ -36,7 +36,7 @@ def test_ctrl_c_gives_the_clocks_back_and_keeps_what_was_done(tmp_path: Path, mo
     assert [s["id"] for s in report["steps"]] == ["P1"]
 
 
-def test_a_place_that_cannot_be_written_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_report_path_is_refused_before_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_run", lambda *_: pytest.fail("a step ran"))
     (tmp_path / "file").write_text("")
     with pytest.raises(EdgedlaError) as refused:

@@ -36,11 +36,11 @@ def redactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Redactor:
         ("at 12:34:56, ::1, nvinfer1::ILayer, std::a::b, 0x7f", "at 12:34:56, ::1, nvinfer1::ILayer, std::a::b, 0x7f"),
     ],
 )
-def test_addresses_and_names_of_the_host(redactor: Redactor, text: str, left: str) -> None:
+def test_addresses_and_host_names_are_redacted(redactor: Redactor, text: str, left: str) -> None:
     assert redactor(text) == left
 
 
-def test_documents_stay_documents(redactor: Redactor, tmp_path: Path) -> None:
+def test_redacted_documents_stay_valid(redactor: Redactor, tmp_path: Path) -> None:
     """A user may be called as a key of ours, or have a letter that JSON writes as a number."""
     document = {
         **header("edgedla.acceptance"),
