@@ -32,7 +32,7 @@ def document(artifact: Path) -> Any:
     return json.loads(next(artifact.glob("quantization-*.json")).read_text())
 
 
-def test_the_artifact_keeps_the_report_of_its_scales(files: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_int8_artifact_holds_the_quantization_report(files: Tuple[Path, Path], tmp_path: Path) -> None:
     model, samples = files
     out = tmp_path / "artifact"
     line = ["build", model, "--precision", "int8", "--calib-data", samples, "-o", out, "--backend", "host"]
@@ -54,7 +54,9 @@ def test_the_artifact_keeps_the_report_of_its_scales(files: Tuple[Path, Path], t
     assert "<script" not in page
 
 
-def test_python_s_build_keeps_the_document_and_a_second_build_stands(files: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_repeated_python_build_with_calib_data_gives_the_same_digest(
+    files: Tuple[Path, Path], tmp_path: Path
+) -> None:
     model, samples = files
     request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host")
     first = edgedla.build(model, tmp_path / "a", request)
@@ -65,13 +67,13 @@ def test_python_s_build_keeps_the_document_and_a_second_build_stands(files: Tupl
     assert edgedla.build(model, tmp_path / "a", forced).digest == first.digest
 
 
-def test_random_input_and_a_cache_leave_no_report(files: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_int8_without_samples_has_no_quantization_report(files: Tuple[Path, Path], tmp_path: Path) -> None:
     model, _ = files
     request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", backend="host")
     assert not edgedla.build(model, tmp_path / "a", request).has("quantization")
 
 
-def test_a_build_that_ran_nothing_says_so(network: Any, data: Data) -> None:
+def test_the_report_of_an_unsimulated_build_says_that_nothing_ran(network: Any, data: Data) -> None:
     from edgedla.accuracy.build_report import report_of_build
     from edgedla.builder.building import as_file
     from edgedla.builder.plan.measured_scales import BuiltScales, MeasuredScales
@@ -94,7 +96,7 @@ def test_a_build_that_ran_nothing_says_so(network: Any, data: Data) -> None:
     assert "ran no sample" in render_quantized(report, "html")
 
 
-def test_a_search_builds_with_the_scales_of_quantize(files: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_calib_search_gives_the_scales_of_quantize(files: Tuple[Path, Path], tmp_path: Path) -> None:
     model, samples = files
     line = ["--precision", "int8", "--target", "agx-orin-64gb"]
     build = ["build", model, *line, "--calib-data", samples, "--backend", "host", "-o"]
@@ -121,7 +123,7 @@ def test_a_search_builds_with_the_scales_of_quantize(files: Tuple[Path, Path], t
         ({"trt": "11.4"}, "takes INT8 scales only as Q/DQ"),
     ],
 )
-def test_a_search_without_what_it_needs_is_refused(
+def test_calib_search_without_its_requirements_is_refused(
     files: Tuple[Path, Path], tmp_path: Path, change: Any, said: str
 ) -> None:
     model, samples = files

@@ -31,7 +31,9 @@ def best_by_hand(candidates: List[Candidate], costs: Dict[str, float], excess: f
 
 @settings(max_examples=examples(60), deadline=None)
 @given(CANDIDATES, COSTS, st.floats(0.05, 0.95))
-def test_no_subset_is_cheaper(given_candidates: list, costs: Dict[str, float], part: float) -> None:
+def test_the_chosen_fp16_layers_are_the_cheapest_subset(
+    given_candidates: list, costs: Dict[str, float], part: float
+) -> None:
     candidates = [
         Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)
     ]
@@ -45,7 +47,7 @@ def test_no_subset_is_cheaper(given_candidates: list, costs: Dict[str, float], p
     assert set(choice.tensors) == {c.tensor for c in candidates if set(c.layers) <= set(choice.layers)}
 
 
-def test_what_cannot_be_reached_has_no_choice() -> None:
+def test_an_unreachable_error_bound_gives_no_choice() -> None:
     one = Candidate("t", 0.5, ("a",))
     assert choose([one], Prices({}), 0.6) is None
     nothing = choose([one], Prices({}), 0.0)
@@ -69,7 +71,7 @@ def cost_by_hand(fp16: str, gpu: str, costs: Dict[str, float], on_gpu: Dict[str,
 
 @settings(max_examples=examples(40), deadline=None)
 @given(CANDIDATES, COSTS, COSTS, st.floats(0.05, 0.95))
-def test_no_mix_of_dla_and_gpu_is_cheaper(
+def test_the_chosen_layers_for_fp16_and_gpu_are_the_cheapest_mix(
     given_candidates: list, costs: Dict[str, float], on_gpu: Dict[str, float], part: float
 ) -> None:
     candidates = [
@@ -92,7 +94,7 @@ def test_no_mix_of_dla_and_gpu_is_cheaper(
     assert choice.cost_us == pytest.approx(cost_by_hand(fp16, "".join(choice.gpu), costs, on_gpu), abs=0.02)
 
 
-def test_neighbours_go_to_the_gpu_together() -> None:
+def test_neighbouring_layers_move_to_the_gpu_together() -> None:
     middle = Candidate("t", 1.0, ("b", "c"))
     slow = dict.fromkeys(LAYERS, 100.0)
     choice = choose([middle], Prices(slow, dict.fromkeys(LAYERS, 1.0), tuple(CHAIN)), 0.5)
@@ -102,7 +104,7 @@ def test_neighbours_go_to_the_gpu_together() -> None:
     assert choice.cost_us == pytest.approx(2 + 3 + 9)
 
 
-def test_a_layer_that_fp16_cannot_hold_stays_or_goes_to_the_gpu() -> None:
+def test_a_layer_beyond_fp16_range_is_never_chosen_for_fp16_on_the_dla() -> None:
     candidates = [Candidate("t", 1.0, ("a",)), Candidate("u", 1.0, ("b",))]
     prices = Prices({"a": 1.0, "b": 5.0}, no_fp16=frozenset({"a"}))
     choice = choose(candidates, prices, 0.9)

@@ -24,7 +24,7 @@ Data = Tuple[Samples, Samples]
 
 
 @pytest.mark.parametrize("keep_ends", [False, True])
-def test_quantize_turns_the_types_and_writes_the_model(
+def test_quantize_converts_a_half_precision_model_to_fp32_and_writes_it(
     keep_ends: bool, network: Any, data: Data, tmp_path: Path
 ) -> None:
     rounded = type(network)()
@@ -50,7 +50,7 @@ def test_quantize_turns_the_types_and_writes_the_model(
     assert exit_code_of(["build", str(tmp_path / "q" / "model.onnx"), *arguments]) == 0
 
 
-def test_a_build_refuses_them_with_the_command(
+def test_an_int8_build_of_a_half_precision_model_names_the_command_to_run(
     network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = save(halved(network), tmp_path / "half net.onnx")
@@ -82,7 +82,7 @@ def test_a_build_refuses_them_with_the_command(
         ),
     ],
 )
-def test_a_build_names_the_type_and_what_turns_it(
+def test_a_build_names_an_unsupported_type_and_the_command_that_converts_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: int, precision: str, says: str, turn: str
 ) -> None:
     weights = helper.make_tensor("w", kind, (8, 3, 1, 1), [1.0] * 24)
@@ -96,7 +96,9 @@ def test_a_build_names_the_type_and_what_turns_it(
     assert f"edgedla fix {path} --target agx-orin-64gb {turn} -o OUT.onnx" in text
 
 
-def test_evaluate_names_the_types_of_a_model(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_names_the_precision_of_each_model(
+    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     half, full = (save(m, tmp_path / name) for m, name in ((halved(network), "half.onnx"), (network, "full.onnx")))
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 3, 16, 16), np.float32))
     line = ["evaluate", str(half), "--against", str(full), "--data", str(tmp_path / "d.npz"), "--metric", "cosine"]
@@ -109,7 +111,7 @@ def test_evaluate_names_the_types_of_a_model(network: Any, tmp_path: Path, capsy
     assert (found["score"]["types"], "types" in found["against"]) == (["FLOAT16"], False)
 
 
-def test_evaluate_names_which_of_two_models_is_broken(
+def test_evaluate_names_the_invalid_one_of_two_models(
     network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full, broken = save(network, tmp_path / "full.onnx"), onnx.ModelProto()
@@ -124,7 +126,9 @@ def test_evaluate_names_which_of_two_models_is_broken(
     assert "'nobody'" in text
 
 
-def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_path: Path, capsys: Any) -> None:
+def test_calib_search_refuses_a_half_precision_model_before_measuring(
+    network: Any, tmp_path: Path, capsys: Any
+) -> None:
     path = save(halved(network), tmp_path / "half.onnx")
     np.savez(tmp_path / "d.npz", x=np.zeros((4, 3, 16, 16), np.float32))
     arguments = ["--precision", "int8", "--calib-data", str(tmp_path / "d.npz"), "--calib-search", "--backend", "host"]
@@ -132,7 +136,9 @@ def test_a_search_of_scales_refuses_them_before_it_measures(network: Any, tmp_pa
     assert "`edgedla quantize` converts the types to FP32 and writes the model" in capsys.readouterr().err
 
 
-def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_half_precision_model_gives_the_reason_and_the_fix_command(
+    network: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(halved(network), tmp_path / "half.onnx")
     exit_code_of(["check", str(path), "--precision", "int8"])
     text = capsys.readouterr().out
@@ -145,7 +151,7 @@ def test_check_says_why_and_what_to_type(network: Any, tmp_path: Path, capsys: p
     assert not any("own types" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 
-def test_a_network_that_computes_something_else_is_no_base_for_scales(
+def test_quantize_refuses_a_conversion_whose_outputs_differ(
     network: Any, data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edgedla.fixes.proofs import float_types
@@ -155,7 +161,7 @@ def test_a_network_that_computes_something_else_is_no_base_for_scales(
         quantize(halved(network), data[0], QuantizeRequest(), holdout=data[1])
 
 
-def test_q_dq_in_half_becomes_a_cache(network: Any, data: Data, tmp_path: Path) -> None:
+def test_qdq_with_half_precision_scales_becomes_a_calibration_cache(network: Any, data: Data, tmp_path: Path) -> None:
     typed = quantize(network, data[0], QuantizeRequest(trt="11.4.1", triage_samples=0), holdout=data[1])
     assert typed.model is not None
     model = onnx.ModelProto.FromString(typed.model)
@@ -167,7 +173,7 @@ def test_q_dq_in_half_becomes_a_cache(network: Any, data: Data, tmp_path: Path) 
     assert (tmp_path / "q" / "calib.cache").is_file()
 
 
-def test_inputs_of_a_type_that_numpy_lacks_are_turned_and_not_proven(tmp_path: Path) -> None:
+def test_bfloat16_inputs_are_converted_without_a_proof(tmp_path: Path) -> None:
     kind = TensorProto.BFLOAT16
     weights = helper.make_tensor("w", kind, (8, 3, 1, 1), [1.0] * 24)
     model = onnx_model([node("Conv", "x w", "y")], outputs={"y": (1, 8, 8, 8)}, constants=[weights], kind=kind)

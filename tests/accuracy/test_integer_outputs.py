@@ -28,7 +28,7 @@ def segmenter(network: Any) -> Any:
     return model
 
 
-def test_the_error_is_that_of_the_scores(network: Any, segmenter: Any, data: Data) -> None:
+def test_the_error_of_an_argmax_output_is_measured_on_its_scores(network: Any, segmenter: Any, data: Data) -> None:
     scores, classes = (quantize(m, data[0], QuantizeRequest(), holdout=data[1]) for m in (network, segmenter))
     assert classes.sqnr_db == pytest.approx(scores.sqnr_db, abs=0.1)
     assert {e.tensor for e in classes.errors} == {e.tensor for e in scores.errors}
@@ -36,7 +36,7 @@ def test_the_error_is_that_of_the_scores(network: Any, segmenter: Any, data: Dat
     assert not any("no output is a float" in note for note in scores.notes)
 
 
-def test_a_metric_takes_the_classes(segmenter: Any, data: Data) -> None:
+def test_a_metric_gets_the_class_indices_of_an_argmax_output(segmenter: Any, data: Data) -> None:
     seen = set()
 
     def share(outputs: Mapping[str, np.ndarray], label: Any, _: Any) -> float:
@@ -51,7 +51,7 @@ def test_a_metric_takes_the_classes(segmenter: Any, data: Data) -> None:
     assert seen == {("mask", np.dtype(np.int64))}
 
 
-def test_outputs_that_no_float_makes_are_refused(data: Data) -> None:
+def test_outputs_without_a_float_dependency_are_refused(data: Data) -> None:
     model = onnx_model(
         [node("Shape", "x", "size")], {"x": (1, 3, 16, 16)}, {"size": (4,)}, opset=17, kind=TensorProto.INT64
     )

@@ -37,7 +37,7 @@ GOOD_AND_WORSE = {
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_a_metric_is_one_at_its_best_and_lower_where_outputs_are_worse(name: str) -> None:
+def test_metrics_are_1_for_perfect_outputs_and_lower_for_worse_ones(name: str) -> None:
     assert name in GOOD_AND_WORSE, "add outputs that this metric calls perfect, and worse ones"
     good, worse, label = GOOD_AND_WORSE[name]
     metric = METRICS[name]
@@ -46,7 +46,7 @@ def test_a_metric_is_one_at_its_best_and_lower_where_outputs_are_worse(name: str
     assert figures[1] < figures[0]
 
 
-def test_the_answers_of_a_batch_are_no_answer_to_one_label() -> None:
+def test_top1_and_miou_refuse_batched_outputs_with_one_label() -> None:
     with pytest.raises(UsageError, match="a batch of 1"):
         METRICS["top1"].of_sample({"y": np.zeros((4, 5))}, 0, None)
     with pytest.raises(UsageError, match="a batch of 1"):
@@ -54,7 +54,7 @@ def test_the_answers_of_a_batch_are_no_answer_to_one_label() -> None:
     assert METRICS["top1"].of_sample({"y": np.asarray([0.1, 0.9])}, 1, None) == 1.0
 
 
-def test_an_output_of_no_number_is_never_right() -> None:
+def test_nan_scores_are_never_counted_correct() -> None:
     nothing = {"y": np.full((1, 3), np.nan)}
     assert [METRICS["top1"].of_sample(nothing, label, None) for label in (0, 1, 2)] == [0.0, 0.0, 0.0]
     assert METRICS["top5"].of_sample(nothing, 0, None) == 0.0
@@ -81,7 +81,7 @@ def test_miou_is_over_all_pixels_of_all_samples() -> None:
         metric.of_sample({"y": scores}, np.zeros((2, 2)), None)
 
 
-def test_miou_of_classes_behind_an_argmax_counts_the_classes_that_were_not_found() -> None:
+def test_miou_of_argmax_classes_counts_classes_never_predicted() -> None:
     metric = METRICS["miou"]
     truth = np.asarray([[0, 0, 1, 255]])
     for found in (np.zeros((1, 1, 4), np.int64), np.zeros((1, 1, 1, 4), np.int64), np.zeros((1, 4), np.float32)):
@@ -95,14 +95,14 @@ def test_miou_of_one_channel_of_scores_is_refused() -> None:
 
 
 @given(st.integers(0, 300), st.integers(1, 300))
-def test_wilsons_interval_holds_the_share_and_stays_a_share(hits: int, more: int) -> None:
+def test_wilsons_interval_contains_the_share_and_lies_within_0_and_1(hits: int, more: int) -> None:
     count = hits + more
     low, high = wilson(hits, count)
     assert 0 <= low <= hits / count <= high <= 1
     assert high - low > 0
 
 
-def test_wilsons_interval_is_the_published_one() -> None:
+def test_wilsons_interval_matches_published_values() -> None:
     # 81 of 263: 0.2553 to 0.3662 (Newcombe 1998, table I, method 3).
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
 
@@ -116,7 +116,7 @@ def test_a_paired_difference_is_narrower_than_its_parts() -> None:
     assert 0 <= low < high < 0.03
 
 
-def test_two_networks_that_agree_on_few_samples_may_still_differ() -> None:
+def test_agreement_on_few_samples_leaves_a_wide_interval_of_the_difference() -> None:
     agreed = [1.0] * 20
     low, high = METRICS["top1"].difference_interval(agreed, agreed)
     # One that is wrong on a tenth of all agrees on 20 with a chance of 12 %.
@@ -126,7 +126,7 @@ def test_two_networks_that_agree_on_few_samples_may_still_differ() -> None:
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1])
-def test_the_interval_of_a_difference_holds_it_19_times_in_20(share: float) -> None:
+def test_the_interval_of_a_difference_covers_it_in_95_percent_of_trials(share: float) -> None:
     rng = np.random.default_rng(0)
     held = []
     for _ in range(400):
@@ -138,7 +138,7 @@ def test_the_interval_of_a_difference_holds_it_19_times_in_20(share: float) -> N
 
 
 @pytest.mark.parametrize("name", ["l2", "cosine"])
-def test_closeness_is_that_of_numbers(name: str) -> None:
+def test_closeness_metrics_ignore_matching_infinities(name: str) -> None:
     """One infinite value made both 0, of any output: every step held the metric."""
     metric = METRICS[name]
     want = {"y": np.array([1.0, 2.0, -np.inf])}
@@ -149,7 +149,7 @@ def test_closeness_is_that_of_numbers(name: str) -> None:
     assert not math.isfinite(metric.of_sample(none, None, want))
 
 
-def test_a_metric_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_metric_is_loaded_by_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metric.py").write_text("def peak(outputs, label):\n    return outputs['y'].max()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     metric = metric_of("own_metric:peak")
@@ -160,7 +160,7 @@ def test_a_metric_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             metric_of(wrong)
 
 
-def test_top1_needs_to_know_which_class_a_folder_is() -> None:
+def test_top1_with_fewer_folders_than_classes_is_refused() -> None:
     def fault(metric: str, **samples: Any) -> str:
         with pytest.raises(DataError) as raised:
             require_labels(METRICS[metric], Samples((), False, "pictures", **samples), 10)
@@ -174,7 +174,7 @@ def test_top1_needs_to_know_which_class_a_folder_is() -> None:
         require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), classes)
 
 
-def test_a_difference_that_is_no_number_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_nan_difference_gives_a_nan_interval_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
     low, high = METRICS["l2"].difference_interval([math.nan] * 3, [1.0] * 3)
     assert math.isnan(low)
     assert math.isnan(high)

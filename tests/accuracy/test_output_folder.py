@@ -15,7 +15,7 @@ from edgedla.errors import UsageError
 from edgedla.files import sha256_of_bytes
 
 
-def test_an_own_model_is_one_that_the_report_names(tmp_path: Path) -> None:
+def test_a_model_in_the_folder_is_replaced_only_if_the_report_has_its_hash(tmp_path: Path) -> None:
     require_no_foreign_model(tmp_path / "not there")
     require_no_foreign_model(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"made")
@@ -29,7 +29,7 @@ def test_an_own_model_is_one_that_the_report_names(tmp_path: Path) -> None:
     require_no_foreign_model(tmp_path)
 
 
-def test_a_translated_model_replaces_no_other(tmp_path: Path) -> None:
+def test_a_translated_model_does_not_replace_a_foreign_model(tmp_path: Path) -> None:
     made = Translated("cache", b"plain", {"x": 1.0}, "TRT-8502-EntropyCalibration2\n")
     assert made.save(tmp_path) == made.save(tmp_path)
     with pytest.raises(UsageError, match="did not write"):
@@ -38,7 +38,7 @@ def test_a_translated_model_replaces_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("out", [".", "file", "file/below"])
-def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_measured(
+def test_an_unusable_output_folder_is_refused_before_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_measured(
     assert (tmp_path / "model.onnx").read_bytes() == b"not even read"
 
 
-def test_qdq_is_translated_again_into_its_folder(tmp_path: Path) -> None:
+def test_translating_qdq_again_into_its_own_folder_works(tmp_path: Path) -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,3,16,16] y)
         <float s = {0.02}, int8 z = {0}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Relu(d) }""")

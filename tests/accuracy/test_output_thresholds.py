@@ -52,7 +52,7 @@ def test_values_without_effect_on_the_outputs_are_clipped(deaf: Any, data: Data)
     assert drawn.thresholds["in use"] == pytest.approx(result.absmax["r0"])
 
 
-def test_given_ranges_and_named_methods_stay_as_they_are(deaf: Any, data: Data) -> None:
+def test_given_ranges_and_named_methods_are_not_tuned(deaf: Any, data: Data) -> None:
     auto = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
     given = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1], absmax=auto.absmax)
     assert not steps(given)
@@ -60,13 +60,13 @@ def test_given_ranges_and_named_methods_stay_as_they_are(deaf: Any, data: Data) 
     assert not steps(quantize(deaf, data[0], QuantizeRequest(method="minmax"), holdout=data[1]))
 
 
-def test_tensors_of_one_scale_move_together(network: Any, data: Data) -> None:
+def test_tensors_that_share_a_scale_are_tuned_together(network: Any, data: Data) -> None:
     result = quantize(network, data[0], QuantizeRequest(), holdout=data[1])
     # p is the pooling of r2: the DLA wants one scale for both.
     assert result.absmax["r2"] == result.absmax["p"]
 
 
-def test_a_stated_range_is_not_tried(deaf: Any, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_stated_by_operators_are_not_tuned(deaf: Any, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.accuracy.repairs import output_thresholds as module
 
     seen: List[Any] = []

@@ -34,7 +34,7 @@ def run(network: Any, data: Data, **more: Any) -> Any:
     return quantize(network, data[0], QuantizeRequest(**more), holdout=data[1], absmax=absmax)
 
 
-def test_scales_errors_and_files(network: Any, data: Data, tmp_path: Path) -> None:
+def test_quantize_gives_scales_errors_and_files(network: Any, data: Data, tmp_path: Path) -> None:
     result = run(network, data)
     assert result.sqnr_db > 25
     assert result.coverage.missing == ()
@@ -59,7 +59,7 @@ def test_scales_errors_and_files(network: Any, data: Data, tmp_path: Path) -> No
         ("y = MaxPool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", 0),
     ],
 )  # fmt: skip
-def test_constants_in_any_form_and_networks_with_nothing_to_round(nodes: str, int8: int) -> None:
+def test_constants_in_any_form_and_networks_without_int8_layers_are_quantized(nodes: str, int8: int) -> None:
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,4,12,12] x) => (float[1,4,12,12] y) {{ {nodes} }}'
     )
@@ -70,7 +70,7 @@ def test_constants_in_any_form_and_networks_with_nothing_to_round(nodes: str, in
     assert result.sqnr_db > 25
 
 
-def test_the_adjustable_simulation_is_the_plan_s_own(network: Any, data: Data) -> None:
+def test_the_adjustable_simulation_equals_that_of_the_plan(network: Any, data: Data) -> None:
     from edgedla.accuracy.state import State
     from edgedla.builder.building import as_file
     from edgedla.importers import load_onnx
@@ -110,7 +110,7 @@ def test_broken_scales_are_named_and_repaired(network: Any, data: Data, factor: 
         assert again.steps[0].detail.startswith("1 threshold: ")
 
 
-def test_layers_go_to_fp16_where_thresholds_are_not_enough(network: Any, data: Data) -> None:
+def test_layers_move_to_fp16_if_thresholds_miss_min_sqnr_db(network: Any, data: Data) -> None:
     plain = run(network, data)
     result = run(network, data, min_sqnr_db=plain.sqnr_db + 3)
     assert result.met
@@ -124,7 +124,7 @@ def test_layers_go_to_fp16_where_thresholds_are_not_enough(network: Any, data: D
     assert not impossible.precisions
 
 
-def test_biases_take_up_the_mean_error(network: Any, data: Data) -> None:
+def test_bias_correction_removes_the_mean_error(network: Any, data: Data) -> None:
     import onnx
     from onnx import numpy_helper
 
@@ -148,7 +148,7 @@ def test_biases_take_up_the_mean_error(network: Any, data: Data) -> None:
     assert plain.model is None
 
 
-def test_a_drop_of_a_metric_is_held(network: Any, data: Data) -> None:
+def test_max_drop_of_a_metric_is_kept(network: Any, data: Data) -> None:
     metric = Metric("peak", lambda outputs, label, _: float(outputs["y"].max() < 1e9), needs_labels=False)
     result = run(network, data, metric=metric, max_drop=0.0)
     assert result.met
@@ -156,14 +156,14 @@ def test_a_drop_of_a_metric_is_held(network: Any, data: Data) -> None:
     assert result.scores[1].basis == "simulated"
 
 
-def test_the_last_fifth_is_held_out(network: Any, data: Data) -> None:
+def test_without_holdout_the_last_fifth_of_the_samples_is_held_out(network: Any, data: Data) -> None:
     result = quantize(network, data[0])
     assert result.samples == "the first 51 of 64 tests"
     assert result.holdout == "the last 13 of 64 tests"
     assert any("few" in note for note in result.notes)
 
 
-def test_a_missing_scale_has_its_price(network: Any, data: Data) -> None:
+def test_a_missing_scale_is_costed_in_microseconds(network: Any, data: Data) -> None:
     whole = run(network, data)
     assert whole.missing_us == {}
     ranges = {name: value for name, value in whole.absmax.items() if name not in ("r0", "c0")}
@@ -176,7 +176,7 @@ def test_a_missing_scale_has_its_price(network: Any, data: Data) -> None:
     assert entry["lost_us"] == pytest.approx(result.missing_us[entry["tensor"]], rel=1e-4)
 
 
-def test_random_input_is_marked(network: Any) -> None:
+def test_quantize_without_samples_is_marked_synthetic(network: Any) -> None:
     result = quantize(network, None)
     assert result.synthetic
     assert "means nothing" in result.notes[0]
@@ -189,7 +189,7 @@ def test_tensorrt_11_gets_qdq_in_place_of_a_cache(network: Any, data: Data) -> N
     assert b"QuantizeLinear" in result.model
 
 
-def test_qdq_with_samples_is_judged_and_repaired(network: Any, data: Data) -> None:
+def test_a_qdq_model_with_samples_is_evaluated_and_repaired(network: Any, data: Data) -> None:
     import onnx
 
     from edgedla.quantization.qdq import has_qdq, with_qdq
@@ -209,7 +209,7 @@ def test_qdq_with_samples_is_judged_and_repaired(network: Any, data: Data) -> No
     assert run(bad, data, min_sqnr_db=plain.sqnr_db - 1).met
 
 
-def test_what_makes_no_sense_is_refused(network: Any, data: Data) -> None:
+def test_contradicting_requests_and_bad_samples_are_refused(network: Any, data: Data) -> None:
     with pytest.raises(UsageError, match="needs a metric"):
         run(network, data, max_drop=0.1)
     with pytest.raises(DataError, match="held out"):
@@ -234,7 +234,7 @@ def digits(shared: Path, count: int, seed: int, low: int, high: int) -> Samples:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["exported", "fixed"])
 @pytest.mark.parametrize("net", ["rn", "m2", "m3"])
-def test_trained_networks(shared: Path, net: str, form: str) -> None:
+def test_trained_networks_keep_top1_within_1_percent_in_int8(shared: Path, net: str, form: str) -> None:
     from edgedla.accuracy.metrics import METRICS
 
     path: Any = shared / f"corpus/trained/{net}.onnx"
@@ -314,7 +314,9 @@ def pictures_of(samples: Samples, part: slice) -> Samples:
 
 
 @pytest.mark.parametrize(("count", "apart"), [(31, True), (40, False)])
-def test_too_few_or_not_wanted_every_sample_serves_both(count: int, apart: bool, network: Any, data: Data) -> None:
+def test_with_few_samples_or_keep_apart_off_all_samples_calibrate_and_judge(
+    count: int, apart: bool, network: Any, data: Data
+) -> None:
     from edgedla.reports.quantization import render_quantized
     from tests.accuracy.conftest import pictures
 
@@ -345,7 +347,7 @@ def test_a_goal_is_pursued_on_one_half_and_reported_on_the_other(network: Any, d
     assert set(told[-40:]) == {1}
 
 
-def test_pairs_that_no_output_needs_are_no_scales(tmp_path: Path) -> None:
+def test_qdq_pairs_on_a_dead_branch_are_ignored(tmp_path: Path) -> None:
     constants = {"s": np.float32(0.05), "z": np.int8(0)}
     nodes = [
         node("Relu", "x", "y"), node("Neg", "x", "dead"), node("QuantizeLinear", "dead s z", "q"),

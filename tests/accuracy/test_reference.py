@@ -26,7 +26,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> List[int]:
     return sessions
 
 
-def test_outputs_are_worked_out_once(network: Any, data: Any, opened: List[int]) -> None:
+def test_reference_outputs_are_computed_once_and_cached(network: Any, data: Any, opened: List[int]) -> None:
     exact, feeds = Reference(network), data[1].feeds
     first, again = ([outputs[0] for outputs in exact.on(feeds)] for _ in range(2))
     assert len(opened) == 1
@@ -34,7 +34,7 @@ def test_outputs_are_worked_out_once(network: Any, data: Any, opened: List[int])
     assert all(a is b for a, b in zip(first, again))
 
 
-def test_large_outputs_are_worked_out_each_time(
+def test_reference_outputs_above_the_cache_limit_are_recomputed(
     network: Any, data: Any, opened: List[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feeds = data[1].feeds
@@ -51,7 +51,7 @@ def test_large_outputs_are_worked_out_each_time(
     assert len(opened) == 4
 
 
-def test_a_session_keeps_no_bytes_of_its_model(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_session_holds_no_model_bytes(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     trimmed: List[int] = []
     monkeypatch.setattr(session, "WORTH_GIVING_BACK_BYTES", 1)
     monkeypatch.setattr(session, "give_back", lambda: trimmed.append(1))
@@ -60,7 +60,7 @@ def test_a_session_keeps_no_bytes_of_its_model(network: Any, monkeypatch: pytest
     assert trimmed
 
 
-def test_a_simulation_leaves_the_model_alone(network: Any, data: Any) -> None:
+def test_quantize_does_not_modify_the_given_model(network: Any, data: Any) -> None:
     from edgedla.accuracy.quantize import quantize
 
     before = network.SerializeToString(deterministic=True)

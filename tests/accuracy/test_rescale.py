@@ -51,7 +51,7 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("body", CHAINS)
-def test_a_power_of_two_changes_no_bit(body: str) -> None:
+def test_rescaling_by_a_power_of_two_is_bit_exact(body: str) -> None:
     model = net(body)
     for node in model.graph.node[:-1]:
         group = Wiring(model).group(node.output[0])
@@ -59,7 +59,7 @@ def test_a_power_of_two_changes_no_bit(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", CHAINS)
-def test_channels_may_differ(body: str) -> None:
+def test_rescaling_by_channel_keeps_the_outputs(body: str) -> None:
     model = net(body)
     group = Wiring(model).group("a")
     assert group.by_channel
@@ -67,7 +67,7 @@ def test_channels_may_differ(body: str) -> None:
     np.testing.assert_allclose(outputs(rescaled(model, group, factor)), outputs(model), rtol=1e-3, atol=1e-4)
 
 
-def test_both_sides_of_an_addition_change_together() -> None:
+def test_both_operands_of_an_addition_are_rescaled_together() -> None:
     model = net("a = Conv(x, w) c = Conv(x, w, b) t = Add(a, c) r = Relu(t) y = Conv(r, v)")
     group = Wiring(model).group("a")
     assert set(group.tensors) == {"a", "c", "t", "r"}
@@ -87,13 +87,13 @@ def test_both_sides_of_an_addition_change_together() -> None:
         ),
     ],
 )
-def test_where_no_factor_passes_it_is_said(body: str, why: str) -> None:
+def test_a_layer_that_passes_no_factor_on_is_named(body: str, why: str) -> None:
     with pytest.raises(ModelError, match=why):
         Wiring(net(body)).group("a")
 
 
 @pytest.mark.parametrize("scale", [4e4, 1e-9])
-def test_what_fp16_cannot_hold_is_rescaled(scale: float, data: Data) -> None:
+def test_activations_beyond_fp16_are_rescaled_by_powers_of_two(scale: float, data: Data) -> None:
     model = net("a = Conv(x, w, b) r = Relu(a) y = Conv(r, v)", scale)
     plain = quantize(model, data[0], QuantizeRequest(), holdout=data[1])
     assert {f.tensor for f in plain.fp16} >= {"r"}
@@ -107,7 +107,7 @@ def test_what_fp16_cannot_hold_is_rescaled(scale: float, data: Data) -> None:
     assert result.sqnr_db == pytest.approx(plain.sqnr_db, abs=1.0)
 
 
-def test_what_cannot_be_rescaled_stays_on_the_gpu(data: Data) -> None:
+def test_layers_beyond_fp16_that_cannot_be_rescaled_stay_on_the_gpu(data: Data) -> None:
     model = net("a = Conv(x, w, b) r = Mul(a, a) y = Conv(r, v)", 2e3)
     result = quantize(model, data[0], QuantizeRequest(repair_fp16=True), holdout=data[1])
     kept = [s for s in result.steps if s.kept]
@@ -116,7 +116,7 @@ def test_what_cannot_be_rescaled_stays_on_the_gpu(data: Data) -> None:
     assert any("Mul does not pass a factor on" in note for note in result.notes)
 
 
-def test_equalisation_helps_where_channels_differ(network: Any, data: Data) -> None:
+def test_equalisation_is_kept_where_channel_ranges_differ(network: Any, data: Data) -> None:
     """One channel of the first activation is 60 times as large as the others, and read by weights as much smaller."""
     skewed = onnx.ModelProto()
     skewed.CopyFrom(network)

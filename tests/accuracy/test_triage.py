@@ -35,7 +35,7 @@ def suspect(name: str) -> TensorError:
     return TensorError(name, 1.0, 4.0, 3.0, 30.0)
 
 
-def test_equal_ranges_do_not_tie_tensors() -> None:
+def test_only_tensors_of_one_scale_group_are_widened_together() -> None:
     ranges = {"a": 1.0, "b": 1.0, "c": 1.0}
     simulation: Any = Recorder()
     with_output_shares([suspect("a")], simulation, [{}], ranges, [("a", "c")])
@@ -46,7 +46,7 @@ def test_equal_ranges_do_not_tie_tensors() -> None:
     assert ({"a": 1.0, "b": 4.0, "c": 1.0}, ("b",)) in simulation.asked
 
 
-def test_a_scale_as_large_as_another_one_is_judged_by_itself(network: Any, data: Data) -> None:
+def test_tensors_with_equal_ranges_are_judged_separately(network: Any, data: Data) -> None:
     """r0 and r1 get one range, too large for both."""
     good = quantize(network, data[0], QuantizeRequest(method="mse"), holdout=data[1]).absmax
     broken = {**good, "r0": 8 * good["r0"], "r1": 8 * good["r0"]}
@@ -57,7 +57,7 @@ def test_a_scale_as_large_as_another_one_is_judged_by_itself(network: Any, data:
     assert not errors["p"].suspect
 
 
-def test_the_picture_follows_the_network(network: Any, data: Data) -> None:
+def test_the_error_drawing_is_in_network_order(network: Any, data: Data) -> None:
     result = quantize(network, data[0], QuantizeRequest(method="minmax"), holdout=data[1])
     order = [t.tensor for t in result.coverage.tensors]
     drawn = re.findall(r"<title>(\w+): ", error_drawing(tuple(reversed(result.errors)), order))
