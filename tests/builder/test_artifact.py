@@ -156,7 +156,7 @@ def test_damaged_or_tampered_artifacts_are_refused(tmp_path: Path, damage: Calla
         load_artifact(tmp_path / "out")
 
 
-def test_no_artifact_is_told_from_an_unfinished_one(tmp_path: Path) -> None:
+def test_a_folder_without_an_artifact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="no artifact"):
         load_artifact(tmp_path)
     with pytest.raises(DocumentError, match="no artifact"):

@@ -57,7 +57,7 @@ def save(tmp_path: Path, **changes: Any) -> Artifact:
     return save_artifact(chain, tmp_path / "out", {("plan", "plan.json"): b"{}"})
 
 
-def test_what_was_saved_loads_and_lies_in_one_folder(tmp_path: Path) -> None:
+def test_a_saved_chain_loads_with_all_stages_in_one_folder(tmp_path: Path) -> None:
     saved = save(tmp_path)
     assert load_artifact(tmp_path / "out") == saved
     assert not (tmp_path / "one").exists()
@@ -68,7 +68,7 @@ def test_what_was_saved_loads_and_lies_in_one_folder(tmp_path: Path) -> None:
     assert load_artifact(folders[1] or "") == saved.stages[1].artifact
 
 
-def test_a_stage_must_have_been_saved(tmp_path: Path) -> None:
+def test_a_chain_with_an_unsaved_stage_is_refused(tmp_path: Path) -> None:
     chain = artifact([IMAGE], {}, kind="chain", stages=(Stage("DLA0", artifact([IMAGE], {})),))
     with pytest.raises(BuildError, match="was not saved"):
         save_artifact(chain, tmp_path / "out", {})
@@ -232,7 +232,7 @@ def test_stale_chains_are_refused(tmp_path: Path) -> None:
         load_artifact(tmp_path / "out", model=tmp_path / "net.onnx")
 
 
-def test_an_unfinished_chain_is_told_from_no_artifact(tmp_path: Path) -> None:
+def test_an_unfinished_chain_is_named_as_one_and_built_over(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / "out/manifest.json").unlink()
     for path in (tmp_path / "out").glob("plan-*"):

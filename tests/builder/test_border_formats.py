@@ -33,7 +33,7 @@ def io(text: str) -> object:
         ("fp16:chw", 4, [["fp16"], ["gpu"]], True, False, "fp16:chw"),
     ],
 )
-def test_format_of_a_border(
+def test_border_formats_follow_type_scale_and_neighbours(
     linear: str, rank: int, ends: List[List[str]], typed: bool, scaled: bool, expected: str
 ) -> None:
     assert _format(io(linear), rank, ends, typed, scaled) == io(expected)

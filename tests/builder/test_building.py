@@ -59,7 +59,9 @@ def test_a_host_artifact_agrees_with_fp32_through_its_border_formats(
     assert np.linalg.norm(found - want) / np.linalg.norm(want) < tolerance
 
 
-def test_int8_without_data_is_marked_synthetic_wherever_it_is_shown(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_int8_without_calib_data_is_marked_synthetic_in_output_and_plan(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
     said: List[str] = []
     artifact = build(chain(), tmp_path / "out", request(precision="int8"), say=said.append)
     assert any("random" in line for line in said)
@@ -68,7 +70,7 @@ def test_int8_without_data_is_marked_synthetic_wherever_it_is_shown(chain: Calla
     assert plan["calibration"]["source"] == "synthetic"
 
 
-def test_calibration_data_and_caches_are_taken_over(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_calibration_data_and_caches_set_the_plans_ranges(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     np.save(tmp_path / "samples.npy", np.concatenate([IMAGE, IMAGE * 2]))
     from_data = build(path, tmp_path / "a", request(precision="int8", calib_data=tmp_path / "samples.npy"))
@@ -95,7 +97,7 @@ def test_calibration_data_and_caches_are_taken_over(chain: Callable[..., Path], 
         build(path, tmp_path / "d", request(precision="int8", calib=other))
 
 
-def test_the_same_build_is_not_done_twice_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_unchanged_build_is_skipped_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     first = build(path, tmp_path / "out", request())
     before = first.file("host_model").stat().st_mtime_ns
@@ -134,7 +136,7 @@ def test_changed_weights_beside_the_model_make_the_artifact_stale(chain: Callabl
         load_artifact(tmp_path / "out", model=path)
 
 
-def test_measured_ranges_are_kept_for_the_next_try(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_forced_int8_build_reuses_measured_ranges(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     said: List[str] = []
     build(path, tmp_path / "out", request(precision="int8"), say=said.append)
@@ -149,7 +151,7 @@ def test_models_may_be_bytes_or_protos(chain: Callable[..., Path], tmp_path: Pat
     assert a.file("host_model").read_bytes() == b.file("host_model").read_bytes()
 
 
-def test_models_that_cannot_be_built_say_why(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_models_that_cannot_be_built_give_the_reason(chain: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         build(tmp_path / "none.onnx", tmp_path / "out", request())
     path = tmp_path / "weightless.onnx"
@@ -190,7 +192,7 @@ def test_an_unfinished_first_build_leaves_no_folder(
         shutil.rmtree(out.parent)
 
 
-def test_what_an_unfinished_first_build_can_be_learned_from_stays(
+def test_a_failed_first_build_keeps_its_log(
     chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leaves_a_log(plan: Any, path: Path, work: Path, *_: Any) -> None:
@@ -244,7 +246,7 @@ def on_tensorrt(**changes: Any) -> BuildRequest:
     return request(backend="tensorrt", **changes)
 
 
-def test_an_engine_artifact_holds_all_there_is(
+def test_an_engine_artifact_holds_engine_plan_log_layers_and_caches(
     on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     on_device(log=(("INFO", "building"),))
@@ -283,7 +285,7 @@ def test_the_second_build_reuses_the_first_ones_timings(
     assert "IBuilderConfig.create_timing_cache(<1 bytes>)" in fake.world.calls
 
 
-def test_drift_is_written_as_a_file_for_the_evidence(
+def test_a_refused_layer_is_written_to_a_drift_file(
     on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     on_device(cannot=("pool1",))
@@ -347,7 +349,7 @@ def test_a_full_disk_ends_in_exit_code_4_and_nothing_half_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_auto_takes_tensorrt_on_a_jetson_only(
+def test_backend_auto_is_tensorrt_on_a_jetson_only(
     on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_device()
@@ -374,7 +376,7 @@ def test_auto_takes_tensorrt_on_a_jetson_only(
     assert backends == ["host", "host", "tensorrt", "tensorrt", "tensorrt"]
 
 
-def test_auto_never_simulates_on_a_jetson_without_a_word(
+def test_backend_auto_in_a_bare_jetson_container_fails_instead_of_simulating(
     fake_tensorrt: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
@@ -395,14 +397,14 @@ def test_auto_never_simulates_on_a_jetson_without_a_word(
         build(chain(), tmp_path / "other", request(backend="auto"))
 
 
-def test_options_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_plan_options_of_a_request_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> None:
     options = PlanOptions(devices={"conv2": "GPU"}, concurrent_engines=2)
     artifact = build(chain(), tmp_path / "out", request(options=options))
     assert artifact.placement_predicted["conv2"] == "GPU"
     assert json.loads(artifact.file("plan").read_text())["pools"]["dla_sram_bytes"] == 1 << 19
 
 
-def test_where_a_placement_chose_the_gpu_no_rule_is_the_reason(chain: Callable[..., Path]) -> None:
+def test_a_gpu_placement_is_noted_without_a_rule_as_reason(chain: Callable[..., Path]) -> None:
     path = chain()
     placement = place(path, target="agx-orin-64gb", devices="GPU")
     plan = plan_build(path, BuildRequest(target="agx-orin-64gb", placement=placement))
@@ -411,7 +413,7 @@ def test_where_a_placement_chose_the_gpu_no_rule_is_the_reason(chain: Callable[.
     assert not any("reason" in note for note in plan.notes)
 
 
-def test_what_onnx_runtime_refuses_names_the_file_and_no_place_in_its_source(tmp_path: Path) -> None:
+def test_onnx_runtimes_refusal_names_the_file_without_its_source_location(tmp_path: Path) -> None:
     model = onnx_model([node("Relu", "x", "y", name="relu")], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, {}, opset=17)
     model.opset_import[0].version = 99
     path = save(model, tmp_path / "late.onnx")

@@ -62,7 +62,7 @@ OTHERWISE = {"fp16": 1e-6, "int8": 2e-3}
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 @pytest.mark.parametrize("name", sorted(SHAPES))
-def test_a_chain_computes_what_one_engine_does(name: str, precision: str, tmp_path: Path) -> None:
+def test_a_chain_gives_the_outputs_of_one_engine(name: str, precision: str, tmp_path: Path) -> None:
     devices, options = SHAPES[name], {"precision": precision, "only_legal": True}
     to_chain = request(placed(DETECTOR, tmp_path / "chain.json", devices, **options), precision=precision)
     to_one = request(placed(DETECTOR, tmp_path / "one.json", on_one_core(devices), **options), precision=precision)
@@ -83,7 +83,7 @@ def test_a_chain_computes_what_one_engine_does(name: str, precision: str, tmp_pa
         assert error <= DIFFERENCE.get((name, precision), OTHERWISE[precision]), output
 
 
-def test_what_passes_between_stages_is_in_the_dlas_own_format(tmp_path: Path) -> None:
+def test_tensors_between_dla_stages_have_dla_formats(tmp_path: Path) -> None:
     for precision, dtype, form in (("fp16", "HALF", "CHW16"), ("int8", "INT8", "CHW32")):
         file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"), precision=precision)
         made = build(DETECTOR, tmp_path / precision, request(file, precision=precision))
@@ -98,7 +98,7 @@ def test_what_passes_between_stages_is_in_the_dlas_own_format(tmp_path: Path) ->
         assert {s.artifact.kind for s in made.stages} == {"hybrid"}
 
 
-def test_layers_keep_the_whole_networks_names_and_the_stages_their_core(tmp_path: Path) -> None:
+def test_stages_keep_the_networks_layer_names_and_their_core(tmp_path: Path) -> None:
     made = build(DETECTOR, tmp_path / "out", request(placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"))))
     graph = load_onnx(DETECTOR)
     assert list(made.placement_predicted) == [layer.name for layer in graph.layers]
@@ -136,7 +136,7 @@ def unnamed(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("trt", ["8.5", "10.3"])
-def test_layers_without_a_name_of_their_own_go_where_they_were_placed(trt: str, tmp_path: Path) -> None:
+def test_unnamed_onnx_nodes_are_built_on_the_placed_core(trt: str, tmp_path: Path) -> None:
     path = unnamed(tmp_path / "net.onnx")
     graph = load_onnx(path, trt=tuple(int(n) for n in trt.split(".")), batch=1)
     core = {"c1": "DLA0", "p1": "DLA0", "c2": "DLA1", "p2": "DLA1"}
@@ -159,7 +159,7 @@ def test_layers_without_a_name_of_their_own_go_where_they_were_placed(trt: str, 
     assert list(made.placement_predicted) == [layer.name for layer in graph.layers]
 
 
-def test_options_of_a_user_name_the_whole_networks_layers_and_tensors(tmp_path: Path) -> None:
+def test_plan_options_of_a_chain_use_the_whole_networks_names(tmp_path: Path) -> None:
     file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"), precision="int8")
     names = [layer.name for layer in load_onnx(DETECTOR).layers]
     options = PlanOptions(
@@ -179,7 +179,7 @@ def test_options_of_a_user_name_the_whole_networks_layers_and_tensors(tmp_path: 
         plan_stages(DETECTOR, request(file, precision="int8", options=PlanOptions(devices={"conv99": "GPU"})))
 
 
-def test_a_placement_is_taken_as_it_is_and_as_a_file(tmp_path: Path) -> None:
+def test_a_placement_is_accepted_as_object_or_file(tmp_path: Path) -> None:
     file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"))
     plans = plan_stages(DETECTOR, request(file))
     for given in (str(file), read_placement(file)):
@@ -194,7 +194,7 @@ def test_a_placement_on_one_core_stays_one_engine(tmp_path: Path) -> None:
         plan_build(DETECTOR, request(placed(DETECTOR, tmp_path / "q.json", runs("DLA0", "DLA1"))))
 
 
-def test_a_placement_on_the_second_core_takes_folded_layers_and_those_moved_by_hand_there(tmp_path: Path) -> None:
+def test_folded_and_hand_moved_layers_follow_a_placement_to_core_1(tmp_path: Path) -> None:
     size = [1, 8, 8, 8]
     nodes = [
         node("Conv", "x w", "a", name="conv1", pads=[1, 1, 1, 1]),
@@ -214,7 +214,7 @@ def test_a_placement_on_the_second_core_takes_folded_layers_and_those_moved_by_h
         assert (plan.layers[0].device == "DLA1") == bool(by_hand)
 
 
-def test_a_placement_that_leaves_the_dla_out_gives_no_reason_that_is_none(tmp_path: Path) -> None:
+def test_a_placement_on_the_gpu_alone_notes_that_no_layer_is_on_the_dla(tmp_path: Path) -> None:
     plan = plan_build(DETECTOR, request(placed(DETECTOR, tmp_path / "p.json", runs("GPU"))))
     assert plan.dla_core is None
     assert "no layer runs on the DLA" in plan.notes
@@ -239,13 +239,13 @@ def test_engines_on_one_core_share_its_sram(tmp_path: Path) -> None:
     ("target", "want"),
     [("agx-orin-64gb", [1, 2, 1, 2]), ("agx-xavier-32gb", [3, 3, 3, 3]), ("xavier-nx-8gb", [3, 3, 3, 3])],
 )
-def test_stages_without_a_core_take_no_sram(target: str, want: List[int]) -> None:
+def test_gpu_stages_take_no_share_of_the_sram(target: str, want: List[int]) -> None:
     stages = [StageLayers(device, (i,)) for i, device in enumerate(("GPU", "DLA0", "DLA1", "DLA0"))]
     platform = platform_for(target)
     assert [engines_that_share_sram(platform, stages, stage) for stage in stages] == want
 
 
-def test_regions_are_whole_and_other_loadables_are_told(tmp_path: Path) -> None:
+def test_a_chain_with_other_loadables_than_the_placement_notes_it(tmp_path: Path) -> None:
     n = len(load_onnx(DETECTOR).layers)
     whole = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"), regions=[range(n // 2), range(n // 2, n)])
     made = build(DETECTOR, tmp_path / "a", request(whole))
@@ -262,7 +262,7 @@ def test_regions_are_whole_and_other_loadables_are_told(tmp_path: Path) -> None:
         build(DETECTOR, tmp_path / "c", request(both))
 
 
-def test_a_chain_of_loadables(tmp_path: Path) -> None:
+def test_a_standalone_chain_has_int8_bindings_and_refuses_gpu_stages(tmp_path: Path) -> None:
     file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"), precision="int8")
     made = build(DETECTOR, tmp_path / "out", request(file, precision="int8", mode="standalone"))
     assert [s.artifact.kind for s in made.stages] == ["standalone", "standalone"]
@@ -274,7 +274,7 @@ def test_a_chain_of_loadables(tmp_path: Path) -> None:
         build(DETECTOR, tmp_path / "mixed", request(mixed, precision="int8", mode="standalone"))
 
 
-def test_weights_are_not_needed_to_plan_and_missed_to_build(tmp_path: Path) -> None:
+def test_missing_external_weights_allow_a_plan_but_no_build(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(onnx.load(str(DETECTOR)), str(path), save_as_external_data=True, location="w.bin", size_threshold=1024)
     file = placed(path, tmp_path / "p.json", runs("DLA0", "DLA1"))
@@ -336,7 +336,7 @@ def test_a_chain_measured_on_random_input_is_built_again_for_samples(
     assert sources[2] == f"what FP32 makes of {sources[0]} before this stage"
 
 
-def test_old_stages_go_when_the_new_manifest_stands(
+def test_stages_of_the_previous_build_are_removed_after_the_new_manifest(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -351,7 +351,7 @@ def test_old_stages_go_when_the_new_manifest_stands(
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_a_second_build_into_the_folder_is_refused_while_the_first_goes_on(
+def test_a_concurrent_build_into_a_chains_folder_is_refused(
     single: bool, mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     """It would remove, or take over, the stages that the first one has finished."""
@@ -370,7 +370,7 @@ def test_a_second_build_into_the_folder_is_refused_while_the_first_goes_on(
     assert build(path, out, second).kind == ("hybrid" if single else "chain")
 
 
-def test_a_forced_build_never_takes_away_the_stages_that_stand_there(
+def test_a_failed_forced_build_keeps_the_previous_stages(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = chain(), tmp_path / "out"
@@ -388,7 +388,7 @@ def test_a_forced_build_never_takes_away_the_stages_that_stand_there(
     assert load_artifact(out) == first
 
 
-def test_a_build_that_was_stopped_goes_on_with_the_stage_that_is_missing(
+def test_an_interrupted_chain_build_resumes_at_the_missing_stage(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import edgedla.builder.building as building
@@ -416,7 +416,7 @@ class Died(BaseException):
     """Stands for the end of the process: nothing in edgedla catches it."""
 
 
-def test_death_at_every_system_call_of_a_chain(
+def test_a_chain_build_killed_at_any_system_call_leaves_the_old_or_new_chain(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The k-th call that changes the disk never happens, for every fifth k; what loads is the old chain or the new one."""
@@ -466,7 +466,7 @@ def without_folders(artifact: Artifact) -> Artifact:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_a_chain_on_tensorrt(
+def test_a_chain_builds_each_stage_with_tensorrt(
     precision: str,
     mixed: Callable[..., BuildRequest],
     chain: Callable[..., Path],
@@ -574,7 +574,7 @@ def test_folders_of_scripts_may_have_a_dot_and_other_files_are_not_written_over(
 
 
 @pytest.mark.parametrize(("device", "form"), [("DLA0", "CHW16"), ("GPU", "LINEAR")])
-def test_where_tensor_types_decide_they_pass_between_stages(
+def test_with_strong_typing_stage_borders_have_the_models_types(
     device: str, form: str, chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = halved(chain())
@@ -584,7 +584,9 @@ def test_where_tensor_types_decide_they_pass_between_stages(
     assert [(io.name, io.dtype, io.format) for io in second.inputs] == [("p1", "HALF", form)]
 
 
-def test_plans_are_a_list_of_plans(mixed: Callable[..., BuildRequest], chain: Callable[..., Path]) -> None:
+def test_plans_of_a_chain_render_as_a_list_document(
+    mixed: Callable[..., BuildRequest], chain: Callable[..., Path]
+) -> None:
     from edgedla.reports.build import render_plans
 
     plans = plan_stages(chain(), mixed())
@@ -596,7 +598,7 @@ def test_plans_are_a_list_of_plans(mixed: Callable[..., BuildRequest], chain: Ca
     assert text.count("\nplan      chain_stage") == 2
 
 
-def test_inspecting_a_chain_and_comparing_it(
+def test_inspect_shows_the_stages_of_a_chain_and_diff_compares_two(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     build(chain(), tmp_path / "a", mixed())

@@ -18,7 +18,9 @@ NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "timm_ghostnet_100
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_int8_hybrid_with_no_further_options(net: str, materialized: Path, tmp_path: Path) -> None:
+def test_corpus_networks_build_as_int8_hybrid_with_default_options(
+    net: str, materialized: Path, tmp_path: Path
+) -> None:
     path = materialized / f"{net}.onnx"
     request = BuildRequest(target="agx-orin-64gb", precision="int8", backend="host")
     build(path, tmp_path / "out", request)
@@ -37,7 +39,7 @@ def test_int8_hybrid_with_no_further_options(net: str, materialized: Path, tmp_p
 
 
 @pytest.mark.parametrize("net", NETS[:2])
-def test_fp16_hybrid(net: str, materialized: Path, tmp_path: Path) -> None:
+def test_corpus_networks_build_as_fp16_hybrid_within_tolerance(net: str, materialized: Path, tmp_path: Path) -> None:
     request = BuildRequest(target="agx-orin-64gb", precision="fp16", backend="host")
     artifact = build(materialized / f"{net}.onnx", tmp_path / "out", request)
     assert artifact.accuracy is not None

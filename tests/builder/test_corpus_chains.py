@@ -40,7 +40,7 @@ CUT = (
 
 @pytest.mark.parametrize("trt", [(8, 6), (10, 3)], ids=["8.6", "10.3"])
 @pytest.mark.parametrize("net", CUT)
-def test_stages_of_real_networks_become_the_layers_of_the_whole(net: str, trt: Tuple[int, ...]) -> None:
+def test_extracted_stages_of_corpus_networks_import_as_the_same_layers(net: str, trt: Tuple[int, ...]) -> None:
     """Without weights, and whatever the DLA can run: eleven stretches by turns."""
     path = Path(__file__).resolve().parents[3] / f"shared/corpus/nets/{net}.onnx"
     if not path.is_file():
@@ -83,7 +83,7 @@ def test_stages_of_real_networks_become_the_layers_of_the_whole(net: str, trt: T
         ("tv_googlenet", "two", "int8"),
     ],
 )
-def test_a_chain_agrees_with_one_engine(
+def test_chains_of_corpus_networks_give_the_outputs_of_one_engine(
     net: str, shape: str, precision: str, materialized: Path, tmp_path: Path
 ) -> None:
     path, devices = materialized / f"{net}.onnx", SHAPES[shape]

@@ -179,7 +179,7 @@ def composed(models: Sequence[StageModel], feed: Dict[str, np.ndarray]) -> Dict[
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("trt", [(8, 5), (10, 3)], ids=["8.5", "10.3"])
 @pytest.mark.parametrize("name", sorted(NETS))
-def test_every_cut_computes_the_same_to_the_bit(name: str, trt: Tuple[int, ...], stages: int) -> None:
+def test_every_cut_of_a_network_is_bit_exact(name: str, trt: Tuple[int, ...], stages: int) -> None:
     model = NETS[name]()
     graph, cuts = all_cuts(model, trt, stages)
     whole = open_session(model.SerializeToString(), optimize=False)
@@ -207,7 +207,7 @@ def cut_after(model: Any, tensor: str) -> Tuple[StageModel, ...]:
     return extract(model, graph, [layers[: producer + 1], layers[producer + 1 :]])
 
 
-def test_tensors_keep_their_names_and_only_what_is_read_is_handed_over() -> None:
+def test_stages_keep_tensor_names_and_export_only_tensors_read_later() -> None:
     first, second = cut_after(skip(), "b")
     assert (first.inputs, first.outputs) == (("x",), ("a", "b"))
     assert (second.inputs, second.outputs) == (("a", "b"), ("y",))
@@ -215,13 +215,13 @@ def test_tensors_keep_their_names_and_only_what_is_read_is_handed_over() -> None
     assert [o.type.tensor_type.elem_type for o in first.model.graph.output] == [F, F]
 
 
-def test_an_output_of_an_early_stage_and_an_input_of_a_late_one() -> None:
+def test_early_outputs_and_late_inputs_belong_to_their_own_stage() -> None:
     first, second = cut_after(early_output_and_late_input(), "y1")
     assert (first.inputs, first.outputs) == (("x",), ("y1",))
     assert (second.inputs, second.outputs) == (("x2", "y1"), ("y2",))
 
 
-def test_a_size_is_a_constant_and_no_tensor_is_handed_over_for_it() -> None:
+def test_a_shape_read_across_a_cut_becomes_a_constant() -> None:
     first, second = cut_after(shape_of_an_earlier_stage(), "b")
     assert first.outputs == ("b",)
     assert second.inputs == ("b",)
@@ -242,7 +242,7 @@ def test_an_input_that_nothing_reads_stays_an_input() -> None:
     assert second.inputs == ("b",)
 
 
-def test_open_sizes_are_those_of_the_build() -> None:
+def test_open_dims_take_the_sizes_of_the_build() -> None:
     model = line()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     graph = load_onnx(model, batch=2)
@@ -262,7 +262,7 @@ def test_metadata_and_operator_sets_are_kept() -> None:
         assert [f.name for f in made.model.functions] == ["Twice"]
 
 
-def test_nodes_in_any_order() -> None:
+def test_a_model_with_unsorted_nodes_is_cut_correctly() -> None:
     made = cut_after(disordered(), "b")
     x = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32)
     want = open_session(line().SerializeToString(), optimize=False).run(None, {"x": x})[0]
@@ -298,7 +298,7 @@ def test_an_input_that_is_an_output_cannot_be_cut() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_stage_that_becomes_other_layers_is_refused(change: Callable[[Any], Any], why: str) -> None:
+def test_a_stage_that_imports_as_other_layers_is_refused(change: Callable[[Any], Any], why: str) -> None:
     model = line()
     graph = load_onnx(model)
     stage = extract(model, graph, [(0, 1), (2, 3)])[0].model

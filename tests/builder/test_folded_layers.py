@@ -45,7 +45,7 @@ def counted(artifact: Artifact) -> Tuple[int, int]:
     return sum(d != "GPU" for d in devices), devices.count("GPU")
 
 
-def test_check_plan_and_artifact_count_alike(model: Path, tmp_path: Path) -> None:
+def test_check_plan_and_artifact_count_the_same_layers_without_folded_ones(model: Path, tmp_path: Path) -> None:
     totals = check(model, target=TARGET, trt="10.3").totals
     assert totals.layers_folded == 2
     wanted = totals.layers_dla, totals.layers_gpu
@@ -63,7 +63,7 @@ def test_check_plan_and_artifact_count_alike(model: Path, tmp_path: Path) -> Non
     assert sum(artifact.accuracy["nodes"].values()) == 4
 
 
-def test_a_chain_counts_its_stages_without_them(model: Path, tmp_path: Path) -> None:
+def test_a_chain_counts_its_layers_without_folded_ones(model: Path, tmp_path: Path) -> None:
     totals = check(model, target=TARGET, trt="10.3").totals
     placement = placed(model, tmp_path / "two.json", runs("DLA0", "DLA1", "DLA1"), only_legal=True)
     artifact = build(model, tmp_path / "out", BuildRequest(TARGET, trt="10.3", backend="host", placement=placement))
@@ -72,14 +72,14 @@ def test_a_chain_counts_its_stages_without_them(model: Path, tmp_path: Path) -> 
     assert sum(len(s.artifact.placement_predicted) for s in artifact.stages) == totals.layers - 2
 
 
-def test_a_placement_shows_them_on_no_device(model: Path) -> None:
+def test_a_placement_shows_folded_layers_on_no_device(model: Path) -> None:
     text = render_placement(place(model, target=TARGET, trt="10.3"), "text")
     assert "net: 4 layers" in text
     assert "), 2 folded\n" in text
     assert "  -  2 folded: nothing of it is left at run time" in text
 
 
-def test_a_folded_layer_is_no_dla_work(model: Path, tmp_path: Path) -> None:
+def test_a_folded_layer_alone_does_not_make_an_engine_use_the_dla(model: Path, tmp_path: Path) -> None:
     """The plan gives the builder a device for it, by its own verdict; the GPU's engine stays one of the GPU."""
     placement = placed(model, tmp_path / "gpu.json", runs("GPU"))
     artifact = build(model, tmp_path / "out", BuildRequest(TARGET, trt="10.3", backend="host", placement=placement))

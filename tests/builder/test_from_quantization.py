@@ -41,14 +41,14 @@ def test_scales_taken_from_qdq_come_with_their_precisions(tmp_path: Path) -> Non
     assert report_of(request) == {}
 
 
-def test_without_layers_in_fp16_the_cache_is_all(tmp_path: Path) -> None:
+def test_a_quantize_folder_without_fp16_layers_gives_the_cache_alone(tmp_path: Path) -> None:
     scales = folder(tmp_path, "model.onnx", "calib.cache")
     request = BuildRequest("agx-orin-64gb", precision="int8", calib=scales)
     assert with_quantization(request, scales / "model.onnx").options.precisions == {}
 
 
 @pytest.mark.parametrize("names", [(), ("calib.cache",), ("model.onnx",)])
-def test_a_folder_of_something_else_is_refused(tmp_path: Path, names: tuple) -> None:
+def test_a_calib_folder_that_quantize_did_not_write_is_refused(tmp_path: Path, names: tuple) -> None:
     model = tmp_path / "model.onnx"
     request = BuildRequest("agx-orin-64gb", precision="int8", calib=folder(tmp_path, *names))
     with pytest.raises(DocumentError, match="quantization.json: cannot be read"):
@@ -62,17 +62,17 @@ def measured(folder_of: Path, schema: str) -> BuildRequest:
     return BuildRequest("agx-orin-64gb", precision="int8", calib=folder_of)
 
 
-def test_a_result_of_quantize_brings_its_cache_and_layers(tmp_path: Path) -> None:
+def test_a_quantize_result_sets_cache_layer_precisions_and_devices(tmp_path: Path) -> None:
     options = with_quantization(measured(tmp_path, "edgedla.quantization"), tmp_path / "m.onnx").options
     assert (options.precisions, options.devices) == ({"a": "fp16"}, {"b": "GPU"})
 
 
-def test_another_document_is_refused(tmp_path: Path) -> None:
+def test_a_calib_document_of_another_command_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="edgedla.check"):
         with_quantization(measured(tmp_path, "edgedla.check"), tmp_path / "m.onnx")
 
 
-def test_scales_of_a_changed_model_are_not_for_the_model_as_it_was(tmp_path: Path) -> None:
+def test_scales_of_a_rewritten_model_are_refused_for_the_original(tmp_path: Path) -> None:
     request = measured(tmp_path, "edgedla.quantization")
     (tmp_path / "model.onnx").write_bytes(b"changed")
     original = tmp_path / "original.onnx"
@@ -86,7 +86,7 @@ def test_scales_of_a_changed_model_are_not_for_the_model_as_it_was(tmp_path: Pat
 
 @pytest.mark.parametrize("key", ["precisions", "devices"])
 @pytest.mark.parametrize("value", [7, ["a"], None, {"a": 1}])
-def test_tables_of_another_type_are_refused(tmp_path: Path, key: str, value: object) -> None:
+def test_layer_tables_of_another_type_are_refused(tmp_path: Path, key: str, value: object) -> None:
     request = measured(tmp_path, "edgedla.quantization")
     path = tmp_path / "quantization.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}), encoding="utf-8")
@@ -123,7 +123,7 @@ def test_scales_of_other_weights_beside_the_same_graph_are_refused(tmp_path: Pat
         with_quantization(request, model, **{"w.bin": "b" * 64})
 
 
-def test_fp16_takes_no_scales(tmp_path: Path) -> None:
+def test_calib_with_fp16_is_refused(tmp_path: Path) -> None:
     request = BuildRequest("agx-orin-64gb", precision="fp16", calib=tmp_path / "none.cache")
     with pytest.raises(UsageError, match="--calib: FP16 takes no scales"):
         with_quantization(request, tmp_path / "m.onnx")
@@ -141,12 +141,12 @@ def test_fp16_takes_no_scales(tmp_path: Path) -> None:
         ({"precision": "int8", "calib": "none.cache", "calib_method": "mse"}, "calib_method: --calib gives the scales"),
     ],
 )
-def test_how_scales_are_made_is_refused_where_none_are(tmp_path: Path, fields: Any, says: str) -> None:
+def test_calibration_options_without_calibration_are_refused(tmp_path: Path, fields: Any, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         with_quantization(BuildRequest("agx-orin-64gb", **fields), tmp_path / "m.onnx")
 
 
-def test_samples_that_nothing_reads_are_refused(tmp_path: Path) -> None:
+def test_calib_data_of_an_fp16_build_is_refused_unless_simulated(tmp_path: Path) -> None:
     """An FP16 build measures no scales: a simulation shows its error on them, and anything else leaves them unread."""
     request = BuildRequest("agx-orin-64gb", precision="fp16", calib_data=tmp_path / "samples.npz")
     with pytest.raises(UsageError, match="calib_data: FP16 takes no scales") as caught:
@@ -157,7 +157,7 @@ def test_samples_that_nothing_reads_are_refused(tmp_path: Path) -> None:
     assert samples_without_scales(replace(request, calib_data=None), simulated=False) is None
 
 
-def test_tensorrt_11_takes_the_model_of_the_folder_and_no_cache(tmp_path: Path) -> None:
+def test_tensorrt_11_uses_the_quantized_model_of_the_folder_without_a_cache(tmp_path: Path) -> None:
     scales = measured(tmp_path, "edgedla.quantization")
     (tmp_path / "calib.cache").unlink()
     (tmp_path / "model.onnx").write_bytes(b"with Q/DQ")

@@ -137,7 +137,7 @@ def test_int8_needs_scales_and_an_int8_mode(
     assert node_modes(network(made, {}), plan) == modes
 
 
-def test_a_node_in_a_branch_lends_its_layers_to_no_node_of_its_name(dla_plan: Callable[..., BuildPlan]) -> None:
+def test_a_branch_node_does_not_share_layers_with_an_outer_node_of_its_name(dla_plan: Callable[..., BuildPlan]) -> None:
     """A constant that took the Relu's for its own had to be rounded, and has no range."""
     weights = helper.make_node("Constant", [], ["w"], name="same", value=numpy_helper.from_array(WEIGHT, "w"))
     inner = helper.make_graph(
@@ -195,7 +195,7 @@ def test_error_numbers_on_known_values() -> None:
     assert error_of((np.zeros(0, np.float32), np.zeros(0, np.float32))).cosine == 1.0
 
 
-def test_a_model_that_gives_no_number_is_equal_to_nothing(dla_plan: Callable[..., BuildPlan]) -> None:
+def test_nan_outputs_have_no_error_figure_and_are_not_within_tolerance(dla_plan: Callable[..., BuildPlan]) -> None:
     """NaN against NaN was an error of 0.0, within the tolerance."""
     blind = error_of((np.full(3, np.nan), np.full(3, np.nan)))
     assert blind.to_dict() == {"name": "y", "rel_l2": None, "max_abs": None, "cosine": None, "same": None}
@@ -208,7 +208,7 @@ def test_a_model_that_gives_no_number_is_equal_to_nothing(dla_plan: Callable[...
     assert "y: nothing to compare" in told
 
 
-def test_the_error_over_pieces_and_samples_is_that_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_accumulated_over_pieces_equals_that_over_all_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     pairs = [(rng.standard_normal((3, 5)).astype(np.float32), rng.standard_normal((3, 5))) for _ in range(3)]
     want, got = (np.concatenate([p[k].reshape(-1) for p in pairs]).astype(np.float64) for k in (0, 1))

@@ -22,7 +22,7 @@ BRANCHES = rounding._runs_branches()
     ],
 )
 @pytest.mark.parametrize("shape", [[5], [1, 5, 1, 1]])
-def test_an_adjustable_tensor_is_rounded_half_away_or_left_alone(
+def test_an_adjustable_tensor_rounds_half_away_if_switched_on(
     monkeypatch: pytest.MonkeyPatch, branches: bool, shape: list
 ) -> None:
     monkeypatch.setattr(rounding, "_runs_branches", lambda: branches)

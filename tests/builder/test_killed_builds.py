@@ -55,7 +55,9 @@ def save(folder: Path, kind: str) -> Artifact:
     return save_artifact(artifact(kind), folder, contents)
 
 
-def test_death_at_every_single_system_call_of_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_killed_at_any_system_call_leaves_the_old_or_new_artifact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exhaustive: the k-th call of write, fsync, replace or unlink never happens, for every k."""
     new = save(tmp_path / "reference", "int8")
     outcomes = set()
@@ -129,7 +131,7 @@ def check(folder: Path, allowed: List[Artifact]) -> str:
     return found.precision
 
 
-def test_sigkill_at_random_points_of_a_loop_of_builds(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_sigkill_during_repeated_builds_leaves_a_whole_artifact(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     allowed = references(path, tmp_path)
     folder = tmp_path / "out"
@@ -152,7 +154,7 @@ def test_sigkill_at_random_points_of_a_loop_of_builds(chain: Callable[..., Path]
 
 
 @pytest.mark.slow
-def test_kills_of_the_command(chain: Callable[..., Path], tmp_path: Path) -> None:
+def test_sigkill_of_the_build_command_leaves_a_whole_artifact(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     allowed = references(path, tmp_path)
     rng = random.Random(5)

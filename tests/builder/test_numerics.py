@@ -79,7 +79,9 @@ def test_every_feature_has_sources_and_a_status() -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), [(f.name, v) for f, v in single_departures()])
-def test_each_variant_changes_numbers_a_little(outputs: Callable[..., np.ndarray], name: str, variant: str) -> None:
+def test_each_numerics_variant_changes_outputs_slightly(
+    outputs: Callable[..., np.ndarray], name: str, variant: str
+) -> None:
     precision = "fp16" if name.startswith("fp16") else "int8"
     default = outputs(precision)
     np.testing.assert_array_equal(outputs(precision, **{name: features()[name].default}), default)
@@ -177,7 +179,7 @@ def test_sums_of_a_fully_connected_layer_are_exact(plan_for: Callable[..., Build
     np.testing.assert_allclose(run(made.model, x).reshape(4), want, rtol=1e-6)
 
 
-def test_halves_go_where_they_are_told(plan_for: Callable[..., BuildPlan]) -> None:
+def test_int8_ties_round_as_the_variant_says(plan_for: Callable[..., BuildPlan]) -> None:
     weight = np.zeros((4, 40, 1, 1), np.float32)
     weight[:, 0] = 127.0
     x = np.full((1, 40, 4, 4), 2.0, np.float32)
@@ -192,7 +194,7 @@ def test_halves_go_where_they_are_told(plan_for: Callable[..., BuildPlan]) -> No
     assert set(even.ravel()) == {0.0}
 
 
-def test_a_plan_holds_what_departs_and_reads_back(model: Path) -> None:
+def test_a_plan_stores_only_non_default_numerics(model: Path) -> None:
     plan = plan_build(model, request(int8_rounding="half-even", int8_gates="fp16"))
     assert plan.numerics == {"int8-rounding": "half-even"}
     assert plan_from_dict(plan.to_dict()) == plan
@@ -205,12 +207,12 @@ def test_a_plan_holds_what_departs_and_reads_back(model: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"), [("x=y", "not a feature"), ("int8-rounding=up", "no variant"), ("int8-rounding", "not a choice")]
 )
-def test_a_wrong_choice_is_refused(text: str, says: str) -> None:
+def test_an_unknown_numerics_variant_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parse_numerics(text)
 
 
-def test_only_a_simulation_takes_numerics(model: Path, tmp_path: Path) -> None:
+def test_numerics_with_the_tensorrt_backend_are_refused(model: Path, tmp_path: Path) -> None:
     assert departures({"int8-rounding": "half-away"}) == {}
     done = CliRunner().invoke(
         main, ["build", str(model), "-o", str(tmp_path / "o"), "--backend", "tensorrt", "--numerics", "int8-gates=int8"]

@@ -40,7 +40,9 @@ def without_type(tensor: TensorProto) -> None:
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 @pytest.mark.parametrize("damage", [cut, longer, without_type], ids=lambda f: f.__name__)
-def test_a_constant_that_does_not_fit_its_dims(damage: Callable, precision: str, tmp_path: Path) -> None:
+def test_a_constant_whose_data_does_not_match_its_dims_is_refused(
+    damage: Callable, precision: str, tmp_path: Path
+) -> None:
     model = small_model()
     damage(model.graph.initializer[0])
     onnx.save(model, str(tmp_path / "m.onnx"))
@@ -69,7 +71,7 @@ def test_an_attribute_of_another_type_in_an_old_model_is_refused_before_it_is_co
         read_model(tmp_path / "m.onnx")
 
 
-def test_a_file_that_is_no_model_has_the_words_of_a_check(tmp_path: Path) -> None:
+def test_a_truncated_model_gives_the_same_error_as_check(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(small_model().SerializeToString()[:-40])
     for weights in (True, False):
@@ -95,9 +97,7 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"calib": "calib.cache"}], ids=["random samples", "a cache"])
-def test_int8_of_a_model_in_fp16_is_refused_not_simulated_without_rounding(
-    given: Dict[str, str], tmp_path: Path
-) -> None:
+def test_int8_build_of_an_fp16_model_is_refused(given: Dict[str, str], tmp_path: Path) -> None:
     half = onnx_model(
         [node("Conv", "x w", "y", name="conv")],
         outputs={"y": (1, 4, 6, 6)},
@@ -114,7 +114,7 @@ def test_int8_of_a_model_in_fp16_is_refused_not_simulated_without_rounding(
     assert not (tmp_path / "out").exists()
 
 
-def test_external_weights_that_nobody_may_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_external_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.onnx"
     onnx.save(small_model(), str(file), save_as_external_data=True, location="w.bin", size_threshold=0)
 
@@ -140,7 +140,7 @@ def test_only_an_open_batch_is_closed() -> None:
     assert open_batches(model) == {"x": (1, 3, 8, 8)}
 
 
-def test_an_input_that_is_an_output_too_has_the_name_that_an_engine_gives_it(tmp_path: Path) -> None:
+def test_an_input_that_is_also_an_output_gets_the_engines_binding_name(tmp_path: Path) -> None:
     dims = ("N", 3, 8, 8)
     handed_on = onnx_model([node("Relu", "x", "y"), node("Neg", "y", "__x")], {"x": dims}, {"x": dims, "y": dims})
     read = read_model(save(handed_on, tmp_path / "m.onnx"))
@@ -164,7 +164,7 @@ def test_a_shape_without_a_name_is_that_of_the_only_input_for_evaluate_too(tmp_p
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_what_hands_its_input_on_is_built_and_scored(precision: str, tmp_path: Path) -> None:
+def test_a_model_that_returns_its_input_is_built_and_evaluated(precision: str, tmp_path: Path) -> None:
     from edgedla.cli.main import exit_code_of
 
     dims = ("N", 3, 8, 8)
@@ -181,7 +181,7 @@ def test_what_hands_its_input_on_is_built_and_scored(precision: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])
-def test_bounds_of_a_clip_keep_its_type_in_a_newer_operator_set(kind: int, tmp_path: Path) -> None:
+def test_converting_an_old_clip_keeps_the_type_of_its_bounds(kind: int, tmp_path: Path) -> None:
     """ONNX's converter writes them in FLOAT, and nothing runs the model."""
     nodes = [node("Clip", "x", "a", min=0.0, max=6.0), node("Clip", "a", "y", min=1.0, max=5.0)]
     old = onnx_model(nodes, outputs={"y": (1, 3, 8, 8)}, opset=9, kind=kind)

@@ -58,7 +58,7 @@ def test_an_int8_build_reads_the_file_once(model: Path, tmp_path: Path, reads: L
     assert [reads.count(what) for what in ("graph", "weights", "session")] == [1, 1, 3]
 
 
-def test_inputs_take_the_sizes_of_the_one_who_asks(model: Path) -> None:
+def test_each_static_copy_has_the_requested_input_sizes(model: Path) -> None:
     source = OnnxSource(model)
 
     def dims(batch: int) -> List[int]:
@@ -70,7 +70,7 @@ def test_inputs_take_the_sizes_of_the_one_who_asks(model: Path) -> None:
     assert source.dynamic_inputs == ("x",)
 
 
-def test_identity_names_the_files_that_hold_weights(model: Path, tmp_path: Path) -> None:
+def test_the_models_identity_lists_its_external_weight_files(model: Path, tmp_path: Path) -> None:
     big = helper.make_tensor("w", TensorProto.FLOAT, [4, 3, 3, 3], np.zeros(108, np.float32).tobytes(), raw=True)
     proto = onnx.load(str(model))
     proto.graph.initializer[0].CopyFrom(big)

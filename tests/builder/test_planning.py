@@ -46,7 +46,9 @@ TYPICAL = {
 
 
 @pytest.mark.parametrize("name", sorted(TYPICAL))
-def test_typical_plans(name: str, chain: Callable[..., Path], golden: Callable[[str, str], None]) -> None:
+def test_typical_plans_match_their_golden_text(
+    name: str, chain: Callable[..., Path], golden: Callable[[str, str], None]
+) -> None:
     net, changes = TYPICAL[name]
     plan = plan_build(chain(**net), request(**changes))
     golden(f"builder/plan-{name}.txt", describe(replace(plan, model={**plan.model, "sha256": ""})))
@@ -55,13 +57,13 @@ def test_typical_plans(name: str, chain: Callable[..., Path], golden: Callable[[
     assert plan_from_dict(document) == plan
 
 
-def test_no_layer_runs_on_the_dla_without_a_dla(chain: Callable[..., Path]) -> None:
+def test_a_target_without_dla_puts_all_layers_on_the_gpu(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(), request(target="orin-nano-8gb"))
     assert {layer.device for layer in plan.layers} == {"GPU"}
     assert plan.dla_core is None
 
 
-def test_gpu_layers_stay_on_the_gpu_and_the_rest_forms_the_predicted_regions(chain: Callable[..., Path]) -> None:
+def test_gpu_only_layers_split_the_plan_into_the_predicted_regions(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(with_gpu_layers=True), request())
     devices = {layer.onnx_node: layer.device for layer in plan.layers}
     assert devices["erf1"] == "GPU"
@@ -71,7 +73,7 @@ def test_gpu_layers_stay_on_the_gpu_and_the_rest_forms_the_predicted_regions(cha
     assert plan.gpu_fallback
 
 
-def test_standalone_on_a_network_that_is_no_region_names_all_offenders_and_fixes(chain: Callable[..., Path]) -> None:
+def test_standalone_with_gpu_only_layers_names_all_of_them_with_fixes(chain: Callable[..., Path]) -> None:
     with pytest.raises(BuildError) as caught:
         plan_build(chain(with_gpu_layers=True), request(mode="standalone"))
     text = str(caught.value)
@@ -146,7 +148,7 @@ def test_illegal_plans_are_refused_with_their_rule(
         ({"mode": "both"}, "unknown mode"),
     ],
 )
-def test_wrong_options_are_wrong_use(changes: Dict[str, Any], why: str, chain: Callable[..., Path]) -> None:
+def test_wrong_plan_options_are_usage_errors(changes: Dict[str, Any], why: str, chain: Callable[..., Path]) -> None:
     with pytest.raises(UsageError, match=why) as caught:
         plan_build(chain(), request(**changes))
     if why == "unknown device 'TPU'":
@@ -235,7 +237,7 @@ def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
 
 
 @pytest.mark.parametrize("dim", [{"dim_param": "n"}, {"dim_value": 0}, {"dim_value": -1}, {}])
-def test_a_batch_that_is_no_size_is_open(chain: Callable[..., Path], dim: Dict[str, Any]) -> None:
+def test_a_batch_dim_without_a_positive_size_is_open(chain: Callable[..., Path], dim: Dict[str, Any]) -> None:
     model = onnx.load(str(chain()))
     first = model.graph.input[0].type.tensor_type.shape.dim[0]
     first.Clear()
@@ -245,7 +247,7 @@ def test_a_batch_that_is_no_size_is_open(chain: Callable[..., Path], dim: Dict[s
     assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
 
 
-def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
+def test_dynamic_inputs_are_fixed_and_marked_dynamic_in_the_plan(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(dynamic=True), request(batch=1))
     assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
 
@@ -257,7 +259,7 @@ def test_an_empty_batch_is_refused_by_its_sizes() -> None:
     assert (caught.value.where, caught.value.hint) == ("--shapes", "--shapes x:1x...")
 
 
-def test_a_plan_as_text_has_a_line_for_each_value_and_lives_without_a_hash(chain: Callable[..., Path]) -> None:
+def test_a_plan_is_rendered_with_one_value_per_line_even_without_a_model_hash(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(), request())
     assert plan.to_json().splitlines()[1].startswith(' "')
     nameless = replace(plan, model={})
@@ -287,7 +289,7 @@ def test_equal_requests_give_equal_plans_and_diffs_are_by_name(chain: Callable[.
         ({"platform": {"trt": "ten"}}, "lacks, repeats or misnames"),
     ],
 )
-def test_documents_that_are_no_plan_are_refused(
+def test_invalid_plan_documents_are_refused(
     change: Dict[str, Any], why: str, plan_for: Callable[..., BuildPlan]
 ) -> None:
     document = {**plan_for("10.3.0").to_dict(), **change}
@@ -305,7 +307,7 @@ def test_a_layer_in_int8_needs_an_int8_build(chain: Callable[..., Path]) -> None
     assert {x.precision for x in plan.layers if x.name == "conv1"} == {"int8"}
 
 
-def test_a_name_that_is_none_is_refused_with_the_nearest(chain: Callable[..., Path]) -> None:
+def test_unknown_layer_and_binding_names_are_refused_with_the_nearest(chain: Callable[..., Path]) -> None:
     with pytest.raises(UsageError, match="devices: no layer of .* is called 'Conv_1'") as caught:
         plan_build(chain(), request(options=PlanOptions(devices={"Conv_1": "GPU"})))
     assert "did you mean conv1?" in (caught.value.hint or "")

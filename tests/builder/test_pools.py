@@ -48,7 +48,7 @@ def test_more_engines_than_sram_are_refused() -> None:
 
 
 @given(st.integers(1, 1 << 40))
-def test_power_of_two_below(size: int) -> None:
+def test_power_of_two_below_is_the_largest_not_above_the_size(size: int) -> None:
     found = power_of_two_below(size)
     assert found <= size < 2 * found
 
@@ -63,17 +63,17 @@ def test_power_of_two_below(size: int) -> None:
         ("dlaGlobalDRAM:4096B", {"dla_global_dram_bytes": 4096}),
     ],
 )
-def test_trtexec_spelling(text: str, pools: dict) -> None:
+def test_pool_sizes_are_parsed_in_trtexecs_spelling(text: str, pools: dict) -> None:
     assert parse_pools(text) == pools
 
 
 @pytest.mark.parametrize("text", ["sram2:1", "dlaSRAM", "dlaSRAM:-1", "dlaSRAM:1,dlaSRAM:2", "dlaSRAM:x"])
-def test_wrong_spelling_is_refused(text: str) -> None:
+def test_invalid_pool_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_pools(text)
 
 
-def test_sizes_as_text() -> None:
+def test_pool_sizes_are_formatted_with_units() -> None:
     assert [format_size(s) for s in (None, 4096, 1 << 20, 3 << 30, 1000)] == [
         "TensorRT's default", "4 KiB", "1 MiB", "3 GiB", "1000 B"
     ]  # fmt: skip

@@ -36,30 +36,30 @@ NO_TACTIC = "[E] [TRT] 10: Could not find any implementation for node {ForeignNo
         ([NO_TACTIC], "the DLA compiler found no implementation"),
     ],
 )
-def test_causes_of_a_failure(lines: list, told: str) -> None:
+def test_a_failed_builds_log_gives_its_causes(lines: list, told: str) -> None:
     causes = "\n".join(why_it_failed(read_log("\n".join(lines))))
     assert told in causes
 
 
-def test_error_lines_of_the_catalogue_come_with_what_to_do() -> None:
+def test_catalogued_error_lines_are_causes_of_a_failed_build() -> None:
     assert any(cause.startswith("MSG") for cause in why_it_failed(read_log(NO_TACTIC)))
     assert why_it_failed(read_log("[I] [TRT] nothing wrong")) == ()
 
 
-def test_long_lists_say_how_much_they_leave_out() -> None:
+def test_long_lists_of_refused_layers_are_cut_with_a_count() -> None:
     lines = [f"[W] [TRT] Layer 'l{i}' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU."
              for i in range(50)]  # fmt: skip
     causes = why_it_failed(read_log("\n".join(lines)))
     assert "and 30 more layers, see the log" in causes
 
 
-def test_what_moved_after_the_first_check_is_noted() -> None:
+def test_layers_moved_by_the_second_look_and_the_cap_are_noted() -> None:
     elsewhere = what_went_elsewhere(read_log("\n".join([*SECOND_LOOK, CAP])))
     assert elsewhere[0].startswith("refused by TensorRT's second look: sub (Dimension: 3 (8400)")
     assert elsewhere[1] == "above the limit of DLA subgraphs, so on the GPU: those beginning with late"
 
 
-def test_a_failed_build_tells_what_the_log_tells(
+def test_a_failed_build_names_the_refused_layers_of_its_log(
     fake_tensorrt: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
     layers = [
@@ -80,7 +80,7 @@ def test_a_failed_build_tells_what_the_log_tells(
     assert "last lines of TensorRT's log" in text
 
 
-def test_the_inspectors_word_counts_before_the_logs(plan_for: Callable[..., BuildPlan]) -> None:
+def test_the_engine_inspector_takes_precedence_over_the_log(plan_for: Callable[..., BuildPlan]) -> None:
     plan = plan_for("10.3.0")
     assert real_placement(plan, None) is None
     inspector = {"Layers": [{"Name": "{ForeignNode[conv...relu]}", "LayerType": "DLA"},

@@ -51,13 +51,13 @@ LINE = [(i, i + 1) for i in range(5)]
         (["DLA0", None, "DLA1", None, None, "DLA1"], [("DLA0", (0, 1)), ("DLA1", (2, 3, 4, 5))]),
     ],
 )
-def test_a_line_is_cut_where_the_core_changes(
+def test_a_chain_of_layers_is_cut_where_the_core_changes(
     devices: List[Optional[str]], want: List[Tuple[str, Tuple[int, ...]]]
 ) -> None:
     assert shape(split_stages(network(6, LINE), devices)) == want
 
 
-def test_side_by_side_branches_are_two_stages_and_what_joins_them_stands_in_the_second() -> None:
+def test_parallel_branches_on_two_cores_are_two_stages() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
     assert shape(split_stages(network(4, edges), ["GPU", "DLA0", "DLA1", "DLA1"])) == [
         ("DLA0", (0, 1)),
@@ -65,14 +65,14 @@ def test_side_by_side_branches_are_two_stages_and_what_joins_them_stands_in_the_
     ]
 
 
-def test_the_core_to_begin_with_is_the_one_that_needs_fewer_stages() -> None:
+def test_the_first_core_is_the_one_with_fewer_stages() -> None:
     # Beginning with DLA0 would put the first layers on a stage of their own, and layer 2 on a third one.
     edges = [(0, 2), (1, 2), (2, 3)]
     devices = ["DLA1", "DLA1", "DLA0", "DLA0"]
     assert shape(split_stages(network(4, edges, (0, 1)), devices)) == [("DLA1", (0, 1)), ("DLA0", (2, 3))]
 
 
-def test_then_the_one_that_hands_over_less() -> None:
+def test_with_equal_stages_the_first_core_is_the_one_with_fewer_bytes_passed_on() -> None:
     # Two branches that join on the GPU: the second stage joins, so the first one's result crosses.
     edges = [(0, 2), (1, 2)]
     small_first = network(3, edges, (0, 1), [10, 100, 1])
@@ -81,14 +81,14 @@ def test_then_the_one_that_hands_over_less() -> None:
     assert [s.device for s in split_stages(small_second, ["DLA0", "DLA1", "GPU"])] == ["DLA1", "DLA0"]
 
 
-def test_what_constants_feed_waits_for_its_first_reader() -> None:
+def test_layers_fed_by_constants_join_the_stage_of_their_first_reader() -> None:
     # Layers 2 and 3 read no input, like the dequantised weights of layer 4.
     edges = [(0, 1), (1, 4), (2, 3), (3, 4)]
     stages = split_stages(network(5, edges), ["DLA0", "DLA0", "GPU", "GPU", "DLA1"])
     assert shape(stages) == [("DLA0", (0, 1)), ("DLA1", (2, 3, 4))]
 
 
-def test_what_belongs_together_is_not_cut() -> None:
+def test_layers_of_one_unit_are_not_split() -> None:
     # Layers 1 and 4 are one region: what lies between them is read and reads, so all of it is one unit.
     devices: List[Optional[str]] = ["DLA0", "DLA1", "DLA1", "GPU", "DLA1", "DLA0"]
     stages = split_stages(network(6, LINE), devices, [(1, 4)])
@@ -109,7 +109,7 @@ def test_a_unit_on_two_cores_is_refused_by_name(together: List[Tuple[int, ...]],
     assert "--layer-device-types" in str(caught.value)
 
 
-def test_a_loop_is_one_unit() -> None:
+def test_layers_of_a_cycle_stay_in_one_stage() -> None:
     # The edge that runs against the order of the layers, as a RECURRENCE has one.
     edges = [(0, 1), (1, 2), (2, 1), (2, 3)]
     assert shape(split_stages(network(4, edges), ["DLA0", "GPU", "GPU", "DLA1"])) == [
@@ -138,7 +138,7 @@ def placed_networks(
 
 @settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(placed_networks(), st.randoms(use_true_random=False))
-def test_stages_of_any_network(
+def test_stages_of_random_networks_are_ordered_and_complete(
     placed: Tuple[int, List[Tuple[int, int]], List[int], List[Optional[str]], List[List[int]]], rng: random.Random
 ) -> None:
     count, edges, sources, devices, regions = placed

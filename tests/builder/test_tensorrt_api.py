@@ -27,7 +27,7 @@ NETWORK = [
 @pytest.mark.parametrize("mode", ["hybrid", "standalone"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 @pytest.mark.parametrize("release", RELEASES)
-def test_calls_of_a_golden_plan(
+def test_tensorrt_calls_match_the_golden_files(
     release: str,
     precision: str,
     mode: str,
@@ -101,7 +101,7 @@ def test_dynamic_inputs_become_static(fake_tensorrt: Callable[..., Any], plan_fo
 
 @pytest.mark.parametrize("earlier", [b"damaged", b"foreign"])
 @pytest.mark.parametrize("release", RELEASES)
-def test_timings_that_do_not_fit_are_taken_anew_and_that_is_logged(
+def test_an_incompatible_timing_cache_is_discarded_and_logged(
     release: str, earlier: bytes, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt(release)
@@ -110,7 +110,7 @@ def test_timings_that_do_not_fit_are_taken_anew_and_that_is_logged(
     assert "timing begins anew" in built.log
 
 
-def test_without_a_timing_cache_none_is_set(
+def test_a_plan_without_timing_cache_sets_none(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt("10.3.0")
@@ -157,7 +157,7 @@ def test_a_gpu_layer_that_tensorrt_would_take_is_a_difference_and_stays_on_the_g
     assert "IBuilderConfig.set_device_type(<ILayer softmax>, DeviceType.GPU)" in fake.world.calls
 
 
-def test_a_gpu_layer_that_the_network_lacks_is_a_difference_and_none_of_the_missing(
+def test_an_absent_gpu_layer_is_a_difference_but_not_missing(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0", layers=NETWORK, outputs={"b": (1, 8, 8, 8)}, cannot=("softmax",))
@@ -199,7 +199,7 @@ LOG = (
         ("raise", "raised RuntimeError: internal error in the DLA compiler"),
     ],
 )
-def test_failed_builds_say_cause_and_last_lines_and_hand_over_the_log(
+def test_a_failed_build_gives_cause_last_log_lines_and_the_log(
     build: str, what: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0", build=build, log=LOG)
@@ -211,7 +211,7 @@ def test_failed_builds_say_cause_and_last_lines_and_hand_over_the_log(
     assert logs[0].splitlines()[0] == "[V] [TRT] trying tactics"
 
 
-def test_a_build_that_says_nothing_says_so(
+def test_a_failed_build_without_log_says_so(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0", build="none")
@@ -220,7 +220,7 @@ def test_a_build_that_says_nothing_says_so(
     assert "it logged nothing" in str(caught.value)
 
 
-def test_other_inputs_than_planned_are_refused(
+def test_a_network_with_other_inputs_than_planned_is_refused(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0", inputs={"picture": (1, 3, 8, 8)})
@@ -228,7 +228,7 @@ def test_other_inputs_than_planned_are_refused(
         build_engine(plan_for("10.3.0"), MODEL)
 
 
-def test_missing_environment_is_told_from_a_failed_build(
+def test_another_tensorrt_or_a_missing_core_is_an_environment_error(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_tensorrt("10.3.0")

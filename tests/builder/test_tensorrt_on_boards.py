@@ -32,7 +32,7 @@ QDQ = [
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_inspector_dies_before_its_engine(
+def test_the_engine_inspector_is_deleted_before_its_engine(
     release: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt(release)
@@ -41,7 +41,7 @@ def test_the_inspector_dies_before_its_engine(
     assert "CRASH: the inspector outlives its engine" not in fake.world.calls
 
 
-def test_a_layer_that_only_has_another_name_is_said_and_does_not_stop_the_build(
+def test_a_planned_layer_absent_by_name_is_logged_and_the_build_goes_on(
     tmp_path: Path, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0")
@@ -66,7 +66,7 @@ def test_a_plan_of_another_model_is_refused(
 
 
 @pytest.mark.parametrize("release", IMPLICIT)
-def test_tensorrt_is_asked_once_the_int8_scales_are_there(
+def test_dla_support_is_queried_after_int8_scales_are_set(
     release: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt(release, cannot_int8=("relu",))
@@ -78,7 +78,7 @@ def test_tensorrt_is_asked_once_the_int8_scales_are_there(
     assert built.drift.to_dict(plan)["changed_by_precision"] == ["relu"]
 
 
-def test_two_layers_of_one_name_are_both_asked_and_both_moved(
+def test_layers_with_duplicate_names_are_each_queried_and_moved(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     layers = [
@@ -94,7 +94,7 @@ def test_two_layers_of_one_name_are_both_asked_and_both_moved(
 
 @pytest.mark.parametrize("apply", ["calibrator", "ranges"])
 @pytest.mark.parametrize("release", IMPLICIT)
-def test_int8_borders_have_a_range_whichever_way_the_scales_come(
+def test_int8_bindings_get_a_dynamic_range_with_cache_or_ranges(
     release: str, apply: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt(release)
@@ -139,7 +139,7 @@ def test_ctrl_c_stops_a_build_although_tensorrt_swallows_it(
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), BrokenPipeError("the terminal is gone")])
-def test_what_the_progress_callback_raises_ends_the_build_and_comes_out(
+def test_an_exception_of_the_progress_callback_ends_the_build(
     raised: BaseException, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt("10.3.0")
@@ -152,7 +152,7 @@ def test_what_the_progress_callback_raises_ends_the_build_and_comes_out(
 
 
 @pytest.mark.parametrize("release", ["8.4.1", "8.5.2", "8.6.1"])
-def test_where_no_monitor_stops_the_build_ctrl_c_comes_out_after_it(
+def test_ctrl_c_without_a_progress_monitor_is_raised_after_the_build(
     release: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake_tensorrt(release, while_building=lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -180,7 +180,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once() -> None:
     assert "cannot stop a build; Ctrl-C again" in done.stdout
 
 
-def test_one_logger_lives_as_long_as_the_process(
+def test_one_tensorrt_logger_is_shared_by_all_builds(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt("10.3.0", log=(("WARNING", "one"),))

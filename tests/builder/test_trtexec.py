@@ -33,7 +33,7 @@ def text_of(release: tuple) -> str:
 
 @pytest.mark.parametrize("mode", ["hybrid", "standalone"])
 @pytest.mark.parametrize("release", RELEASES, ids=text_of)
-def test_one_plan_as_scripts_of_four_releases(
+def test_trtexec_scripts_of_four_releases_match_their_golden_files(
     release: tuple, mode: str, plan_for: Callable[..., BuildPlan], golden: Callable[[str, str], None]
 ) -> None:
     plan = plan_for("10.3.0", mode, "int8")
@@ -71,14 +71,14 @@ def test_the_option_table_equals_the_published_help(shared: Path) -> None:
         assert ours == theirs - ({"--int8"} if read == "11.1" else set()), read
 
 
-def test_releases_between_those_read_take_the_older_ones_options() -> None:
+def test_an_unrecorded_release_uses_the_options_of_the_older_one() -> None:
     assert options_of((10, 5, 0)).read == "10.3"
     assert options_of((11, 4, 1)).read == "11.1"
     assert "--fp16" not in options_of((11, 4, 1))
     assert "--layerDeviceTypes" not in options_of((8, 5, 2))
 
 
-def test_what_a_release_lacks_is_said_by_name(plan_for: Callable[..., BuildPlan]) -> None:
+def test_settings_that_a_release_cannot_express_are_named(plan_for: Callable[..., BuildPlan]) -> None:
     plan = plan_for("10.3.0", "hybrid", "int8")
     layers = tuple(replace(x, device="GPU") if x.name == "conv" else x for x in plan.layers)
     unsaid = "\n".join(trtexec_script(replace(plan, layers=layers), (8, 5, 2)).unsaid)
@@ -92,7 +92,7 @@ def test_what_a_release_lacks_is_said_by_name(plan_for: Callable[..., BuildPlan]
     assert not any("refuses it" in text for text in late)
 
 
-def test_formats_lose_their_type_in_11(plan_for: Callable[..., BuildPlan]) -> None:
+def test_io_formats_have_no_type_prefix_from_11_on(plan_for: Callable[..., BuildPlan]) -> None:
     plan = plan_for("10.3.0", "standalone", "fp16")
     assert "--inputIOFormats=fp16:dla_hwc4" in trtexec_script(plan, (10, 3, 0)).text
     assert "--inputIOFormats=dla_hwc4" in trtexec_script(plan, (11, 4, 1)).text
@@ -122,7 +122,7 @@ NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 @pytest.mark.skipif(BASH is None, reason="no bash here")
 @settings(max_examples=examples(25), deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=4, unique=True), NAMES)
-def test_any_name_survives_the_shell(layer_names: list, model: str) -> None:
+def test_any_layer_and_file_name_is_quoted_for_the_shell(layer_names: list, model: str) -> None:
     io = (IoPlan(layer_names[0], True, (1, 3, 8, 8), "HALF", "CHW16", None, True),)
     plan = BuildPlan(
         model={"name": model, "sha256": ""},
@@ -203,7 +203,7 @@ def option(text: str, name: str) -> str:
         ((8, 6, 1), "a b$(x)", True),
     ],
 )  # fmt: skip
-def test_names_that_trtexec_can_take(
+def test_layer_names_that_trtexec_cannot_take_are_named(
     release: tuple, name: str, expressed: bool, plan_for: Callable[..., BuildPlan]
 ) -> None:
     script = trtexec_script(with_layers(plan_for("10.3.0"), **{name: "GPU", "other": "DLA0"}), release)
@@ -211,7 +211,7 @@ def test_names_that_trtexec_can_take(
     assert any("cannot be written" in text and name in text for text in script.unsaid) is not expressed
 
 
-def test_a_star_in_a_name_hits_no_other_layer(plan_for: Callable[..., BuildPlan]) -> None:
+def test_a_star_in_a_layer_name_matches_no_other_layer(plan_for: Callable[..., BuildPlan]) -> None:
     """From 9 on '*' stands for any text, tried after exact names (samples/common, matchStringWithOneWildcard)."""
     plan = with_layers(plan_for("10.3.0"), **{"scale*1": "GPU", "scale_2_1": "DLA0", "scale_2_2": "DLA0"})
     assert option(trtexec_script(plan, (8, 6, 1)).text, "--layerDeviceTypes") == "scale*1:GPU"
@@ -234,9 +234,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("release", FORMATS, ids=text_of)
-def test_standalone_formats_have_the_names_that_the_patch_release_takes(
-    release: tuple, plan_for: Callable[..., BuildPlan]
-) -> None:
+def test_standalone_io_formats_use_the_patch_releases_names(release: tuple, plan_for: Callable[..., BuildPlan]) -> None:
     text = trtexec_script(plan_for("10.3.0", "standalone", "int8"), release).text
     assert (option(text, "--inputIOFormats"), option(text, "--outputIOFormats")) == FORMATS[release]
     renamed = "under the older name" in text
@@ -252,7 +250,7 @@ def test_hwc4_is_for_inputs_only(plan_for: Callable[..., BuildPlan]) -> None:
 
 @pytest.mark.parametrize("release", [(8, 4, 1), (8, 5, 2), (8, 6, 1)], ids=text_of)
 @pytest.mark.parametrize("same", [True, False])
-def test_more_int8_outputs_than_inputs_on_old_releases(
+def test_more_int8_outputs_than_inputs_before_8_6_1_share_one_format(
     release: tuple, same: bool, plan_for: Callable[..., BuildPlan]
 ) -> None:
     plan = plan_for("10.3.0", "standalone", "int8")
@@ -268,7 +266,7 @@ def test_more_int8_outputs_than_inputs_on_old_releases(
         assert any(text.startswith("--outputIOFormats=int8:chw,int8:chw32") for text in script.unsaid)
 
 
-def test_old_standalone_scripts_say_that_the_last_error_is_none(plan_for: Callable[..., BuildPlan]) -> None:
+def test_standalone_scripts_of_8_5_explain_the_harmless_last_error(plan_for: Callable[..., BuildPlan]) -> None:
     texts = {r: trtexec_script(plan_for("10.3.0", "standalone"), r).text for r in RELEASES}
     assert [r for r, text in texts.items() if "kDLA_STANDALONE' and PASSED" in text] == [(8, 5, 2)]
 

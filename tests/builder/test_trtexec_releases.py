@@ -179,7 +179,7 @@ def scripts(net: str, folder: Path) -> Dict[Tuple[str, str, str], str]:
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_scripts_of_each_release(
+def test_scripts_of_each_release_use_only_its_options(
     net: str, tmp_path: Path, golden: Callable[[str, str], None], shared_help: Mapping[str, Sequence[str]]
 ) -> None:
     made = scripts(net, tmp_path)
