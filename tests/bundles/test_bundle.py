@@ -108,7 +108,7 @@ def test_a_pipeline_runs_from_its_bundle(pipeline: Path, tmp_path: Path, ending:
     assert {r["detections"][0]["label"] for r in results if r.get("detections")} <= {"a", "b", "c", "d"}
 
 
-def test_an_artifact_alone_takes_its_source_at_the_start(artifact: Path, tmp_path: Path) -> None:
+def test_a_bundle_of_an_artifact_alone_needs_a_source_argument(artifact: Path, tmp_path: Path) -> None:
     made = bundle(artifact, tmp_path / "out")
     done = start(made.path, *SOURCE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_an_artifact_alone_takes_its_source_at_the_start(artifact: Path, tmp_pat
 
 
 @pytest.mark.parametrize("ending", ["", ".pyz"])
-def test_every_module_loads_with_numpy_alone(pipeline: Path, tmp_path: Path, ending: str) -> None:
+def test_verify_of_a_bundle_needs_numpy_alone(pipeline: Path, tmp_path: Path, ending: str) -> None:
     made = bundle(None, tmp_path / f"out{ending}", pipeline=pipeline)
     place = made.path
     done = start(place, "--verify", cwd=tmp_path, blocked=LIBRARIES)
@@ -129,7 +129,7 @@ def test_every_module_loads_with_numpy_alone(pipeline: Path, tmp_path: Path, end
     assert "Traceback" not in missing.stderr
 
 
-def test_nothing_of_the_full_installation_is_needed(pipeline: Path, tmp_path: Path) -> None:
+def test_a_bundle_in_an_empty_environment_names_numpy_as_missing(pipeline: Path, tmp_path: Path) -> None:
     """In a virtual environment without any library: only NumPy is missing, and said to be."""
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     venv.create(tmp_path / "env", with_pip=False)
@@ -139,7 +139,7 @@ def test_nothing_of_the_full_installation_is_needed(pipeline: Path, tmp_path: Pa
     assert "'numpy'" in done.stderr
 
 
-def test_a_library_that_is_missing_is_named_by_itself(pipeline: Path, tmp_path: Path) -> None:
+def test_a_missing_library_is_named_without_edgedlas_extras(pipeline: Path, tmp_path: Path) -> None:
     """Nobody has edgedla installed there: its extras would bring onnx, and all of edgedla."""
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     done = start(made.path, cwd=tmp_path, blocked=["onnxruntime"])
@@ -159,7 +159,7 @@ def test_files_in_a_bundles_folder_are_not_imported_as_libraries(pipeline: Path,
     assert here.returncode == 0, here.stderr
 
 
-def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Path) -> None:
+def test_modules_that_the_pipeline_does_not_use_are_left_out(pipeline: Path, tmp_path: Path) -> None:
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     modules = json.loads((made.path / "bundle.json").read_text())["modules"]
     rooms = {m.split(".")[1] for m in modules if "." in m}
@@ -170,7 +170,7 @@ def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Pa
     assert {p.suffix for p in made.path.rglob("*.py*")} == {".py"}
 
 
-def test_a_changed_file_is_noticed(pipeline: Path, tmp_path: Path) -> None:
+def test_verify_names_a_changed_file(pipeline: Path, tmp_path: Path) -> None:
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     victim = made.path / "edgedla" / "errors.py"
     victim.write_text(victim.read_text() + "# more\n")
@@ -190,7 +190,7 @@ def test_a_changed_artifact_is_noticed(pipeline: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["middle", "end"])
-def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str) -> None:
+def test_a_damaged_or_truncated_archive_is_refused(pipeline: Path, tmp_path: Path, part: str) -> None:
     """Changed bytes in a compressed member; a file that was cut off, which Python takes for no archive."""
     place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
     data = bytearray(place.read_bytes())
@@ -206,7 +206,7 @@ def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str)
 
 
 @pytest.mark.parametrize("file", ["__main__.py", "edgedla/bundles/start.py", "bundle.json"])
-def test_no_part_of_a_start_ends_well(pipeline: Path, tmp_path: Path, file: str) -> None:
+def test_a_truncated_start_file_never_exits_with_0(pipeline: Path, tmp_path: Path, file: str) -> None:
     """The beginning of a Python file may be a program that does nothing: a copy that was cut must not look as if it had run."""
     place = bundle(None, tmp_path / "out", pipeline=pipeline).path
     whole = (place / file).read_bytes()
@@ -220,7 +220,7 @@ def test_no_part_of_a_start_ends_well(pipeline: Path, tmp_path: Path, file: str)
         assert cut or (done.returncode == 3 and said), (at, done.stderr)
 
 
-def test_no_part_of_an_archive_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_archive_never_exits_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = {"modules": [], "needs": [], "targets": [], "simulated": False}
     small = contents.Contents(manifest, {"__main__.py": b"1"}, {})
     monkeypatch.setattr("edgedla.bundles.bundle.contents_of", lambda *_: small)
@@ -232,7 +232,7 @@ def test_no_part_of_an_archive_ends_well(tmp_path: Path, monkeypatch: pytest.Mon
         assert at < 40 or "the bundle is damaged" in done.stderr
 
 
-def test_what_is_damaged_where_it_was_unpacked_is_unpacked_again(pipeline: Path, tmp_path: Path) -> None:
+def test_a_damaged_unpacked_copy_is_unpacked_again(pipeline: Path, tmp_path: Path) -> None:
     """A power cut may leave files empty; to bundle again would not help, for equal bundles share their folder."""
     place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
     assert start(place, cwd=tmp_path).returncode == 0
@@ -310,7 +310,7 @@ def test_a_cache_that_cannot_be_written_is_named(
     assert f"below {tmp_path / 'cache'}: Not a directory" in capsys.readouterr().err
 
 
-def test_a_damaged_member_leaves_nothing_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_unpacking_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(KeyError):
         unpacked(archive(tmp_path / "x.pyz"), {"data": ["absent"], "files": {}}, b"{}")
@@ -326,13 +326,13 @@ def test_a_damaged_member_leaves_nothing_unpacked(tmp_path: Path, monkeypatch: p
         ({"source": "rtsp://cam/1", "outputs": {"mqtt": {"url": "mqtt://broker"}}, "decode": ["a", 1, None]}, False),
     ],
 )
-def test_passwords_in_a_pipeline(document: Dict[str, Any], answer: bool) -> None:
+def test_holds_password_detects_secrets_in_a_pipeline(document: Dict[str, Any], answer: bool) -> None:
     assert holds_password(document) is answer
 
 
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("ending", ["", ".tar", ".pyz"])
-def test_a_bundle_with_a_password_is_its_users_alone(
+def test_a_bundle_with_a_password_is_readable_by_its_owner_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, private: bool
 ) -> None:
     manifest = {"modules": [], "needs": [], "targets": [], "simulated": False}
@@ -351,7 +351,7 @@ def test_a_bundle_with_a_password_is_its_users_alone(
 
 
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (6, 32), (8, 99)])
-def test_damaged_flags_of_an_archive_are_noticed(
+def test_an_archive_with_damaged_header_flags_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture, at: int, value: int
 ) -> None:
     """They ask for a password, a patch or a method that nobody knows: no BadZipFile."""
@@ -384,7 +384,7 @@ def test_equal_bundles_have_equal_bytes(pipeline: Path, tmp_path: Path) -> None:
     assert zipfile.ZipFile(tmp_path / "a" / "x.pyz").testzip() is None
 
 
-def test_a_source_that_was_not_bundled_is_named(pipeline: Path, tmp_path: Path) -> None:
+def test_a_source_type_that_was_not_bundled_is_refused_by_module_name(pipeline: Path, tmp_path: Path) -> None:
     pipeline.write_text(pipeline.read_text().replace("synthetic://?frames=3&width=64&height=48", "images://pictures"))
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     done = start(made.path, *SOURCE, cwd=tmp_path)
@@ -392,7 +392,7 @@ def test_a_source_that_was_not_bundled_is_named(pipeline: Path, tmp_path: Path) 
     assert "this bundle was made without edgedla.runtime.sources.synthetic" in done.stderr
 
 
-def test_what_stands_there_is_not_overwritten(artifact: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_bundle_is_not_overwritten(artifact: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo.jpg").write_text("x")
     with pytest.raises(UsageError, match="this path holds something other than a bundle"):
@@ -434,7 +434,7 @@ def test_a_bundles_folder_with_other_files_is_not_replaced(pipeline: Path, tmp_p
         ({"rtsp": True}, "edgedla.targets.board", True),
     ],
 )
-def test_choices_decide_what_is_imported_late(choices: Dict[str, Any], module: str, answer: bool) -> None:
+def test_pipeline_choices_decide_which_modules_are_included(choices: Dict[str, Any], module: str, answer: bool) -> None:
     given = {
         "runners": {"host"},
         "schemes": {"synthetic"},
@@ -457,7 +457,7 @@ def test_early_and_late_imports_are_distinguished(tmp_path: Path) -> None:
     assert "never" not in found
 
 
-def test_programs_that_a_module_starts_come_with_it() -> None:
+def test_programs_that_a_module_starts_are_included() -> None:
     modules, _ = closure(frozenset({"edgedla.runtime.sources.gst_launch"}), lambda module: False)
     assert "edgedla.runtime.sources.gst_child" in modules
 
@@ -473,7 +473,7 @@ def test_a_program_in_a_bundle_needs_nothing_beside_it(pipeline: Path, tmp_path:
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
-def test_packages_above_a_module_come_with_it() -> None:
+def test_parent_packages_of_a_module_are_included() -> None:
     modules, others = closure(frozenset({"edgedla.formats.layout"}), lambda module: False)
     assert {"edgedla", "edgedla.formats", "edgedla.formats.layout"} <= set(modules)
     assert "numpy" in others or others
@@ -531,7 +531,7 @@ def test_on_a_board_numpy_alone_scales_frames(artifact: Path, tmp_path: Path) ->
     assert json.loads(done.stdout)["frames"]["results"] == 2
 
 
-def test_on_another_board_the_engine_is_refused(artifact: Path, tmp_path: Path) -> None:
+def test_a_bundled_engine_is_refused_on_another_module(artifact: Path, tmp_path: Path) -> None:
     done = on_a_board(artifact, tmp_path, *SOURCE, target="agx-xavier-32gb")
     assert done.returncode == 3, done.stderr
     assert "agx-xavier-32gb" in done.stderr

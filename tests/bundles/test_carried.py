@@ -80,7 +80,7 @@ def test_a_film_beside_the_pipeline_file_runs_from_the_bundle(
     assert lines[0]["results"][0]["label"] == "thing"
 
 
-def test_each_file_comes_once_and_of_a_folder_the_pictures_alone(folder: Path) -> None:
+def test_each_file_is_bundled_once_and_folders_contribute_only_images(folder: Path) -> None:
     made = contents_of(
         None, written(folder, {"a": "pictures", "b": "a film.avi", "c": {"uri": "a film.avi", "loop": True}})
     )
@@ -128,7 +128,7 @@ def test_a_signal_ends_a_bundle_gracefully(folder: Path, tmp_path: Path, number:
     assert json.loads(out)["frames"]["results"] == len((made.path / "r.jsonl").read_text().splitlines())
 
 
-def test_the_live_page_is_served(folder: Path, tmp_path: Path) -> None:
+def test_a_bundle_serves_the_live_page(folder: Path, tmp_path: Path) -> None:
     from edgedla.bundles.bundle import bundle
 
     with socket.socket() as s:
@@ -157,7 +157,7 @@ def answers(address: str) -> bool:
         return False
 
 
-def test_the_command_says_what_is_lacking(folder: Path, tmp_path: Path) -> None:
+def test_bundle_lists_files_that_must_be_on_the_board(folder: Path, tmp_path: Path) -> None:
     file = written(folder, {"a": "later.avi"})
     command = [sys.executable, "-m", "edgedla", "bundle", "--pipeline", str(file), "-o", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -72,7 +72,7 @@ def test_a_complete_bundle_is_reported_as_such(made: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_empty_main_is_named_which_python_takes_for_a_program(made: Path, tmp_path: Path, form: str) -> None:
+def test_an_empty_main_that_python_would_run_is_refused(made: Path, tmp_path: Path, form: str) -> None:
     damaged = copied(made, form, tmp_path, {"__main__.py": b""})
     if form in ("app", "app.pyz"):
         assert subprocess.run([sys.executable, str(damaged)], capture_output=True).returncode == 0
@@ -81,7 +81,7 @@ def test_an_empty_main_is_named_which_python_takes_for_a_program(made: Path, tmp
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_missing_or_changed_is_named(made: Path, tmp_path: Path, form: str) -> None:
+def test_a_missing_or_changed_file_is_named(made: Path, tmp_path: Path, form: str) -> None:
     for change in (b"-", b"# other\n"):
         folder = tmp_path / str(len(change))
         folder.mkdir()

@@ -23,7 +23,7 @@ def test_a_late_import_is_made_by_its_first_use() -> None:
     assert names["colorsys"].rgb_to_hsv is names["hsv"]
 
 
-def test_a_late_class_answers_for_instances_and_a_module_of_a_package_is_found() -> None:
+def test_late_imports_support_isinstance_and_submodules() -> None:
     names: Dict[str, Any] = {}
     late(names, "fractions", "Fraction")
     assert not isinstance(1.5, (names["Fraction"], str))
@@ -32,7 +32,7 @@ def test_a_late_class_answers_for_instances_and_a_module_of_a_package_is_found()
     assert names["minidom"].parseString("<a/>").documentElement.tagName == "a"
 
 
-def test_a_module_is_left_unread_until_somebody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lazy_module_is_loaded_at_its_first_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     leave_unread(("colorsys", "json"))
     import colorsys
@@ -47,7 +47,7 @@ def test_a_module_is_left_unread_until_somebody_reads_it(monkeypatch: pytest.Mon
     assert type(sys.modules["json"]) is type(sys)
 
 
-def test_a_module_is_left_unread_until_threads_read_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lazy_module_is_loaded_once_by_concurrent_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     leave_unread(("colorsys",))
     import colorsys
@@ -66,7 +66,7 @@ def test_a_module_is_left_unread_until_threads_read_it_at_once(monkeypatch: pyte
     assert read == [sys.modules["colorsys"].hsv_to_rgb] * 8
 
 
-def test_a_module_that_is_missing_is_named() -> None:
+def test_a_missing_lazy_module_is_named() -> None:
     names: Dict[str, Any] = {}
     late(names, "edgedla.no_such_module", "anything")
     with pytest.raises(ImportError) as caught:
@@ -96,7 +96,7 @@ def classes(make: Any) -> List[Any]:
 
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, {"a": 1, "b": [2]}, {"a": 1, "c": "y"}, {"a": 0, "b": []}])
-def test_instances_are_those_of_dataclasses(arguments: Dict[str, Any]) -> None:
+def test_lazy_dataclasses_behave_like_dataclasses(arguments: Dict[str, Any]) -> None:
     ours, theirs = classes(dataclass)[0], classes(dataclasses.dataclass)[0]
     one, other = ours(**arguments), theirs(**arguments)
     assert dataclasses.asdict(one) == dataclasses.asdict(other)
@@ -109,12 +109,12 @@ def test_instances_are_those_of_dataclasses(arguments: Dict[str, Any]) -> None:
     assert ours.c == "x"
 
 
-def test_fields_are_there_before_an_instance_is() -> None:
+def test_lazy_dataclasses_have_fields_before_the_first_instance() -> None:
     assert [f.name for f in dataclasses.fields(classes(dataclass)[0])] == ["a", "b", "c"]
     assert dataclasses.is_dataclass(classes(dataclass)[2])
 
 
-def test_a_frozen_one_is_hashed_by_its_values_and_eq_false_by_identity() -> None:
+def test_lazy_frozen_dataclasses_hash_by_value_and_eq_false_ones_by_identity() -> None:
     @dataclass(frozen=True)
     class Point:
         x: int
@@ -128,7 +128,7 @@ def test_a_frozen_one_is_hashed_by_its_values_and_eq_false_by_identity() -> None
         Point()
 
 
-def test_a_class_inherits_fields_and_is_finished_after_its_fields() -> None:
+def test_lazy_dataclasses_inherit_fields_and_run_post_init() -> None:
     below = classes(dataclass)[1]
     made = below(1, d=2.0)
     assert (made.a, made.b, made.d) == (1, [], 4.0)
@@ -136,7 +136,7 @@ def test_a_class_inherits_fields_and_is_finished_after_its_fields() -> None:
         hash(made)
 
 
-def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
+def test_concurrent_first_instances_of_a_lazy_dataclass_all_succeed() -> None:
     for _ in range(50):
         cls, made = classes(dataclass)[0], []  # type: Any, List[Any]
         gate = threading.Barrier(4)
@@ -153,7 +153,7 @@ def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
         assert made == [cls(7)] * 4
 
 
-def test_numpy_computes_without_the_types_and_texts_that_nobody_reads() -> None:
+def test_numpy_computes_with_its_typing_and_docs_left_unloaded() -> None:
     program = """
 import sys
 from edgedla.bundles import late

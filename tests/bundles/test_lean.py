@@ -43,14 +43,14 @@ def leaned(text: str, **others: str) -> str:
         ("def f():\n    del name\n    name()", False),
     ],
 )
-def test_an_import_is_late_where_a_stand_in_serves(use: str, late: bool) -> None:
+def test_an_import_is_made_lazy_only_where_a_stand_in_works(use: str, late: bool) -> None:
     for statement in ("from lib import name", "import name", "import lib as name", "from lib import other as name"):
         text = leaned(f"{statement}\n{use}\n")
         assert ("_late(globals()" in text) is late, text
         assert (statement in text) is not late, text
 
 
-def test_names_of_one_import_are_parted_and_lines_stay_where_they_are() -> None:
+def test_imports_are_split_by_name_and_line_numbers_stay() -> None:
     text = leaned(
         '''
         """What it is for.
@@ -81,7 +81,7 @@ def test_names_of_one_import_are_parted_and_lines_stay_where_they_are() -> None:
     assert names["A"].y == 1  # type: ignore[attr-defined]
 
 
-def test_types_of_functions_are_left_out() -> None:
+def test_annotations_of_functions_are_removed() -> None:
     text = leaned(
         """
         from __future__ import annotations
@@ -116,7 +116,7 @@ def test_types_of_functions_are_left_out() -> None:
     assert names["g"](4) == 4  # type: ignore[operator]
 
 
-def test_a_pattern_is_read_when_it_is_used() -> None:
+def test_module_level_patterns_are_compiled_at_first_use() -> None:
     text = leaned("import re\nA = re.compile('a', re.I)\nB = [re.compile('b')]\ndef f():\n    return A.match('A')\n")
     names: Dict[str, Any] = {}
     exec(compile(text, "m", "exec"), names)
@@ -127,18 +127,18 @@ def test_a_pattern_is_read_when_it_is_used() -> None:
     assert text.count("\n") == 5
 
 
-def test_what_another_module_takes_from_here_stays() -> None:
+def test_names_that_other_modules_import_stay_eager() -> None:
     text = "from lib import a, b\ndef f():\n    return a(b())\n"
     assert "from lib import a; " in leaned(text, n="from m import a\n")
     assert "from lib" not in leaned(text, n="from m import f\n")
 
 
-def test_a_module_that_runs_by_its_file_stays_as_it_is() -> None:
+def test_a_module_with_a_main_block_is_unchanged() -> None:
     text = 'import os\ndef f():\n    """Text."""\n    os.getpid()\nif __name__ == "__main__":\n    f()\n'
     assert leaned(text) == text
 
 
-def test_every_module_of_the_package_stays_whole() -> None:
+def test_every_leaned_module_compiles_with_the_same_names_and_lines() -> None:
     """Compiles, as many lines, the same names at its top."""
     files = sorted((PACKAGE / "runtime").rglob("*.py")) + sorted((PACKAGE / "builder" / "artifact").rglob("*.py"))
     before = {str(path): path.read_text(encoding="utf-8") for path in files}
@@ -189,7 +189,7 @@ FIRST = Plain(0)
 
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, {"a": 1, "b": [2], "c": "y"}, {"a": 0, "d": {}, "e": 1.0}])
-def test_constructors_that_are_written_beforehand_are_those_of_dataclasses(
+def test_generated_constructors_equal_those_of_dataclasses(
     arguments: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = leaned(PLAIN)

@@ -39,7 +39,7 @@ raise SystemExit(program.main(".", []))
         (KeyError("x"), 70, "bug in edgedla: KeyError: 'x'\n  EDGEDLA_DEBUG=1 prints the traceback"),
     ],
 )  # fmt: skip
-def test_every_end_has_words_and_a_documented_code(
+def test_every_error_of_a_bundle_has_a_message_and_its_exit_code(
     error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     def fails(*_: object) -> int:
@@ -51,7 +51,7 @@ def test_every_end_has_words_and_a_documented_code(
     assert capsys.readouterr().err.startswith(f"bundle: {says}")
 
 
-def test_without_streams_the_exit_code_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_closed_streams_the_exit_code_reports_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `python3 BUNDLE >&- 2>&-` closes them."""
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
@@ -69,7 +69,7 @@ def test_without_streams_the_exit_code_tells(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-def test_a_full_disk_behind_the_output_ends_in_words() -> None:
+def test_a_full_disk_behind_stdout_ends_with_a_message() -> None:
     code = """
 import edgedla.bundles.program as program
 program._main = lambda *_: program._print("line") or 0

@@ -59,7 +59,7 @@ def kept(root: Path) -> Path:
     return file
 
 
-def test_compiled_once_for_all_starts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundles_modules_are_compiled_once_and_cached(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = one(root, monkeypatch)
     assert (loaded.NAME, loaded.VALUE) == ("edgedla.part", 1)
     assert loaded.at == str(root / "edgedla" / "part" / "one.py")
@@ -71,7 +71,9 @@ def test_compiled_once_for_all_starts(root: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "link"])
-def test_a_damaged_file_is_made_anew(root: Path, monkeypatch: pytest.MonkeyPatch, damage: str, tmp_path: Path) -> None:
+def test_a_damaged_bytecode_cache_is_written_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, damage: str, tmp_path: Path
+) -> None:
     one(root, monkeypatch)
     file = kept(root)
     whole = file.read_bytes()
@@ -90,13 +92,13 @@ def test_a_damaged_file_is_made_anew(root: Path, monkeypatch: pytest.MonkeyPatch
     assert one(root, monkeypatch).VALUE == 1
 
 
-def test_that_of_another_bundle_is_not_taken(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytecode_cache_of_another_bundle_is_ignored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one(root, monkeypatch)
     (root / "edgedla" / "part" / "one.py").write_text(FILES["edgedla/part/one.py"].replace("1", "2"))
     assert one(root, monkeypatch, b"another").VALUE == 2
 
 
-def test_tracebacks_name_the_folder_that_it_stands_in(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracebacks_name_the_current_folder_of_a_moved_bundle(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one(root, monkeypatch)
     moved = root / "moved"
     moved.mkdir()
@@ -108,7 +110,7 @@ def test_tracebacks_name_the_folder_that_it_stands_in(root: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("hindrance", ["a file", "no bytecode"])
-def test_where_it_cannot_be_written_nothing_is_left(
+def test_an_unwritable_bytecode_cache_is_skipped_without_leftovers(
     root: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
 ) -> None:
     if hindrance == "a file":
@@ -120,7 +122,7 @@ def test_where_it_cannot_be_written_nothing_is_left(
     assert sorted(root.rglob("*")) == before
 
 
-def test_a_full_disk_leaves_no_part_of_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_partial_bytecode_cache(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -129,7 +131,7 @@ def test_a_full_disk_leaves_no_part_of_it(root: Path, monkeypatch: pytest.Monkey
     assert list((root / "__pycache__").iterdir()) == []
 
 
-def test_modules_that_are_not_of_the_bundle_are_left_to_python(root: Path) -> None:
+def test_modules_outside_the_bundle_are_not_found_by_its_importer(root: Path) -> None:
     modules = Modules(str(root), b"{}", dict.fromkeys(FILES, ""))
     assert modules.find_spec("numpy") is None
     assert modules.find_spec("edgedla.absent") is None
