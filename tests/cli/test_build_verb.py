@@ -21,7 +21,7 @@ SHAPES = str(ROOT / "examples/00_shapes_detector/shapes_detector.onnx")
 SCHEMAS = ROOT / "edgedla/schemas"
 
 
-def test_a_build_prints_what_stands_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_prints_the_artifacts_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert exit_code_of(["build", SHAPES, "--backend", "host", "-o", str(out)]) == 0
     shown = capsys.readouterr()
@@ -38,7 +38,9 @@ def test_a_build_prints_what_stands_in_the_folder(tmp_path: Path, capsys: pytest
     jsonschema.validate(document, json.loads((SCHEMAS / "artifact.schema.json").read_text()))
 
 
-def test_accuracy_outside_the_tolerance_fails_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accuracy_outside_the_tolerance_exits_with_1_if_requested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["build", SHAPES, "--backend", "host", "--precision", "int8", "-o", str(tmp_path / "out")]
     # One value of ten million in the first picture: for the last two, one step of INT8 is larger than anything in them.
     outlier = np.random.default_rng(1).uniform(0, 1, (3, 3, 256, 256)).astype(np.float32)
@@ -56,7 +58,7 @@ def test_accuracy_outside_the_tolerance_fails_where_asked(tmp_path: Path, capsys
     assert "no verdict" in capsys.readouterr().out
 
 
-def test_the_plan_alone_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_with_plan_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
@@ -75,7 +77,7 @@ def plan_of(arguments: List[str], capsys: pytest.CaptureFixture[str]) -> dict:
     return document
 
 
-def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_accepts_trtexecs_options_with_the_same_plan(capsys: pytest.CaptureFixture[str]) -> None:
     ours = plan_of(
         [SHAPES, "--mode", "standalone", "--dla-core", "1", "--pools", "dlaSRAM:512K", "--sparsity", "enable",
          "--input-formats", "fp16:chw16"],
@@ -114,14 +116,14 @@ def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> 
         ([SHAPES, "--placement", "missing.json", "--dla-core", "1", "--plan"], 2, "which core each layer runs on"),
     ],
 )
-def test_wrong_use_and_bad_input_have_their_exit_codes(
+def test_build_errors_have_their_exit_codes(
     arguments: List[str], code: int, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code_of(["build", *arguments]) == code
     assert why in capsys.readouterr().err
 
 
-def test_tensorrt_is_missing_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_tensorrt_is_reported_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx")
     try:
         import tensorrt  # noqa: F401
@@ -160,7 +162,7 @@ def test_a_placement_on_both_cores_makes_a_chain(tmp_path: Path, capsys: pytest.
     assert exit_code_of([*build, "-o", str(out), "--layer-devices", "/stem/stem.0/stem.0.0/Conv:TPU"]) == 2
 
 
-def test_a_placement_decides_the_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_takes_the_devices_of_a_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placement = tmp_path / "placement.json"
     arguments = ["place", SHAPES, "--target", "agx-orin-64gb", "--objective", "energy", "-o", str(placement)]
     assert exit_code_of(arguments) == 0
@@ -180,7 +182,7 @@ def test_a_placement_decides_the_devices(tmp_path: Path, capsys: pytest.CaptureF
         assert why in capsys.readouterr().err
 
 
-def test_on_a_jetson_the_board_decides_what_is_not_said(
+def test_on_a_jetson_target_and_release_default_to_the_board(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board = Board("NVIDIA Jetson Orin NX", "orin-nx-16gb", "36.4.3", "6.2", None, (), False)
@@ -194,7 +196,7 @@ def test_on_a_jetson_the_board_decides_what_is_not_said(
     assert "this is orin-nx-16gb" in capsys.readouterr().err
 
 
-def test_a_script_goes_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trtexec_script_is_written_to_the_output_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["build", SHAPES, "--backend", "trtexec", "--target", "agx-xavier-64gb", "--format", "json"]
     assert exit_code_of([*arguments, "-o", str(tmp_path / "b.sh")]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -205,7 +207,9 @@ def test_a_script_goes_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "folder/build.sh").is_file()
 
 
-def test_a_placement_says_module_release_and_precision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_takes_target_release_and_precision_of_a_placement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     placement = tmp_path / "placement.json"
     platform = ["--target", "orin-nx-16gb", "--jetpack", "5.1.2"]
     assert exit_code_of(["place", SHAPES, *platform, "--precision", "int8", "-o", str(placement)]) == 0
@@ -218,7 +222,7 @@ def test_a_placement_says_module_release_and_precision(tmp_path: Path, capsys: p
         assert "the build is for" in capsys.readouterr().err
 
 
-def test_a_module_without_a_dla_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_for_a_module_without_dla_says_so_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build = ["build", SHAPES, "--target", "orin-nano-8gb", "--backend", "host", "-o", str(tmp_path / "out")]
     assert exit_code_of(build) == 0
     first = capsys.readouterr().err.splitlines()[0]
@@ -235,7 +239,7 @@ def test_a_module_without_a_dla_is_said_first(tmp_path: Path, capsys: pytest.Cap
         ([], False),
     ],
 )
-def test_a_pasted_line_without_fallback_is_told_that_this_build_has_it(
+def test_a_trtexec_line_without_gpu_fallback_gets_a_note(
     options: List[str], told: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code_of(["build", f"--onnx={SHAPES}", "--plan", *options]) == 0

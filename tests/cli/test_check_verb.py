@@ -48,7 +48,7 @@ def test_fail_on_decides_the_exit_code(
     assert exit_code_of(["check", str(SHAPES), str(street), "--fail-on", fail_on]) == street_detector
 
 
-def test_a_module_without_dla_is_an_answer(street: Path, tmp_path: Path) -> None:
+def test_check_of_a_module_without_dla_reports_all_layers_on_the_gpu(street: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     assert exit_code_of(["check", str(street), "--target", "orin-nano-8gb", "-o", str(out)]) == 1
     report = json.loads(out.read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def test_a_module_without_dla_is_an_answer(street: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("mode", ["fallback", "strict", "standalone"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_the_document_keeps_to_its_schema_and_is_that_of_the_api(
+def test_checks_document_meets_its_schema_and_equals_the_apis(
     mode: str, precision: str, street: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "report.json"
@@ -82,7 +82,7 @@ def test_two_runs_print_the_same(street: Path, capsys: pytest.CaptureFixture[str
     assert texts[0] == texts[1]
 
 
-def test_trtexecs_spelling_gives_the_same_answer(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_accepts_trtexecs_options_with_the_same_report(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exit_code_of(["check", str(street), "--precision", "int8", "--mode", "strict", "--format", "json"])
     ours = capsys.readouterr().out
     exit_code_of(["check", f"--onnx={street}", "--useDLACore=1", "--int8", "--fp16", "--format", "json"])
@@ -90,12 +90,12 @@ def test_trtexecs_spelling_gives_the_same_answer(street: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("target", "core", "code"), [("orin-nx-16gb", 1, 1), ("orin-nx-8gb", 1, 2), ("orin", 2, 2)])
-def test_a_core_that_the_module_lacks_is_wrong_use(target: str, core: int, code: int, street: Path) -> None:
+def test_a_dla_core_that_the_module_lacks_is_a_usage_error(target: str, core: int, code: int, street: Path) -> None:
     args = ["--target", target, f"--useDLACore={core}", "--allowGPUFallback"]
     assert exit_code_of(["check", str(street), *args]) == code
 
 
-def test_all_forms_are_written_at_once(street: Path, tmp_path: Path) -> None:
+def test_check_writes_several_report_formats_at_once(street: Path, tmp_path: Path) -> None:
     names = ["r.txt", "r.json", "r.md", "r.sarif", "r.xml", "r.html", "deep/er/r.html"]
     files = [arg for name in names for arg in ("-o", str(tmp_path / name))]
     assert exit_code_of(["check", str(street), "--fail-on", "never", *files]) == 0
@@ -121,7 +121,7 @@ def test_comparison_names_the_nodes_that_differ(
     "args",
     [["--compare", "orin", "--format", "sarif"], ["--compare", "nonsense"], ["--compare", ","], ["--shapes", "x"]],
 )
-def test_wrong_use_of_check(args: List[str], street: Path) -> None:
+def test_wrong_use_of_check_exits_with_2(args: List[str], street: Path) -> None:
     assert exit_code_of(["check", str(street), *args]) == 2
 
 
@@ -149,7 +149,7 @@ def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path)
     assert all(len(line) <= 80 for line in files["txt"].read_text().splitlines())
 
 
-def test_a_platform_whose_parser_refuses_the_model_is_a_cell(
+def test_compare_shows_a_parser_refusal_in_the_platforms_cell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     norm = node("LayerNormalization", "x scale", "y", "norm")
@@ -165,7 +165,7 @@ FORMS = ("txt", "json", "md", "csv", "xml", "sarif", "html")
 
 
 @pytest.mark.parametrize("with_a_sound_one", [True, False])
-def test_a_model_that_cannot_be_read_stands_in_every_file(
+def test_an_unreadable_model_is_listed_in_every_report_format(
     with_a_sound_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -192,7 +192,7 @@ def test_a_model_that_cannot_be_read_stands_in_every_file(
     assert {r["target"] for r in rows} == {"agx-orin-64gb"}
 
 
-def test_what_edgedla_made_in_a_folder_is_not_checked(
+def test_check_of_a_folder_skips_edgedlas_own_artifacts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,7 +210,7 @@ def test_what_edgedla_made_in_a_folder_is_not_checked(
     assert "edgedla inspect models/built" in capsys.readouterr().err
 
 
-def test_a_form_on_the_screen_names_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_on_stdout_lists_an_unreadable_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = str(tmp_path / "gone.onnx")
     assert exit_code_of(["check", gone, "--format", "json"]) == 3
     assert json.loads(capsys.readouterr().out)["unchecked"][0]["file"] == gone
@@ -262,7 +262,9 @@ def test_models_come_from_patterns_and_standard_input(
     assert exit_code_of(["check", str(tmp_path / "*.pb")]) == 2
 
 
-def test_a_file_alone_still_says_the_verdict(street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_with_a_report_file_prints_the_verdict(
+    street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "report.html"
     exit_code_of(["check", str(street), "-o", str(page)])
     verdict, written = capsys.readouterr().out.splitlines()
@@ -287,7 +289,7 @@ def lfs_pointer(path: Path) -> None:
     ids=["missing", "folder", "empty", "truncated", "html", "lfs-pointer"],
 )
 @pytest.mark.parametrize("verb", ["check", "layers"])
-def test_what_is_no_model_ends_with_3_and_words(
+def test_a_file_that_is_not_a_model_exits_with_3_and_a_message(
     verb: str, make: Callable[[Path], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "model.onnx"
@@ -317,7 +319,7 @@ def test_an_operator_that_the_parser_refuses_ends_with_3_and_its_reason(
     assert "edgedla: error" in capsys.readouterr().err
 
 
-def test_layers_prints_a_table_and_the_recorded_form(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layers_prints_a_table_and_json(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["layers", str(street)]) == 0
     table = capsys.readouterr().out
     assert "CONVOLUTION" in table

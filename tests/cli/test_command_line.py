@@ -129,7 +129,7 @@ def test_tables_of_targets_fit_a_terminal(module: str, capsys: pytest.CaptureFix
         (ModuleNotFoundError("No module named 'edgedla.x'", name="edgedla.x"), 70, "bug in edgedla"),
     ],
 )
-def test_what_goes_wrong_becomes_words_and_an_exit_code(
+def test_exceptions_become_a_message_and_an_exit_code(
     error: BaseException, code: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(main.LazyGroup, "get_command", _Verb(error))
@@ -148,16 +148,14 @@ def test_every_error_class_has_its_documented_exit_code() -> None:
     assert {cls.exit_code for cls in tree(EdgedlaError)} <= {1, 2, 3, 4, 5, 6, 70}  # type: ignore[attr-defined]
 
 
-def test_the_traceback_is_there_when_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_edgedla_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(main.LazyGroup, "get_command", _Verb(KeyError("x")))
     monkeypatch.setenv("EDGEDLA_DEBUG", "1")
     assert main.exit_code_of(["check"]) == 70
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_closed_pipe_ends_without_a_word(tmp_path: Path) -> None:
+def test_a_closed_stdout_pipe_ends_silently(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     # More than a pipe holds, whose size some systems set to a megabyte.
     log.write_text(f"Layer '{'a' * 1000}' (SHUFFLE): Unsupported on DLA.\n" * 1500)
@@ -169,7 +167,7 @@ def test_a_closed_pipe_ends_without_a_word(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "141"
 
 
-def test_a_full_disk_is_said_and_is_no_bug() -> None:
+def test_a_full_disk_behind_stdout_exits_with_4() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "edgedla", "explain", "--list"], stdout=full, stderr=subprocess.PIPE, text=True
@@ -208,7 +206,7 @@ def test_a_name_that_the_terminal_cannot_show_is_escaped() -> None:
         ("serving:0:1x8", {"serving:0": [1, 8]}),
     ],
 )
-def test_shapes_in_trtexecs_form(text: str, shapes: Dict[str, List[int]]) -> None:
+def test_shapes_are_parsed_in_trtexecs_form(text: str, shapes: Dict[str, List[int]]) -> None:
     assert parse_shapes(text) == shapes
 
 
@@ -219,7 +217,7 @@ def test_other_forms_of_shapes_are_refused(text: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_shape_or_wrong_use(text: str) -> None:
+def test_any_shape_text_is_parsed_or_a_usage_error(text: str) -> None:
     with contextlib.suppress(UsageError):
         assert all(min(dims) > 0 for dims in parse_shapes(text).values())
 
@@ -237,7 +235,7 @@ def test_any_text_is_a_shape_or_wrong_use(text: str) -> None:
         ((None, None), {"trtexec_standalone": True, "trtexec_core": 0}, ("fp16", "standalone", 0)),
     ],
 )
-def test_trtexecs_options_mean_the_same_here(
+def test_trtexecs_options_resolve_to_mode_precision_and_core(
     ours: Tuple[Optional[str], Optional[str]], trtexec: Dict[str, Any], meaning: Tuple[str, str, Optional[int]]
 ) -> None:
     assert resolve_network(*ours, {**NONE, **trtexec}) == meaning
@@ -257,7 +255,7 @@ def test_options_that_contradict_each_other_are_wrong_use(ours: Any, trtexec: Di
         resolve_network(*ours, {**NONE, **trtexec})
 
 
-def test_the_model_is_named_once() -> None:
+def test_a_model_given_twice_or_not_at_all_is_refused() -> None:
     assert resolve_models((), {**NONE, "trtexec_onnx": "m"}) == ("m",)
     assert resolve_models(("a", "b"), NONE) == ("a", "b")
     for models, trtexec in (((), NONE), (("a",), {**NONE, "trtexec_onnx": "m"})):
@@ -276,7 +274,7 @@ def test_the_model_is_named_once() -> None:
         ("xavier@jp5.1.4", {"target": "xavier", "jetpack": "5.1.4"}),
     ],
 )
-def test_platforms_to_compare(text: str, arguments: Dict[str, str]) -> None:
+def test_platforms_of_compare_are_parsed(text: str, arguments: Dict[str, str]) -> None:
     assert parse_platform(text, "DEFAULT") == arguments
 
 
@@ -358,11 +356,11 @@ def test_explain_reads_logs_as_inspect_does(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("args", [["explain"], ["explain", "MSG201", "--list"]])
-def test_explain_wants_one_thing(args: List[str]) -> None:
+def test_explain_with_other_than_one_subject_is_a_usage_error(args: List[str]) -> None:
     assert main.exit_code_of(args) == 2
 
 
-def test_explain_knows_its_ids_and_says_so_when_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_a_known_id_and_exits_with_1_for_unknown_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["explain", "MSG201"]) == 0
     assert main.exit_code_of(["explain", "no such line"]) == 1
     assert "Not in the catalogue" in capsys.readouterr().out
@@ -378,7 +376,7 @@ def test_explain_knows_its_ids_and_says_so_when_it_does_not_know(capsys: pytest.
         (["rules", "list"], "edgedla.rules"),
     ],
 )
-def test_json_of_the_small_verbs_keeps_to_its_schema(args: List[str], document: str, tmp_path: Path) -> None:
+def test_json_of_explain_targets_and_rules_meets_its_schema(args: List[str], document: str, tmp_path: Path) -> None:
     import json
 
     import jsonschema
@@ -410,7 +408,7 @@ def test_targets_says_which_release_has_no_dla_and_why(capsys: pytest.CaptureFix
         (["--format", "markdown", "--no-cost"], False),
     ],
 )
-def test_check_predicts_milliseconds_for_people_and_where_asked(
+def test_check_predicts_times_in_text_and_where_requested(
     arguments: List[str], has: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
@@ -438,7 +436,7 @@ def test_check_costs_another_power_mode_and_takes_measured_times(
     assert "change only the cost" in capsys.readouterr().err
 
 
-def test_a_broken_model_among_several_does_not_hide_the_others(
+def test_an_unreadable_model_among_several_does_not_hide_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

@@ -202,7 +202,7 @@ def _writable() -> bool:
 
 
 @pytest.mark.parametrize("mistake", list(CODES))
-def test_every_command_ends_a_mistake_with_its_code(mistake: str, places: Dict[str, str]) -> None:
+def test_every_command_has_the_documented_exit_code_of_each_mistake(mistake: str, places: Dict[str, str]) -> None:
     if mistake == UNWRITABLE and _writable():
         pytest.skip(f"{READ_ONLY} can be made here")
     others: List[str] = []

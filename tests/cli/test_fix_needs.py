@@ -11,7 +11,7 @@ from edgedla.errors import EnvironmentMissing
 from edgedla.fixes.network import library
 
 
-def test_an_old_python_is_named(monkeypatch, capsys, tmp_path):
+def test_fix_names_the_minimum_python_version(monkeypatch, capsys, tmp_path):
     if sys.version_info >= (3, 10):
         monkeypatch.setattr(library, "MINIMUM_PYTHON", (99, 0))
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.10"):
@@ -21,7 +21,7 @@ def test_an_old_python_is_named(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="the older Python is named first")
-def test_a_missing_library_is_named(monkeypatch):
+def test_fix_names_a_missing_onnx_ir_and_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
     with pytest.raises(EnvironmentMissing, match="onnx-ir") as error:
         library.onnx_ir()

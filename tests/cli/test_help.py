@@ -21,7 +21,7 @@ def test_help_lists_commands_and_every_topic(capsys: pytest.CaptureFixture[str])
     assert [name for name in topics() if f"  {name} " not in shown] == []
 
 
-def test_no_topic_hides_behind_a_command() -> None:
+def test_no_help_topic_has_the_name_of_a_command() -> None:
     assert set(topics()) & set(VERBS) == set()
 
 
@@ -30,7 +30,7 @@ def test_topics_name_commands_that_exist() -> None:
 
 
 @pytest.mark.parametrize("name", topics())
-def test_a_topic_is_printed_as_text_with_its_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_help_topic_is_printed_as_text_with_its_address(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["help", name]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"# {topics()[name].title}\n")
@@ -38,7 +38,7 @@ def test_a_topic_is_printed_as_text_with_its_page(name: str, capsys: pytest.Capt
     assert "](" not in shown.replace("](http", "")
 
 
-def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_with_a_command_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["help", "board", "add"]) == 0
     assert "Usage: edgedla board add" in capsys.readouterr().out
 

@@ -33,7 +33,7 @@ class Clock:
         return self.now
 
 
-def test_the_line_tells_rate_age_drops_and_load() -> None:
+def test_the_live_line_shows_rate_age_drops_and_load() -> None:
     clock = Clock()
     rates = Rates(clock)
     clock.now = 2.0
@@ -49,7 +49,7 @@ def test_the_line_tells_rate_age_drops_and_load() -> None:
     assert said.endswith("load DLA0 0%  no frames from door  SIMULATED")
 
 
-def test_the_line_fits_the_terminal_and_moves_no_cursor() -> None:
+def test_the_live_line_fits_the_terminal_without_cursor_codes() -> None:
     named = summary(5, 1.0, "opening")
     named["sources"][0]["name"] = "a\x1b[2Jb\nc"
     text = line(named, Rates(Clock()), 300)
@@ -58,7 +58,7 @@ def test_the_line_fits_the_terminal_and_moves_no_cursor() -> None:
     assert len(line(named, Rates(Clock()), 40)) <= 39
 
 
-def test_nothing_is_drawn_where_nobody_looks() -> None:
+def test_the_live_line_is_off_without_a_terminal() -> None:
     out = io.StringIO()
     with live_line(summary, out, 0.001):
         time.sleep(0.02)
@@ -87,7 +87,7 @@ def read(fd: int) -> str:
         return b"".join(parts).decode()
 
 
-def test_a_terminal_shows_the_line_with_warnings_above_it(terminal: Tuple[Any, int]) -> None:
+def test_the_live_line_stays_below_warnings_on_a_terminal(terminal: Tuple[Any, int]) -> None:
     stream, ours = terminal
     shown = ""
     with live_line(lambda: summary(3), stream, 0.005):

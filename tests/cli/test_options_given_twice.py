@@ -24,7 +24,7 @@ def commands() -> Iterator[Tuple[str, click.Command]]:
             left += [(f"{name} {sub}", of) for sub, of in command.commands.items()]
 
 
-def test_every_option_of_every_command_is_ours() -> None:
+def test_every_option_of_every_command_refuses_repeats() -> None:
     """So none takes the last of two values without a word."""
     foreign = [
         f"{name} {param.opts[-1]}"
@@ -50,7 +50,7 @@ def test_every_option_of_every_command_is_ours() -> None:
         (["bench", "x", "--board", "one", "--board", "two"], "--board: given twice"),
     ],
 )  # fmt: skip
-def test_two_values_for_one_are_refused(words: List[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_given_twice_is_refused(words: List[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(words) == 2
     assert said in capsys.readouterr().err
 
@@ -80,11 +80,11 @@ def command(**given: Any) -> Dict[str, Any]:
         ("-vv", {"v": 2}),
     ],
 )
-def test_all_else_is_as_click_has_it(words: str, given: Dict[str, Any]) -> None:
+def test_other_option_behaviour_equals_clicks(words: str, given: Dict[str, Any]) -> None:
     assert command.main(words.split(), standalone_mode=False).items() >= given.items()
 
 
-def test_lists_that_are_given_in_pieces_are_joined(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_list_options_are_joined(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["check", MODEL, "-q", "--compare", "orin-nx-16gb", "--compare", "xavier-nx-8gb"]) == 0
     table = capsys.readouterr().out
     assert "orin-nx-16gb" in table
@@ -96,6 +96,6 @@ def test_lists_that_are_given_in_pieces_are_joined(capsys: pytest.CaptureFixture
     assert "two shapes without a name" in capsys.readouterr().err
 
 
-def test_pieces_of_a_pasted_line_are_joined_too() -> None:
+def test_repeated_list_options_of_trtexec_are_joined() -> None:
     pasted = understood("check", ["--optShapes=a:1x2", "--optShapes=b:1x3"], {"--shapes"})
     assert pasted.args == ("--shapes", "a:1x2", "--shapes", "b:1x3")

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["inspect", "p.json", "-o", "p.json"], "p.json", "reads this file and would overwrite it"),
     ],
 )
-def test_a_result_in_place_of_what_is_read_is_refused(
+def test_an_output_path_that_is_an_input_is_refused(
     folder: Path, arguments: List[str], file: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (folder / file).read_bytes()
@@ -43,7 +43,7 @@ def test_a_result_in_place_of_what_is_read_is_refused(
     assert (folder / file).read_bytes() == before
 
 
-def test_an_earlier_result_is_replaced(folder: Path) -> None:
+def test_an_earlier_output_file_is_replaced(folder: Path) -> None:
     assert exit_code_of(["place", "m.onnx", "-o", "p.json"]) == 0
     for _ in (1, 2):
         assert exit_code_of(["fix", "--list", "--report", "list.md"]) == 0
@@ -51,7 +51,7 @@ def test_an_earlier_result_is_replaced(folder: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["fix", "-o", "out.onnx"], ["fix", "--dry-run", "--report", "out.html"],
                                        ["quantize", "--data", "d.npy", "-o", "out"]])  # fmt: skip
-def test_a_folder_that_takes_no_file_is_told_before_the_work(
+def test_an_unwritable_output_folder_is_reported_before_the_work(
     arguments: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(folder: str, name: str) -> None:

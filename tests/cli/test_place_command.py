@@ -92,7 +92,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), ANSWERS, ids=[" ".join(a[0]) or "plain" for a in ANSWERS])
-def test_the_answer_and_its_exit_code(
+def test_place_prints_its_answer_with_the_exit_code(
     model: str, capsys: pytest.CaptureFixture[str], arguments: List[str], code: int, words: List[str]
 ) -> None:
     assert exit_code_of(["place", model, *arguments]) == code
@@ -187,7 +187,7 @@ NAMED: List[Tuple[List[str], str]] = [
 
 
 @pytest.mark.parametrize(("options", "refused"), NAMED, ids=[" ".join(n[0]) for n in NAMED])
-def test_what_a_checked_placement_was_not_made_for_is_refused(
+def test_verify_refuses_options_other_than_the_placements(
     model: str, placed: str, capsys: pytest.CaptureFixture[str], options: List[str], refused: str
 ) -> None:
     capsys.readouterr()
@@ -195,7 +195,7 @@ def test_what_a_checked_placement_was_not_made_for_is_refused(
     assert refused in capsys.readouterr().err
 
 
-def test_a_placement_is_evaluated_for_what_it_was_made_for(
+def test_evaluate_defaults_to_the_placements_platform_and_notes_others(
     model: str, placed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()

@@ -46,7 +46,7 @@ def run(*args: object) -> int:
 
 
 @pytest.mark.parametrize("verb", ["quantize", "build", "deploy"])
-def test_a_folder_in_place_of_a_model_is_told_with_what_to_give(
+def test_a_folder_given_as_model_names_the_model_in_it(
     verb: str, files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     model, _ = files
@@ -60,7 +60,7 @@ def test_a_folder_in_place_of_a_model_is_told_with_what_to_give(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_holds_no_page_of_an_earlier_run(files: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_quantize_removes_the_report_page_of_an_earlier_run(files: Tuple[Path, Path], tmp_path: Path) -> None:
     model, samples = files
     out = tmp_path / "out"
     out.mkdir()
@@ -78,7 +78,7 @@ def test_a_folder_holds_no_page_of_an_earlier_run(files: Tuple[Path, Path], tmp_
     assert [path.name for path in out.iterdir()] == ["model.onnx"]
 
 
-def test_ranges_of_a_cache_are_called_given(
+def test_quantize_with_calib_reports_given_ranges(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     model, samples = files
@@ -96,7 +96,7 @@ def test_ranges_of_a_cache_are_called_given(
     assert "no samples to measure scales on" in capsys.readouterr().err
 
 
-def test_quantize_writes_what_a_build_takes(
+def test_build_accepts_the_folder_that_quantize_wrote(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     model, samples = files
@@ -127,14 +127,16 @@ def test_quantize_writes_what_a_build_takes(
     assert document["difference"]["low"] <= document["difference"]["value"] <= document["difference"]["high"]
 
 
-def test_a_goal_that_is_not_met_is_exit_code_1(files: Tuple[Path, Path], capsys: pytest.CaptureFixture) -> None:
+def test_a_missed_min_sqnr_exits_with_1(files: Tuple[Path, Path], capsys: pytest.CaptureFixture) -> None:
     model, samples = files
     assert run("quantize", model, "--data", samples, "--min-sqnr", 300) == 1
     assert "NOT met" in capsys.readouterr().out
     assert run("quantize", model, "--data", samples, "--min-sqnr", 300, "--fail-on", "never") == 0
 
 
-def test_qdq_there_and_back(files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_quantize_converts_to_qdq_and_back_to_a_cache(
+    files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     model, samples = files
     assert run("quantize", model, "--data", samples, "-o", tmp_path / "a", "--trt", "11.4.1") == 0
     typed = tmp_path / "a" / "model.onnx"
@@ -163,7 +165,7 @@ def test_qdq_there_and_back(files: Tuple[Path, Path], tmp_path: Path, capsys: py
         (["evaluate", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "nothing to compare with"),
     ],
 )
-def test_wrong_use(
+def test_wrong_use_of_quantize_and_evaluate_has_its_exit_code(
     files: Tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture,
     args: list, code: int, why: str,
 ) -> None:  # fmt: skip
@@ -173,7 +175,7 @@ def test_wrong_use(
     assert why in capsys.readouterr().err
 
 
-def test_pictures_go_from_calibration_through_the_manifest_to_run(
+def test_preprocessing_settings_reach_run_through_the_artifacts_manifest(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     cv2 = pytest.importorskip("cv2")
@@ -204,7 +206,7 @@ def test_pictures_go_from_calibration_through_the_manifest_to_run(
     assert "crop, rgb" in capsys.readouterr().out
 
 
-def test_map_of_a_detector_and_of_its_int8_form(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_evaluate_and_quantize_measure_map_of_a_detector(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     import sys
 
     pytest.importorskip("cv2")
@@ -235,7 +237,7 @@ def test_map_of_a_detector_and_of_its_int8_form(tmp_path: Path, capsys: pytest.C
     assert "needs a decoder" in capsys.readouterr().err
 
 
-def test_a_metric_of_a_file_and_what_is_told_of_a_broken_one(
+def test_a_user_metric_is_loaded_from_a_file_and_its_errors_are_reported(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     model, samples = files
@@ -276,7 +278,7 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
 
 
 @pytest.mark.parametrize("verb", ["quantize", "build", "deploy", "place", "layers", "check"])
-def test_an_artifact_in_place_of_a_model_is_called_one(
+def test_an_artifact_given_as_model_is_named_as_one(
     tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The model in it is the simulation's, so the hint does not lead there."""

@@ -25,7 +25,7 @@ from edgedla.errors import UsageError
         (f"1..{MOST_SIZES}", [{"": [n]} for n in range(1, MOST_SIZES + 1)]),
     ],
 )
-def test_a_range_is_every_size_in_it(text: str, sizes: List[Any]) -> None:
+def test_a_size_range_expands_to_its_sizes(text: str, sizes: List[Any]) -> None:
     assert list(parse_sizes(text)) == sizes
 
 
@@ -40,6 +40,6 @@ def test_a_range_is_every_size_in_it(text: str, sizes: List[Any]) -> None:
         ("1..x3", "is not a shape"),
     ],
 )
-def test_what_is_no_range_is_refused(text: str, message: str) -> None:
+def test_an_invalid_size_range_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_sizes(text)

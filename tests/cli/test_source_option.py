@@ -22,13 +22,13 @@ def silent(line: str) -> None:
     raise AssertionError(line)
 
 
-def test_a_file_names_sources_line_by_line(tmp_path: Path) -> None:
+def test_a_sources_file_holds_one_source_per_line(tmp_path: Path) -> None:
     path = tmp_path / "cameras"
     path.write_text("\ufeff# the yard\nrtsp://u:p@cam/1\n\n  door=csi://0  \n", encoding="utf-8")
     assert sources_of((), str(path), silent) == ("rtsp://u:p@cam/1", "door=csi://0")
 
 
-def test_the_environment_counts_where_nothing_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_default_to_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sources_of((), None, silent) == ()
     monkeypatch.setenv(VARIABLE, "rtsp://u:p@cam/1\ncsi://0")
     assert sources_of((), None, silent) == ("rtsp://u:p@cam/1", "csi://0")
@@ -36,7 +36,7 @@ def test_the_environment_counts_where_nothing_is_given(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("content", [b"", b"# nothing\n", b"\xff\xfe", b"x" * (1 << 20) + b"y"])
-def test_what_is_no_list_of_sources(content: bytes, tmp_path: Path) -> None:
+def test_an_invalid_sources_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "cameras"
     path.write_bytes(content)
     with pytest.raises(DocumentError):
@@ -58,7 +58,7 @@ def test_sources_in_two_places_are_refused() -> None:
         ("/tmp/a@b.mp4", False), ("synthetic://?rate=5", False), ("file:///a@b/password=x", False),
     ],
 )  # fmt: skip
-def test_what_is_a_secret(text: str, secret: bool) -> None:
+def test_has_secret_detects_credentials_in_addresses(text: str, secret: bool) -> None:
     assert has_secret(text) is secret
 
 
@@ -73,7 +73,7 @@ sys.stdout.buffer.write(open("/proc/self/cmdline", "rb").read() + b"\\n" + "".jo
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/cmdline"), reason="this system has no /proc")
 @pytest.mark.parametrize("form", ["{}", "--source={}", "door={}"])
-def test_an_address_leaves_the_arguments_that_other_users_read(form: str) -> None:
+def test_a_secret_address_is_removed_from_the_process_arguments(form: str) -> None:
     words = ["plain", "csi://0", form.format("rtsp://user:S3cret@cam:554/1")]
     done = subprocess.run([sys.executable, "-c", CHILD, *words], cwd=str(ROOT), capture_output=True, check=True)
     arguments, _, said = done.stdout.rpartition(b"\n")

@@ -53,7 +53,7 @@ def posted_words(entry: Dict[str, Any], folder: Path) -> List[str]:
     return found
 
 
-def test_twenty_lines_are_posted_ones() -> None:
+def test_the_corpus_holds_at_least_20_published_trtexec_lines() -> None:
     built = [entry for entry in POSTED if "after" not in entry]
     assert len(built) >= 20
     assert all(entry["source"].startswith("https://") for entry in POSTED)
@@ -61,7 +61,7 @@ def test_twenty_lines_are_posted_ones() -> None:
 
 
 @pytest.mark.parametrize("entry", [e for e in POSTED if "after" not in e], ids=lambda e: e["source"][19:])
-def test_posted_lines_are_understood_behind_check_and_build(
+def test_check_and_build_accept_published_trtexec_lines(
     entry: Dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = posted_words(entry, tmp_path)
@@ -77,13 +77,13 @@ def test_posted_lines_are_understood_behind_check_and_build(
 
 
 @pytest.mark.parametrize("entry", [e for e in POSTED if e.get("after") == ["bench"]], ids=lambda e: e["source"][19:])
-def test_posted_lines_are_understood_behind_bench(entry: Dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_accepts_published_trtexec_lines(entry: Dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     # The engine is not here: that it is looked for shows that the rest of the line was understood.
     assert exit_code_of(["bench", *entry["line"].split()]) == 3
     assert "No such option" not in capsys.readouterr().err
 
 
-def test_posted_lines_keep_the_engine_s_name(tmp_path: Path) -> None:
+def test_save_engine_of_a_pasted_line_becomes_the_output_folder(tmp_path: Path) -> None:
     own = {"-o", "--output", "--onnx"}
     pasted = understood("build", ["--onnx=m.onnx", "--saveEngine=models/x.engine"], own)
     assert pasted.args == ("--onnx=m.onnx", "-o", "models/x")
@@ -104,7 +104,7 @@ def test_models_of_other_frameworks_are_refused(option: str, capsys: pytest.Capt
     assert "convert them to ONNX" in capsys.readouterr().err
 
 
-def test_every_option_of_trtexec_has_an_answer(shared: Path) -> None:
+def test_every_option_of_trtexec_is_handled(shared: Path) -> None:
     import yaml
 
     listed = yaml.safe_load((shared / "facts" / "trtexec-flags.yaml").read_text())
@@ -127,7 +127,7 @@ def test_every_option_of_trtexec_has_an_answer(shared: Path) -> None:
         ("a:b:1x2", {"a:b": [1, 2]}),
     ],
 )
-def test_shapes_as_people_write_them(text: str, shapes: object) -> None:
+def test_common_spellings_of_shapes_are_parsed(text: str, shapes: object) -> None:
     assert parse_shapes(text) == shapes
 
 
@@ -140,12 +140,14 @@ def test_a_shape_without_a_name_is_that_of_the_only_input() -> None:
 
 
 @pytest.mark.parametrize("text", ["orinnx", "Orin-NX", "agxorin", "Jetson AGX Orin 64GB", "XAVIER_NX"])
-def test_modules_as_people_write_them(text: str) -> None:
+def test_common_spellings_of_modules_are_recognised(text: str) -> None:
     assert module_for(text).dla_cores == 2
 
 
 @pytest.mark.parametrize("text", ["nano", "tx2", "TX1"])
-def test_modules_that_never_had_a_dla_say_so(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_modules_that_never_had_a_dla_are_refused_with_the_reason(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code_of(["check", str(MODEL), "--target", text]) == 2
     assert "has no DLA" in capsys.readouterr().err
 
@@ -161,7 +163,7 @@ def test_modules_that_never_had_a_dla_say_so(text: str, capsys: pytest.CaptureFi
         ("# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64", "6.2"),
     ],
 )
-def test_releases_as_people_write_them(text: str, jetpack: str) -> None:
+def test_common_spellings_of_jetpack_releases_are_recognised(text: str, jetpack: str) -> None:
     assert platform_for("agx-orin-64gb", jetpack=text).release.jetpack == jetpack
 
 

@@ -55,7 +55,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
-def test_no_colour_is_none_and_a_dumb_terminal_gets_no_escapes(words: List[str], folder: Path) -> None:
+def test_no_color_disables_styles_and_a_dumb_terminal_gets_no_escapes(words: List[str], folder: Path) -> None:
     styles = "\x1b\\[[0-9;]*m"
     assert not re.search(styles, on_a_terminal(words, folder, NO_COLOR="1"))
     assert "\x1b" not in on_a_terminal(words, folder, TERM="dumb")

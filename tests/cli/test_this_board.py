@@ -46,7 +46,7 @@ def json_of(arguments: List[str], capsys: pytest.CaptureFixture[str]) -> dict:
     return document
 
 
-def test_check_and_place_answer_for_this_board(
+def test_check_and_place_default_to_the_board(
     board: Callable[[dict], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     board(ORIN_NX)
@@ -57,7 +57,7 @@ def test_check_and_place_answer_for_this_board(
     assert checked["worth"]["power_mode"] == placed["power_mode"] == "15W"
 
 
-def test_this_boards_release_holds_for_its_module_alone(
+def test_the_boards_release_is_the_default_for_its_own_module_only(
     board: Callable[[dict], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     board({**ORIN_NX, "etc/nv_tegra_release": "# R35 (release), REVISION: 4.1"})
@@ -70,7 +70,7 @@ def test_this_boards_release_holds_for_its_module_alone(
         assert (platform["target"], platform["jetpack"]) == expected
 
 
-def test_other_commands_answer_for_this_board(
+def test_layers_compare_sweep_and_build_default_to_the_board(
     board: Callable[[dict], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board({**ORIN_NX, "etc/nv_tegra_release": "# R35 (release), REVISION: 4.1"})
@@ -88,7 +88,7 @@ def test_other_commands_answer_for_this_board(
     assert json.loads(capsys.readouterr().out)["platform"]["target"] == "orin-nx-16gb"
 
 
-def test_a_jetson_that_nobody_can_name_is_not_taken_for_another(
+def test_an_unidentified_jetson_requires_a_target(
     board: Callable[[dict], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board(HIDDEN)
@@ -123,7 +123,7 @@ def test_a_board_without_tensorrts_bindings_builds_nothing(
     assert not out.exists()
 
 
-def test_another_module_is_simulated_on_a_board_and_said_so(
+def test_a_build_for_another_module_on_a_board_is_simulated_with_a_note(
     board: Callable[[dict], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board(ORIN_NX)
@@ -134,7 +134,7 @@ def test_another_module_is_simulated_on_a_board_and_said_so(
     assert "TensorRT builds for the module it runs on" in capsys.readouterr().err
 
 
-def test_the_board_is_looked_for_once(board: Callable[[dict], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_board_is_detected_once_per_command(board: Callable[[dict], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.targets import board as boards
 
     board(ORIN_NX)
