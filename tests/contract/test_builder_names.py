@@ -124,7 +124,7 @@ def unfit(arguments: Tuple[int, Tuple[str, ...]], overloads: List[List[str]]) ->
     return f"called with {positional} arguments and {keywords}, takes {overloads}"
 
 
-def test_the_source_was_read() -> None:
+def test_the_builders_source_names_its_tensorrt_uses() -> None:
     assert len(ALL_USES) > 60
     assert {"Builder", "IBuilderConfig", "IInt8EntropyCalibrator2", "IProgressMonitor"} <= {use.cls for use in ALL_USES}
 
@@ -167,7 +167,7 @@ def test_methods_that_tensorrt_calls_back_take_what_it_passes(release: str) -> N
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_names_looked_up_by_value_exist(release: str) -> None:
+def test_enum_members_that_the_builder_looks_up_exist(release: str) -> None:
     classes = SURFACES[release]["classes"]
     assert {"LINEAR", "DLA_LINEAR", "DLA_HWC4", "CHW4", "CHW16", "CHW32"} <= set(classes["TensorFormat"]["members"])
     assert {"FLOAT", "HALF", "INT8", "INT32", "BOOL"} <= set(classes["DataType"]["members"])
