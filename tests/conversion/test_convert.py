@@ -70,7 +70,7 @@ def test_forms_are_detected_by_name_and_first_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["m.pt", "m.h5"])
-def test_what_runs_code_is_refused_without_trust(tmp_path: Path, name: str) -> None:
+def test_a_source_that_runs_code_is_refused_without_trust(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"\x89HDF\r\n\x1a\n" if name == "m.h5" else pickle.dumps(Bomb()))
     with pytest.raises(UsageError, match="runs code") as e:
@@ -149,7 +149,7 @@ def test_a_conversion_is_compared_with_its_source(framework: Any) -> None:
     assert other.max_abs == 0.5
 
 
-def test_sizes_are_fixed_names_are_the_models_own_and_nothing_idle_stays(framework: Any) -> None:
+def test_conversion_fixes_dims_keeps_names_and_drops_unused_nodes(framework: Any) -> None:
     model = onnx.load_from_string(edgedla.convert(framework(dims=("n", 4))).model)
     (given,), (made,) = model.graph.input, model.graph.output
     assert (given.name, made.name) == ("image", "scores")
@@ -157,14 +157,14 @@ def test_sizes_are_fixed_names_are_the_models_own_and_nothing_idle_stays(framewo
     assert [(n.op_type, list(n.input), list(n.output)) for n in model.graph.node] == [("Relu", ["image"], ["scores"])]
 
 
-def test_an_operator_set_that_the_parser_reads_wrongly_is_said(framework: Any) -> None:
+def test_an_operator_set_that_the_parser_misreads_is_noted(framework: Any) -> None:
     assert edgedla.convert(framework(), target="agx-xavier-32gb").notes == ()
     notes = edgedla.convert(framework(), target="agx-xavier-32gb", opset=18).notes
     assert "reads reductions of 18 and newer wrongly" in notes[0]
     assert edgedla.convert(framework(), target="agx-orin-64gb", opset=18).notes == ()
 
 
-def test_what_the_parser_refuses_is_said() -> None:
+def test_operators_that_the_parser_refuses_are_noted() -> None:
     scale, zero = np.float32(0.1), np.int8(3)
     nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
     model = onnx_model(nodes, constants={"s": scale, "z": zero}, opset=17)
@@ -197,7 +197,7 @@ def test_outputs_of_pytorch_are_named_by_the_keys_of_their_dicts() -> None:
         ({"a": 1, "b": 2}, False, None), ({"": 1}, False, None), ({"image": 1, "b": 2}, True, None),
     ],
 )  # fmt: skip
-def test_sizes_stand_in_the_order_of_the_parameters(shapes: Any, own: bool, wanted: Any) -> None:
+def test_input_shapes_are_ordered_by_the_models_parameters(shapes: Any, own: bool, wanted: Any) -> None:
     if wanted is None:
         with pytest.raises(ValueError, match="its inputs: image, meta"):
             in_order(shapes, ["image", "meta"], own)
@@ -205,7 +205,7 @@ def test_sizes_stand_in_the_order_of_the_parameters(shapes: Any, own: bool, want
         assert list(in_order(shapes, ["image", "meta"], own).items()) == list(wanted.items())
 
 
-def test_names_that_a_file_holds_in_an_order_of_chance_are_sorted() -> None:
+def test_names_without_a_fixed_order_are_sorted_naturally() -> None:
     assert by_number(["output_10", "b", "output_2", "a"]) == ["a", "b", "output_2", "output_10"]
 
 
@@ -223,7 +223,7 @@ def test_inputs_of_four_dimensions_become_nchw() -> None:
     assert nchw(values)[0, 2, 1, 3] == values[0, 1, 3, 2]
 
 
-def test_the_program_is_asked_for_the_layouts(framework: Any) -> None:
+def test_layout_options_are_passed_to_the_conversion_program(framework: Any) -> None:
     echo = "".join(f"{{asked['{key}']}}" for key in ("inputs_as_nchw", "outputs_as_nchw"))
     source = framework()
     program = Path(module.__file__).with_name("frameworks") / "from_tensorflow.py"
@@ -232,14 +232,14 @@ def test_the_program_is_asked_for_the_layouts(framework: Any) -> None:
     assert made.framework == "['a', 'b']['all']"
 
 
-def test_other_frameworks_have_that_layout_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layout_options_are_refused_for_frameworks_in_nchw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = archive(tmp_path / "m.pt2", "x")
     assert exit_code_of(["convert", str(path), "-o", str(tmp_path / "o.onnx"), "--outputs-as-nchw", "all"]) == 2
     assert "--outputs-as-nchw: a model of PyTorch is N x C x H x W already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_transpose_at_the_ends_is_said_with_the_option(asked: bool) -> None:
+def test_a_transpose_at_inputs_or_outputs_is_noted_with_the_option(asked: bool) -> None:
     """As tf2onnx writes them, without and with its inputs_as_nchw and outputs_as_nchw."""
     body = [node("Conv", "t w", "c"), node("Relu", "c", "r")]
     scaled = [node("Mul", "image k", "m"), node("Transpose", "m", "t", perm=[0, 3, 1, 2])]
@@ -256,7 +256,7 @@ def test_a_transpose_at_the_ends_is_said_with_the_option(asked: bool) -> None:
     assert report.totals.layers_gpu == (0 if asked else 2)
 
 
-def test_a_network_that_wants_channels_last_says_so() -> None:
+def test_an_input_transposed_to_nhwc_in_the_network_is_noted() -> None:
     nodes = [node("Transpose", "x", "t", perm=[0, 2, 3, 1]), node("Flatten", "t", "y")]
     (note,) = layout_notes(onnx_model(nodes, outputs={"y": (1, 192)}))
     assert note == "input x is turned to N x H x W x C in the network: what reads it wants that layout"
@@ -345,7 +345,7 @@ def test_pytorch_programs_and_torchscript_give_the_same_network(tmp_path: Path) 
     assert verdicts[0] == verdicts[1]
 
 
-def test_an_interpreter_of_ones_own_is_used(framework: Any) -> None:
+def test_convert_uses_the_given_python_interpreter(framework: Any) -> None:
     assert edgedla.convert(framework(), python=sys.executable).within
 
 
@@ -355,7 +355,7 @@ def test_outputs_of_other_shapes_are_an_error() -> None:
         worst_difference(model, {"x": np.zeros((1, 4), np.float32)}, [np.zeros((1, 5), np.float32)])
 
 
-def test_outputs_are_compared_in_order_and_what_is_no_number_counts() -> None:
+def test_outputs_are_compared_in_order_and_nans_must_match() -> None:
     nodes = [node("Relu", "x", "y"), node("Sqrt", "x", "z")]
     model = onnx_model(nodes, {"x": (1, 2)}, {"y": (1, 2), "z": (1, 2)}, opset=17)
     feed = {"x": np.array([[4, -1]], np.float32)}
@@ -365,7 +365,7 @@ def test_outputs_are_compared_in_order_and_what_is_no_number_counts() -> None:
     assert worst_difference(model, feed, [right[0], np.array([[2, 1]], np.float32)])[0] > 1e100
 
 
-def test_the_models_own_arithmetic_is_compared() -> None:
+def test_outputs_are_compared_without_onnx_runtimes_optimisations() -> None:
     """ONNX Runtime's optimizer folds both into the weights, which loses what the sum takes off exactly."""
     nodes = [node("Conv", "x w", "c"), node("Add", "c a", "d"), node("Mul", "d m", "y")]
     one = np.ones((1, 1, 1, 1), np.float32)
@@ -376,7 +376,7 @@ def test_the_models_own_arithmetic_is_compared() -> None:
     assert worst_difference(model, {"x": 1000 + steps}, [steps / 3])[0] < 1e-6
 
 
-def test_more_than_one_file_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_above_the_size_limit_of_one_file_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = onnx_model([node("Add", "x w", "y")], {"x": (1, 4)}, constants={"w": np.ones(4, np.float32)}, opset=17)
     assert tidied(model, {}, ()).graph.node[0].op_type == "Add"
     monkeypatch.setattr(converted, "_MOST_BYTES", 15)
@@ -384,7 +384,7 @@ def test_more_than_one_file_holds_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         tidied(model, {}, ())
 
 
-def test_half_precision_rounds_more() -> None:
+def test_a_half_precision_model_is_compared_with_a_wider_tolerance() -> None:
     full, half = (onnx_model([node("Relu", "x", "y")], kind=kind) for kind in (1, 10))
     assert [tolerance_of(full), tolerance_of(half)] == [1e-4, 1e-2]
 
@@ -398,7 +398,7 @@ def test_a_paddle_model_with_other_weights_is_converted_again(tmp_path: Path) ->
     assert _key(tmp_path / "m.pdmodel", "") != before
 
 
-def test_the_reason_is_the_error_and_not_a_warning_after_it() -> None:
+def test_the_reported_reason_is_the_error_line_not_a_later_warning() -> None:
     said = "loading\n\x1b[0;31m[ERROR]\tFailed: no such thing\x1b[0m\nUserWarning: no ccache\n  warnings.warn(text)\n"
     assert module._reason(said) == "[ERROR]\tFailed: no such thing"
     assert module._reason("Killed\n") == "Killed"
@@ -420,7 +420,7 @@ def test_the_reason_is_the_error_and_not_a_warning_after_it() -> None:
         ("m.tflite", b"random bytes", "bytes 4 to 7 are b'om b', not b'TFL3'"),
     ],
 )
-def test_damaged_files_are_named_before_a_framework_is_asked_for(
+def test_damaged_files_are_refused_before_the_framework_is_started(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     path = tmp_path / name

@@ -39,7 +39,7 @@ def test_a_graph_is_distinguished_from_other_pb_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--inputs", "--outputs", "--signature"])
-def test_parts_of_a_source_that_is_taken_whole_are_refused(
+def test_inputs_and_outputs_options_are_refused_for_other_sources(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     path = tmp_path / "m.tflite"
@@ -54,7 +54,7 @@ def operator(name: str, kind: str, *inputs: Any, outputs: int = 1) -> Any:
     return made
 
 
-def test_a_graph_ends_where_nothing_reads() -> None:
+def test_outputs_of_a_frozen_graph_are_the_unread_operators() -> None:
     x = operator("x", "Placeholder")
     norm = operator("norm", "FusedBatchNormV3", x.outputs[0], outputs=6)
     top = operator("top", "TopKV2", x.outputs[0], outputs=2)
@@ -67,7 +67,7 @@ def test_a_graph_ends_where_nothing_reads() -> None:
     assert [port(tensor) for tensor in unread(graph)] == ["norm", "top", "top_1"]
 
 
-def test_operators_that_the_exporter_left_are_named() -> None:
+def test_tensorflow_operators_left_by_the_exporter_are_named() -> None:
     model = onnx_model([node("Switch", "x", "y", name="cond/Switch")])
     with pytest.raises(ModelError, match=r"no operators for Switch \(cond/Switch\)"):
         module._refuse_unknown(model, Path("m.pb"))

@@ -44,14 +44,14 @@ def test_models_are_detected_by_their_classes(names: Any, kind: Any) -> None:
     assert object_kind(instance(*names)) == kind
 
 
-def test_everything_else_is_no_model() -> None:
+def test_objects_of_other_classes_are_refused() -> None:
     assert [object_kind(x) for x in ("m.pt2", Path("m.pt2"), b"", None, 3)] == [None] * 5
     with pytest.raises(UsageError, match="a dict is not a model"):
         edgedla.convert({})
 
 
 @needs_torch
-def test_a_module_is_exported_and_compared() -> None:
+def test_a_pytorch_module_is_exported_and_compared() -> None:
     import torch
 
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Dropout(), torch.nn.ReLU()).train()
@@ -83,7 +83,7 @@ def test_programs_and_scripts_in_memory_give_the_same_network() -> None:
 
 
 @needs_torch
-def test_integers_keep_their_values() -> None:
+def test_integer_inputs_are_compared_with_their_values() -> None:
     import torch
 
     class Lookup(torch.nn.Module):
@@ -98,7 +98,7 @@ def test_integers_keep_their_values() -> None:
 
 
 @needs_torch
-def test_a_module_is_deployed(tmp_path: Path) -> None:
+def test_a_pytorch_module_is_deployed(tmp_path: Path) -> None:
     import torch
 
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())

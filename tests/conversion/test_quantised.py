@@ -53,7 +53,7 @@ def levels(shape: Any = (1, 2, 4, 4)) -> np.ndarray:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_the_network_is_fp32_with_the_ranges_of_its_levels(transposed: bool) -> None:
+def test_a_quantised_source_becomes_fp32_with_the_ranges_of_its_levels(transposed: bool) -> None:
     model = quantised(transposed)
     plain = plain_of(model)
     body = ["Transpose"] * transposed + ["Conv", "Relu"]
@@ -74,7 +74,7 @@ def test_the_network_is_fp32_with_the_ranges_of_its_levels(transposed: bool) -> 
     np.testing.assert_allclose(np.minimum(got, 12.75), expected, atol=0.05 * 0.51)
 
 
-def test_weights_are_the_numbers_that_they_stood_for() -> None:
+def test_quantised_weights_are_dequantised() -> None:
     plain = plain_of(quantised())
     arrays = {t.name: onnx.numpy_helper.to_array(t) for t in plain.model.graph.initializer}
     np.testing.assert_allclose(arrays["wd"].reshape(2, 2), [[1.27, -0.64], [0.4, -2.0]], rtol=1e-6)
@@ -83,7 +83,7 @@ def test_weights_are_the_numbers_that_they_stood_for() -> None:
     assert plain.weights == ("wd",)
 
 
-def test_up_to_tensorrt_10_there_is_a_cache_and_every_tensor_of_the_conv_has_a_scale() -> None:
+def test_up_to_tensorrt_10_the_scales_become_a_calibration_cache() -> None:
     model, x = quantised(), levels()
     y = open_session(model.SerializeToString()).run(None, {"x": x})
     made = finished(model, {"x": x}, y, ORIN)
@@ -96,7 +96,7 @@ def test_up_to_tensorrt_10_there_is_a_cache_and_every_tensor_of_the_conv_has_a_s
     assert "1 weights have scales" in text
 
 
-def test_from_tensorrt_11_on_the_scales_are_pairs_in_the_model() -> None:
+def test_from_tensorrt_11_on_the_scales_become_qdq_pairs() -> None:
     model, x = quantised(), levels()
     y = open_session(model.SerializeToString()).run(None, {"x": x})
     made = finished(model, {"x": x}, y, THOR)
@@ -108,14 +108,14 @@ def test_from_tensorrt_11_on_the_scales_are_pairs_in_the_model() -> None:
     assert all(not z.any() for z in zeros if z.ndim == 0)
 
 
-def test_symmetric_levels_are_close_to_the_source() -> None:
+def test_symmetric_scales_give_outputs_close_to_the_source() -> None:
     plain = plain_of(quantised())
     given = as_numbers({"x": levels()}, plain.ports)
     exact, rounded = (open_session(m.SerializeToString()).run(None, given)[0] for m in (plain.model, symmetric(plain)))
     assert np.linalg.norm(rounded - exact) < 0.05 * np.linalg.norm(exact)
 
 
-def test_a_scale_that_is_worked_out_as_it_runs_stays() -> None:
+def test_dynamic_quantisation_is_left_unchanged() -> None:
     nodes = [
         node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "d"),
         node("Relu", "d", "y"),
@@ -125,7 +125,7 @@ def test_a_scale_that_is_worked_out_as_it_runs_stays() -> None:
     assert plain.absmax == {}
 
 
-def test_an_input_that_is_handed_on_as_it_is_keeps_the_output() -> None:
+def test_a_requantised_input_becomes_an_identity_to_its_output() -> None:
     nodes = [
         node("DequantizeLinear", "x s_in z_u8", "xd"), node("QuantizeLinear", "xd s_in z_i8", "y"),
     ]  # fmt: skip
@@ -137,7 +137,7 @@ def test_an_input_that_is_handed_on_as_it_is_keeps_the_output() -> None:
     assert set(plain.ports) == {"x", "y"}
 
 
-def test_the_cache_stands_beside_the_model(tmp_path: Path) -> None:
+def test_the_calibration_cache_is_written_next_to_the_model(tmp_path: Path) -> None:
     made = Converted(
         b"model", "m.tflite", "tflite", "tf 1", "tf2onnx 1", 17, 0.0, 0.0, cache="TRT-8502-EntropyCalibration2\n"
     )
@@ -240,14 +240,16 @@ def test_a_build_takes_the_scales_of_its_source(tflite_file: Path, capsys: pytes
     assert not [*artifact.glob("calib-*.cache")]
 
 
-def test_from_tensorrt_11_on_a_build_names_the_command(tflite_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_tensorrt_11_on_a_build_names_the_convert_command(
+    tflite_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     build = ["build", str(tflite_file), "--precision", "int8", "--target", "agx-orin-64gb", "--trt", "11.4.1"]
     assert exit_code_of([*build, "-o", str(tflite_file.with_name("a"))]) == 2
     command = f"`edgedla convert {tflite_file} --target agx-orin-64gb --trt 11.4.1 -o MODEL.onnx` writes one with them"
     assert command in capsys.readouterr().err
 
 
-def test_a_deployment_says_that_it_measures_its_own_scales(
+def test_deploy_notes_that_the_sources_scales_are_not_used(
     tflite_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples = tflite_file.with_name("s.npz")
@@ -257,7 +259,7 @@ def test_a_deployment_says_that_it_measures_its_own_scales(
     assert f"the INT8 scales in {tflite_file} are not used" in capsys.readouterr().err
 
 
-def test_scales_that_were_changed_are_converted_again(tflite_file: Path) -> None:
+def test_a_damaged_scales_file_is_made_again(tflite_file: Path) -> None:
     kept = as_onnx(tflite_file)
     scales = kept_scales(kept)
     assert scales is not None
