@@ -135,20 +135,20 @@ def test_a_value_fits_its_annotation(value: Any, hint: Any, right: bool) -> None
         ({"rates": {}}, "{} of type dict"),
     ],
 )
-def test_of_a_list_the_error_names_what_it_holds(wrong: Dict[str, Any], what: str) -> None:
+def test_a_wrong_list_argument_names_the_type_of_its_elements(wrong: Dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError) as caught:
         edgedla.PlacementRequest("orin-nx-16gb", **wrong)
     assert caught.value.what == what
 
 
-def test_annotations_are_said_in_words() -> None:
+def test_annotations_are_described_in_words() -> None:
     assert in_words(Optional[Mapping[str, Sequence[int]]]) == "a mapping of texts to lists of whole numbers or None"
     assert in_words(Union[None, float, Sequence[float]]) == "a number, a list of numbers or None"
     assert in_words(edgedla.Limits) == "Limits"
     assert in_words(Callable[[], int]) == "something that can be called"
 
 
-def test_numbers_of_numpy_are_pythons_in_what_comes_back(tmp_path: Path) -> None:
+def test_numpy_numbers_in_arguments_become_python_numbers_in_results(tmp_path: Path) -> None:
     """A batch of NumPy's stood in the MACs, and no document could be written."""
     made = onnx_model([node("Relu", "x", "y")], {"x": ("n", 3, 8, 8)}, {"y": None})
     batch, platform = np.int64(2), {"target": "orin"}

@@ -194,7 +194,7 @@ def test_what_a_command_writes_meets_its_schema_and_is_inspected(
     assert inspection.facts
 
 
-def test_every_row_has_a_schema_and_every_schema_a_row() -> None:
+def test_every_document_has_a_schema_file_and_vice_versa() -> None:
     files = {p.name for p in (ROOT / "edgedla" / "schemas").glob("*.json")}
     assert files == {row.schema_file for row in DOCUMENTS.values()}
     kinds: List[str] = [row.kind for row in DOCUMENTS.values()]
@@ -223,7 +223,7 @@ def test_no_other_file_writes_a_header_by_hand() -> None:
         ([], None),
     ],
 )
-def test_identify(value: Any, identity: Any) -> None:
+def test_identify_gives_document_and_version_or_none(value: Any, identity: Any) -> None:
     assert identify(value) == identity
 
 
@@ -238,13 +238,13 @@ def test_identify(value: Any, identity: Any) -> None:
         ({"some": "thing"}, "is no plan of edgedla"),
     ],
 )
-def test_another_document_is_refused_by_name_and_version(value: Any, what: str) -> None:
+def test_require_refuses_another_document_by_name_and_version(value: Any, what: str) -> None:
     with pytest.raises(DocumentError) as caught:
         require(value, "edgedla.plan", "plan.json")
     assert caught.value.what == what
     assert caught.value.where == "plan.json"
 
 
-def test_a_schema_of_no_document_is_wrong_use() -> None:
+def test_the_schema_of_an_unknown_document_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"edgedla\.nothing"):
         schema("edgedla.nothing")

@@ -20,7 +20,7 @@ def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_a_secret_is_its_users_alone(tmp_path: Path, private: bool) -> None:
+def test_a_private_file_is_readable_by_its_owner_alone(tmp_path: Path, private: bool) -> None:
     path = tmp_path / "f"
     path.write_text("older")
     path.chmod(0o644)
@@ -28,7 +28,7 @@ def test_a_secret_is_its_users_alone(tmp_path: Path, private: bool) -> None:
     assert path.stat().st_mode & 0o777 == (0o600 if private else 0o644)
 
 
-def test_names_that_are_no_utf8_are_written_so_that_json_reads_them(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_written_as_valid_json(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xff.onnx")
     path = files.write_atomic(tmp_path / "f", f'{{"model": "{name}"}}')
     assert json.loads(path.read_text(encoding="utf-8")) == {"model": name}
@@ -71,12 +71,12 @@ def test_a_symbolic_link_stays_a_link_and_its_file_is_replaced(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("bad", ["", "file/below"])
-def test_a_folder_or_a_path_through_a_file_is_wrong_use(tmp_path: Path, bad: str) -> None:
+def test_writing_to_a_folder_or_below_a_file_is_a_usage_error(tmp_path: Path, bad: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write"):
         files.write_atomic(tmp_path / bad, "x")
 
 
-def test_a_device_is_written_and_not_replaced() -> None:
+def test_a_device_file_is_written_in_place() -> None:
     files.write_atomic("/dev/null", "x")
     assert not os.path.isfile("/dev/null")

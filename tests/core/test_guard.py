@@ -33,24 +33,24 @@ def started(body: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", body], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_the_guarded_commands_exist() -> None:
+def test_guarded_commands_are_commands() -> None:
     assert set(VERBS) > GUARDED
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 70])
-def test_an_exit_code_stays(code: int) -> None:
+def test_the_guard_passes_the_exit_code_on(code: int) -> None:
     done = ended(f"print('out'); sys.exit({code})")
     assert (done.returncode, done.stdout, done.stderr) == (code, "out\n", "")
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
-def test_a_crash_of_native_code_is_a_bad_model_in_words(name: str) -> None:
+def test_a_native_crash_exits_with_3_and_names_the_signal(name: str) -> None:
     done = ended(f"os.kill(os.getpid(), signal.{name})")
     assert done.returncode == 3
     assert f"crashed ({name})" in done.stderr
 
 
-def test_what_the_system_kills_says_so() -> None:
+def test_a_process_killed_by_the_system_exits_with_4() -> None:
     done = ended("os.kill(os.getpid(), signal.SIGKILL)")
     assert done.returncode == 4
     assert "no memory left" in done.stderr
@@ -67,7 +67,7 @@ def test_more_memory_than_allowed_ends_the_command() -> None:
     assert "--max-memory" in done.stderr
 
 
-def test_a_limit_is_of_the_watched_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_limit_holds_for_the_watched_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     guard.hold_below(1)
     guard.allow(1)
     watched = guard.Watched()
@@ -84,7 +84,7 @@ def test_a_limit_is_of_the_watched_process_alone(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-def test_what_is_sent_to_the_command_reaches_it(sent: int, code: int) -> None:
+def test_signals_to_the_guard_reach_the_command(sent: int, code: int) -> None:
     process = started(
         "from edgedla.cli import main\ndef wait(**_):\n    print('waits', flush=True)\n    time.sleep(60)\n"
         "main.main.main = wait\nsys.exit(main.exit_code_of([]))"
@@ -97,7 +97,7 @@ def test_what_is_sent_to_the_command_reaches_it(sent: int, code: int) -> None:
         assert process.wait(30) == code
 
 
-def test_nothing_goes_on_where_the_watching_process_is_killed() -> None:
+def test_the_command_ends_if_its_guard_is_killed() -> None:
     process = started("time.sleep(60)")
     with process:
         assert process.stdout is not None
@@ -135,7 +135,7 @@ def growing(path: Path, doublings: int = 24) -> List[Any]:
     return [sys.executable, "-m", "edgedla", "build", str(path), "--target", "orin", "--backend", "host"]
 
 
-def test_a_model_that_grows_as_it_runs_keeps_the_limit(tmp_path: Path) -> None:
+def test_a_model_that_grows_at_run_time_stays_below_max_memory(tmp_path: Path) -> None:
     command = growing(tmp_path / "m.onnx")
     done = subprocess.run(
         [*command, "--max-memory", "400M", "-o", str(tmp_path / "a")], capture_output=True, text=True, timeout=120

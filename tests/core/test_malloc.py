@@ -23,6 +23,6 @@ print(frozen > 0, len(gone) > 1_000)
 """
 
 
-def test_garbage_goes_soon_after_the_start() -> None:
+def test_garbage_is_collected_soon_after_the_start() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]

@@ -30,7 +30,7 @@ def test_credentials_of_addresses_are_cut(text: str, clean: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["a", "a.", "a:", "a@", "pass", "a://", "\u00e9:/", "user=", "?"])
-def test_long_words_take_no_long_time(part: str) -> None:
+def test_credentials_in_long_words_are_removed_within_a_second(part: str) -> None:
     began = time.process_time()
     without_credentials(f"the name is {part * (200_000 // len(part))} here")
     assert time.process_time() - began < 1
@@ -38,7 +38,9 @@ def test_long_words_take_no_long_time(part: str) -> None:
 
 @pytest.mark.parametrize("value", ["csi://u:hunter2@x", "foo://u:hunter2@h/1", "//u:hunter2@h", "u:hunter2@h"])
 @pytest.mark.parametrize("verb", ["check", "layers", "inspect", "nonsense"])
-def test_no_verb_repeats_a_password(verb: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_prints_a_password_of_its_arguments(
+    verb: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code_of([verb, value, f"--{value}"]) != 0
     assert exit_code_of([verb, value]) != 0
     out, err = capsys.readouterr()
@@ -62,7 +64,7 @@ def test_no_report_of_a_model_that_was_not_read_keeps_a_password(
     ("value", "digits", "text"),
     [(18927.4, 4, "18930"), (1234.5, 3, "1230"), (999.6, 3, "1000"), (52.84, 3, "52.8"), (0.5, 3, "0.5"), (0, 3, "0")],
 )
-def test_a_large_number_has_no_power_of_ten(value: float, digits: int, text: str) -> None:
+def test_large_numbers_are_written_without_an_exponent(value: float, digits: int, text: str) -> None:
     assert short(value, digits) == text
 
 

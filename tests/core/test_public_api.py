@@ -44,7 +44,7 @@ def test_public_names_and_signatures(golden: Callable[[str, str], None]) -> None
 
 
 @pytest.mark.parametrize("name", sorted(n for n in edgedla.__all__ if n != "__version__"))
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     text = inspect.getdoc(getattr(edgedla, name))
     assert text
     assert not text.startswith(f"{name}("), "a dataclass without a docstring of its own"
@@ -65,7 +65,7 @@ def test_every_error_is_public() -> None:
     assert outside == set()
 
 
-def test_a_graph_is_taken_wherever_a_model_is_read() -> None:
+def test_a_layer_graph_is_accepted_in_place_of_a_model() -> None:
     graph = load_onnx(DETECTOR, trt="10.3")
     report = edgedla.check(graph, target="agx-orin-64gb")
     assert report.totals == edgedla.check(DETECTOR, target="agx-orin-64gb").totals
@@ -87,7 +87,7 @@ def test_a_pipeline_file_may_be_a_path(tmp_path: Path) -> None:
         pass
 
 
-def test_words_of_a_request_are_normalised() -> None:
+def test_request_words_are_case_insensitive_and_checked() -> None:
     request = edgedla.BuildRequest(target="orin", precision="INT8", mode="Standalone", backend="HOST")
     assert (request.precision, request.mode, request.backend) == ("int8", "standalone", "host")
     with pytest.raises(UsageError, match="did you mean hybrid"):

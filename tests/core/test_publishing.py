@@ -80,7 +80,7 @@ def failing(below: Path, left: List[int]) -> Callable[[Callable[..., Any]], Call
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_all_is_old_or_new_wherever_the_disk_fills_up(
+def test_a_full_disk_at_any_write_leaves_all_old_or_all_new_files(
     before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # To wait for the disk tells nothing.
@@ -111,7 +111,7 @@ def test_all_is_old_or_new_wherever_the_disk_fills_up(
     assert refused >= 10
 
 
-def test_an_error_of_the_callers_own_publishes_nothing(tmp_path: Path) -> None:
+def test_an_exception_of_the_caller_publishes_nothing(tmp_path: Path) -> None:
     folder = old(tmp_path / "out")
     was = tree(folder)
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_callers_own_publishes_nothing(tmp_path: Path) -> None:
     assert tree(folder) == was
 
 
-def test_what_killed_processes_left_goes_and_what_they_set_aside_comes_back(tmp_path: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed_and_old_files_restored(tmp_path: Path) -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     end = "0123456789abcdef"
@@ -153,7 +153,7 @@ def test_what_killed_processes_left_goes_and_what_they_set_aside_comes_back(tmp_
 
 
 @pytest.mark.parametrize("write", ["write", "folder"])
-def test_a_place_that_cannot_be_taken_is_wrong_use(write: str, tmp_path: Path) -> None:
+def test_an_unusable_target_is_a_usage_error_and_nothing_is_published(write: str, tmp_path: Path) -> None:
     folder = old(tmp_path / "out")
     was = tree(folder)
 
@@ -170,7 +170,7 @@ def test_a_place_that_cannot_be_taken_is_wrong_use(write: str, tmp_path: Path) -
     assert tree(folder) == was
 
 
-def test_links_devices_and_long_names(tmp_path: Path) -> None:
+def test_publishing_handles_links_devices_and_long_names(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "own").symlink_to("real")
@@ -186,7 +186,7 @@ def test_links_devices_and_long_names(tmp_path: Path) -> None:
     assert out.paths[2] == Path("/dev/null")
 
 
-def test_two_of_one_process_leave_each_other_alone(tmp_path: Path) -> None:
+def test_two_publications_of_one_process_are_independent(tmp_path: Path) -> None:
     with publication() as first:
         partial = first.folder(tmp_path / "a")
         with publication() as second:
@@ -196,7 +196,7 @@ def test_two_of_one_process_leave_each_other_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
-def test_a_process_that_ended_and_that_nobody_asked_for_does_not_run() -> None:
+def test_a_zombie_process_does_not_count_as_running() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as ended:
         assert runs(ended.pid)
         ended.kill()

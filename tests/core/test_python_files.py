@@ -20,13 +20,13 @@ from edgedla.python_files import function_of
         ("math:pi", "math: pi is not a function (allowed: acos, "),
     ],
 )
-def test_what_is_wrong_with_a_name_is_said(text: str, says: str) -> None:
+def test_an_invalid_function_name_gives_the_reason(text: str, says: str) -> None:
     with pytest.raises(UsageError) as e:
         function_of(text, "metric")
     assert says in str(e.value)
 
 
-def test_a_file_that_fails_leaves_no_module(tmp_path: Path) -> None:
+def test_a_failed_import_of_a_file_leaves_no_module(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("raise SystemExit(4)\n")
     with pytest.raises(UsageError, match=r"the metric cannot be imported: SystemExit\(4\)"):

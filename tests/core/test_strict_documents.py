@@ -12,7 +12,7 @@ from edgedla.strict_documents import read_json, read_yaml
 from edgedla.strict_yaml import Table
 
 
-def test_values_come_as_they_stand(tmp_path: Path) -> None:
+def test_json_and_yaml_values_are_read_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "d"
     path.write_bytes(b"\xef\xbb\xbf" + b'{"a": [1, 2.5, null, "b"]}')
     assert read_json(path) == {"a": [1, 2.5, None, "b"]}
@@ -31,7 +31,7 @@ def test_values_come_as_they_stand(tmp_path: Path) -> None:
         (b"[1" + b"0" * 400 + b".5]", "too large"),
     ],
 )  # fmt: skip
-def test_what_is_no_json(content: bytes, says: str, tmp_path: Path) -> None:
+def test_invalid_json_is_refused_with_the_reason(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     path.write_bytes(content)
     with pytest.raises(DocumentError, match=says) as e:
@@ -55,7 +55,7 @@ def test_names_that_look_like_numbers_and_the_largest_numbers_are_read(tmp_path:
         (b'"a\\0": 1', "NUL"),
     ],
 )  # fmt: skip
-def test_what_is_no_yaml(content: bytes, says: str, tmp_path: Path) -> None:
+def test_invalid_yaml_is_refused_with_the_reason(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "d.yaml"
     path.write_bytes(content)
     with pytest.raises(DocumentError, match=says) as e:
@@ -64,13 +64,13 @@ def test_what_is_no_yaml(content: bytes, says: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_json, read_yaml])
-def test_a_file_that_is_none(read, tmp_path: Path) -> None:
+def test_a_missing_document_or_a_folder_is_refused(read, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(DocumentError, match="cannot be read"):
             read(path)
 
 
-def test_a_placement_nested_too_deeply_is_no_bug(tmp_path: Path) -> None:
+def test_a_too_deeply_nested_placement_exits_with_3(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"")
     (tmp_path / "p.json").write_text("[" * 100_000)
     onnx = pytest.importorskip("onnx")

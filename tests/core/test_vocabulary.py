@@ -24,7 +24,7 @@ def test_a_device_has_one_spelling(value: str, spelling: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["DLA", "DLA2", "dla:", "cpu", "", 0, None])
-def test_what_is_no_device_is_refused(value: object) -> None:
+def test_an_unknown_device_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="unknown device") as caught:
         vocabulary.device(value)
     assert caught.value.allowed == "GPU, DLA0, DLA1"
@@ -43,12 +43,12 @@ def test_any_core_may_be_assigned() -> None:
         (("GPU", "DLA0"), ("GPU", "DLA0")),
     ],
 )
-def test_devices_from_text_and_lists(value: object, names: object) -> None:
+def test_devices_are_parsed_from_text_and_lists(value: object, names: object) -> None:
     assert vocabulary.devices(value) == names  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", ["", [], "GPU,"])
-def test_no_device_is_wrong_use(value: object) -> None:
+def test_an_empty_device_list_is_a_usage_error(value: object) -> None:
     with pytest.raises(UsageError):
         vocabulary.devices(value)  # type: ignore[arg-type]
 
@@ -59,7 +59,7 @@ def test_the_nearest_word_is_named() -> None:
     assert vocabulary.one_of("precision", "INT8", vocabulary.PRECISIONS) == "int8"
 
 
-def test_methods_and_metrics_are_those_that_help_names() -> None:
+def test_calibration_methods_and_metrics_equal_the_vocabulary() -> None:
     assert (
         tuple(METHODS) == vocabulary.CALIBRATION_METHODS
     ), "METHODS (quantization/methods.py) and the list of words differ"
