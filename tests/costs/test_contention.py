@@ -15,7 +15,7 @@ load = st.floats(min_value=0, max_value=300)
 
 
 @given(load, load, load)
-def test_more_traffic_beside_it_never_speeds_an_engine_up(demand: float, external: float, more: float) -> None:
+def test_more_external_traffic_never_speeds_an_engine_up(demand: float, external: float, more: float) -> None:
     assert slowdown_of(demand, external + more, 80, 45) >= slowdown_of(demand, external, 80, 45) >= 1
 
 
@@ -25,7 +25,7 @@ def test_nothing_slows_down_while_the_bandwidth_allows() -> None:
     assert (both.gpu, both.dla, both.basis) == (1.0, 1.0, "guessed")
 
 
-def test_two_sides_that_ask_for_more_than_there_is_both_slow_down() -> None:
+def test_demand_above_the_bandwidth_slows_both_engines_down() -> None:
     model = CostModel.load(platform_for("agx-xavier-32gb"), "fp16")
     both = model.contention(75, 75)
     assert both.gpu > 1.3

@@ -61,7 +61,7 @@ def test_a_placements_cost_is_the_sum_over_operators() -> None:
     assert set(costs.separations) == {link for o in model.operators(graph) for link in o.links}
 
 
-def test_a_torn_operator_costs_what_its_layer_costs_alone() -> None:
+def test_a_layer_separated_from_its_operator_costs_what_it_costs_alone() -> None:
     graph = residual_block()
     model = CostModel.load(ORIN, "int8")
     costs = model.layer_costs(graph)
@@ -194,12 +194,12 @@ def test_cores_at_different_clocks_have_different_costs_and_a_note_says_so() -> 
         ({"dla": 6140.0}, "clocks as given: DLA 6140 MHz, above the 1230 MHz of every mode"),
     ],
 )
-def test_given_clocks_are_named_for_the_mode_does_not_say_them(clocks: Dict[str, float], said: Optional[str]) -> None:
+def test_given_clocks_are_named_in_a_note(clocks: Dict[str, float], said: Optional[str]) -> None:
     notes = CostModel.load(platform_for("orin-nx-16gb"), "int8", clocks=clocks).notes
     assert [note for note in notes if "as given" in note] == ([said] if said else [])
 
 
-def test_a_lower_mode_is_called_faster_by_its_own_clock_alone() -> None:
+def test_the_note_on_a_faster_lower_mode_is_absent_with_given_clocks() -> None:
     platform, words = platform_for("orin-nx-16gb"), "states a higher GPU clock"
     assert any(words in note for note in CostModel.load(platform, "int8", "25W").notes)
     slowed = CostModel.load(platform, "int8", "25W", clocks={"gpu": 400.0})
@@ -218,7 +218,7 @@ def test_a_clock_that_no_source_states_makes_a_guess_and_is_named() -> None:
     }
 
 
-def test_what_no_figure_covers_is_a_guess() -> None:
+def test_costs_without_published_figures_are_guessed() -> None:
     b = Builder()
     b.add("SOFTMAX", ["in"], (1, 64, 56, 56), axes=[1])
     assert CostModel.load(ORIN, "int8").layer_costs(b.graph())[0, "DLA"].basis == "guessed"
@@ -254,13 +254,13 @@ def test_a_module_without_dla_has_gpu_costs_only() -> None:
         (("int8", None, {"dla": 0}), "MHz"),
     ],
 )
-def test_wrong_use_is_named(arguments, message: str) -> None:
+def test_wrong_arguments_of_a_cost_model_are_named(arguments, message: str) -> None:
     precision, mode, clocks = (*arguments, None, None)[:3]
     with pytest.raises(UsageError, match=message):
         CostModel.load(ORIN, precision, mode, clocks=clocks)
 
 
-def test_traffic_follows_the_tensors() -> None:
+def test_traffic_bytes_are_those_of_a_layers_tensors() -> None:
     graph = residual_block()
     traffic = CostModel.load(ORIN, "int8").layer_costs(graph).traffic_bytes
     assert traffic[0, "DLA"] == 64 * 56 * 56 * 2 + 64 * 64 * 9

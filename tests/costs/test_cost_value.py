@@ -30,7 +30,7 @@ def test_addition_is_associative_and_its_zero_is_an_empty_cost(a: Cost, b: Cost,
 
 
 @given(st.lists(costs, min_size=1, max_size=6))
-def test_a_sum_is_as_weak_as_its_weakest_part_and_its_deviations_add(parts) -> None:
+def test_a_sum_has_the_weakest_basis_and_adds_absolute_spreads(parts) -> None:
     whole = total(parts)
     assert whole.basis == weakest(p.basis for p in parts)
     assert whole.latency_us * whole.spread == pytest.approx(sum(p.latency_us * p.spread for p in parts), abs=1e-6)
@@ -53,7 +53,7 @@ def test_device_names_have_a_kind() -> None:
         device_kind("CPU")
 
 
-def test_the_document_has_units_in_its_names() -> None:
+def test_a_costs_document_names_its_units() -> None:
     assert Cost(1.23456, 0.5, "fitted", 0.1).to_dict() == {
         "latency_us": 1.235, "energy_mj": 0.5, "basis": "fitted", "spread": 0.1, "energy_spread": 0.0,
     }  # fmt: skip

@@ -65,7 +65,7 @@ def test_googlenet_groups_within_twelve_percent(fitted, group: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["dla2-int8", "dla2-fp16"])
-def test_the_model_sums_what_the_figures_were_fitted_as(fitted, group: str) -> None:
+def test_the_model_predicts_fitted_convolutions_as_the_fit_did(fitted, group: str) -> None:
     """An engine of one convolution with LINEAR borders: its loadable holds none of the two reformats, which come on top."""
     f = fitted[group]
     convolutions = [(s, e) for s, e in zip(f.samples, f.errors) if s.row.work.startswith("conv")]
@@ -102,7 +102,7 @@ def test_the_networks_of_a_source_are_predicted_without_any_figure_of_it(fitted)
 
 
 @pytest.mark.parametrize("device", ["GPU", "DLA"])
-def test_layer_types_count_as_fitted_where_figures_hold_them(device: str) -> None:
+def test_fitted_layer_types_are_those_of_the_fitted_networks(device: str) -> None:
     found = set()
     for row in (r for r in load_rows() if r.use == "fit" and r.work.startswith("net") and device in r.engine):
         graph = network(row.work.split()[1])
@@ -113,7 +113,7 @@ def test_layer_types_count_as_fitted_where_figures_hold_them(device: str) -> Non
     assert set(FITTED_TYPES[device]) == found | {"CONCATENATION", "SCALE"}
 
 
-def test_what_int8_loses_on_a_gpu_is_fitted_to_every_figure_of_ordinary_use(fitted) -> None:
+def test_the_int8_loss_on_a_gpu_is_fitted_without_cuda_graphs_and_qdq(fitted) -> None:
     """No figure is left out by its outcome: those with CUDA graphs are, and a graph with Q/DQ shows its own kernels."""
     for name in ("gpu-orin", "gpu-xavier"):
         for s in (s for s in fitted[name].samples if s.row.precision == "int8"):
@@ -130,14 +130,14 @@ def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:
         assert all(v >= 0 for v in f.coefficients.values())
 
 
-def test_rules_costs_is_what_the_fit_writes(files) -> None:
+def test_rules_costs_equals_the_output_of_the_fit(files) -> None:
     stale = [name for name, text in files.items() if (rules_dir() / "costs" / name).read_text(encoding="utf-8") != text]
     assert (
         not stale
     ), "run: python -m edgedla.costs.fit, then pytest --update-golden: predicted times stand in shown outputs"
 
 
-def test_check_says_when_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
+def test_the_fits_check_fails_if_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
     monkeypatch.setattr("edgedla.costs.fit.__main__.fit_files", lambda: files)
     runner = CliRunner()
     assert runner.invoke(main, ["--check", "--out", str(tmp_path)]).exit_code == 1
@@ -197,7 +197,7 @@ def test_a_broken_row_is_an_error_with_its_line(tmp_path, change, message: str) 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(1, 6))
-def test_nonnegative_least_squares_meets_its_conditions_of_optimality(seed: int, rows: int, columns: int) -> None:
+def test_nnls_meets_the_kkt_conditions(seed: int, rows: int, columns: int) -> None:
     random = np.random.RandomState(seed)
     a, b = random.normal(size=(rows, columns)), random.normal(size=rows)
     x = nnls(a, b)
@@ -251,7 +251,7 @@ def test_the_report_names_each_figure_and_its_error(fitted) -> None:
     assert all(u.row.id in text for u in unseen(fitted))
 
 
-def test_a_figure_may_check_an_engine_whose_numbers_are_carried_over(files) -> None:
+def test_figures_of_carried_over_engines_appear_as_checks_in_the_report(files) -> None:
     carried = {name for name, _ in CARRIED}
     checked = [s for s in samples_of(load_rows(), "check") if s.group in carried]
     assert checked

@@ -24,7 +24,7 @@ def gmacs(name: str) -> float:
         ("ssd_mobilenetv1_300_b2", 2 * 1.237),
     ],
 )
-def test_the_tables_hold_the_published_amount_of_work(name: str, expected: float) -> None:
+def test_network_tables_hold_the_published_gmacs(name: str, expected: float) -> None:
     assert gmacs(name) == pytest.approx(expected, rel=0.002)
 
 
@@ -34,7 +34,7 @@ def test_a_table_read_and_written_again_is_the_same() -> None:
         assert to_table(from_table(text, path.stem), text.splitlines()[0][2:]) == text
 
 
-def test_the_tables_are_what_the_importer_makes_of_the_models(shared) -> None:
+def test_network_tables_equal_the_importers_output(shared) -> None:
     from edgedla.importers import load_onnx
 
     for name in ("resnet18", "googlenet_caffe", "ssd_mobilenetv1_300_b2"):

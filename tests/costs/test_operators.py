@@ -33,7 +33,7 @@ def test_an_add_joins_the_later_of_two_convolutions() -> None:
     assert names(b.graph(b.plus(early, late, "add"))) == [("early",), ("late", "add")]
 
 
-def test_an_operator_takes_one_second_operand() -> None:
+def test_an_operator_fuses_one_addition_only() -> None:
     b = Builder()
     side = b.conv("in", 64, name="side")
     x = b.plus(b.conv("in", 64, name="conv"), side, "add1")
@@ -41,7 +41,7 @@ def test_an_operator_takes_one_second_operand() -> None:
     assert names(graph) == [("side",), ("conv", "add1"), ("add2",)]
 
 
-def test_a_tensor_that_others_read_is_not_fused_away() -> None:
+def test_a_tensor_with_other_readers_is_not_fused_away() -> None:
     b = Builder()
     x = b.conv("in", 64, name="conv")
     relu = b.relu(x, "relu")
@@ -55,14 +55,14 @@ def test_a_network_output_is_not_fused_away() -> None:
     assert names(b.graph(x, y)) == [("conv",), ("relu",)]
 
 
-def test_links_name_the_layer_that_each_follower_reads() -> None:
+def test_links_of_an_operator_pair_each_layer_with_its_fused_follower() -> None:
     graph = residual_block()
     by_leader = {graph.layers[o.leader].name: o for o in operators_of(graph)}
     found = [(graph.layers[p].name, graph.layers[c].name) for p, c in by_leader["conv2"].links]
     assert found == [("conv2", "add"), ("add", "relu2")]
 
 
-def test_pooling_and_concatenation_stand_alone() -> None:
+def test_pooling_and_concatenation_are_operators_of_their_own() -> None:
     b = Builder()
     x = b.conv("in", 64, name="conv")
     pool = b.add("POOLING", [x], (1, 64, 28, 28), "pool", window=[2, 2])
@@ -75,7 +75,7 @@ def quantized(b: Builder, x: str, name: str) -> str:
     return b.add("DEQUANTIZE", [narrow], b.tensors[x].dims, f"{name}_dq", axis=1)
 
 
-def test_an_add_behind_a_dequantize_of_its_convolution_stays_apart() -> None:
+def test_an_add_after_its_convolutions_dequantize_is_not_fused() -> None:
     b = Builder()
     block = quantized(b, b.conv("in", 64, name="block"), "block")
     x = quantized(b, b.conv(block, 64, name="conv"), "conv")
@@ -94,7 +94,7 @@ def test_an_add_whose_residual_input_alone_is_quantized_joins_its_convolution() 
     assert names(graph) == [("block", "block_q", "block_dq"), ("conv", "add")]
 
 
-def test_a_relu_and_a_pooling_pass_their_quantize_on() -> None:
+def test_relu_and_pooling_take_their_qdq_pair_into_the_operator() -> None:
     b = Builder()
     x = b.relu(quantized(b, b.conv("in", 64, name="conv"), "conv"), "relu")
     pool = b.add("POOLING", [quantized(b, x, "relu")], (1, 64, 28, 28), "pool", window=[2, 2])
@@ -114,7 +114,7 @@ def test_resnet50_has_the_kernels_that_build_logs_count() -> None:
     assert (kernels("resnet50_b1"), kernels("resnet50_b1_qdq")) == (56, 72)
 
 
-def test_the_branches_of_a_conditional_stand_in_front_of_the_inputs_that_they_read() -> None:
+def test_conditional_branches_that_precede_their_inputs_are_handled() -> None:
     """As the parser of TensorRT 8.5 adds them."""
     branch = "=> (float[1,8,4,4] {0}) {{ {0} = Mul({1}, {1}) }}"
     text = (

@@ -35,7 +35,7 @@ def measured(graph, factor, operator_us, precision="fp16", device="GPU", keep=la
     return Profile(TARGET, MODE, "test", tuple(found))
 
 
-def test_a_slower_board_is_found_out_and_new_networks_are_predicted_better():
+def test_fit_board_on_a_slower_board_halves_the_error_of_new_networks():
     nets = graphs(4)
     new = nets.pop("net3")
     fit = fit_board(nets, [measured(g, 1.5, 4.0) for g in nets.values()])
@@ -57,7 +57,7 @@ def test_a_slower_board_is_found_out_and_new_networks_are_predicted_better():
         assert corrected[operator.layers[0], "DLA"] == costs[operator.layers[0], "DLA"], "nothing was measured there"
 
 
-def test_what_was_measured_keeps_its_time():
+def test_a_fitted_board_keeps_measured_operator_times():
     nets = graphs(3)
     profiles = [measured(g, 1.5, 4.0) for g in nets.values()]
     model = CostModel.load(platform_for(TARGET), "fp16", MODE, profile=fit_board(nets, profiles).profile)
@@ -70,7 +70,7 @@ def test_what_was_measured_keeps_its_time():
             assert costs[operator.layers[0], "GPU"].basis == "measured"
 
 
-def test_a_board_as_the_model_says_is_left_alone():
+def test_a_board_that_matches_the_model_gets_a_factor_of_1():
     nets = graphs(3)
     (engine,) = fit_board(nets, [measured(g, 1.0, 0.0) for g in nets.values()]).engines
     assert engine.before == pytest.approx(0.0, abs=1e-9)
@@ -78,7 +78,7 @@ def test_a_board_as_the_model_says_is_left_alone():
     assert engine.correction.operator_us == pytest.approx(0.0, abs=1e-3)
 
 
-def test_few_operators_fit_nothing():
+def test_too_few_measured_operators_give_no_correction():
     nets = graphs(1)
     (engine,) = fit_board(nets, [measured(nets["net0"], 2.0, 0.0, keep=lambda k: k < 1)]).engines
     assert engine.operators < LEAST_OPERATORS
@@ -86,7 +86,7 @@ def test_few_operators_fit_nothing():
     assert engine.after is None
 
 
-def test_times_of_the_dla_move_its_factor_only():
+def test_dla_times_fit_the_factor_without_operator_overhead():
     nets = graphs(3)
     (engine,) = fit_board(nets, [measured(g, 1.3, 0.0, device="DLA") for g in nets.values()]).engines
     assert engine.device == "DLA"
@@ -94,7 +94,7 @@ def test_times_of_the_dla_move_its_factor_only():
     assert 1.1 < engine.correction.factor <= 1.3
 
 
-def test_the_document_is_read_back_and_wrong_ones_are_refused():
+def test_a_board_profile_round_trips_and_invalid_ones_are_refused():
     nets = graphs(3)
     profile = fit_board(nets, [measured(g, 1.5, 4.0) for g in nets.values()]).profile
     document = json.loads(json.dumps(profile.to_dict()))
@@ -118,5 +118,5 @@ def test_profiles_of_two_boards_or_of_other_networks_are_refused():
         fit_board({"other": residual_block((1, 24, 9, 9), 24)}, [one])
 
 
-def test_the_verb_wants_models_and_profiles():
+def test_costs_fit_without_models_and_profiles_fails():
     assert CliRunner().invoke(main, ["costs", "fit"]).exit_code != 0

@@ -57,7 +57,7 @@ def test_a_measured_operator_replaces_the_prediction_of_all_its_layers() -> None
     assert costs[names["conv2"], "GPU"].basis == "fitted"
 
 
-def test_the_key_is_what_the_layers_are_not_their_names() -> None:
+def test_measurements_match_by_layer_content_not_name() -> None:
     graph = residual_block()
     b = Builder()
     first = b.relu(b.conv("in", 64, name="other0"))
@@ -66,7 +66,7 @@ def test_the_key_is_what_the_layers_are_not_their_names() -> None:
     assert costs[index_of(again)["other1"], "DLA"].latency_us == 500.0
 
 
-def test_another_precision_module_or_mode_is_not_the_same_measurement() -> None:
+def test_measurements_of_another_precision_module_or_mode_do_not_apply() -> None:
     graph = residual_block()
     profile = profile_of(graph)
     costs = CostModel.load(ORIN, "fp16", profile=profile).layer_costs(graph)
@@ -76,7 +76,7 @@ def test_another_precision_module_or_mode_is_not_the_same_measurement() -> None:
             CostModel.load(platform, "int8", mode, profile=profile)
 
 
-def test_the_document_is_read_as_it_was_written(tmp_path) -> None:
+def test_a_written_profile_reads_back_equal(tmp_path) -> None:
     profile = profile_of(residual_block())
     write_profile(profile, tmp_path / "p.json")
     assert read_profile(tmp_path / "p.json") == profile
@@ -164,7 +164,7 @@ def test_a_dla_node_is_split_in_proportion_to_the_prediction(tmp_path) -> None:
     assert [t for n, t in found.unresolved if n.startswith("Reformatting")] == [20]
 
 
-def test_a_node_that_may_be_on_either_engine_stays_unresolved(tmp_path) -> None:
+def test_a_foreign_node_of_unknown_device_stays_unresolved(tmp_path) -> None:
     graph = residual_block()
     profile, _ = trtexec_files(tmp_path, {"{ForeignNode[conv1...relu2]}": 0.6, "conv0": 0.1})
     found = import_trtexec(profile, graph, CostModel.load(ORIN, "int8"))
@@ -178,7 +178,7 @@ def test_a_profile_of_another_network_is_refused(tmp_path) -> None:
         import_trtexec(profile, residual_block(), CostModel.load(ORIN, "int8"))
 
 
-def test_an_engine_of_a_part_of_the_network_is_read_by_its_own_names() -> None:
+def test_an_engine_of_a_stage_is_matched_by_mapped_layer_names() -> None:
     graph = residual_block()
     model = CostModel.load(ORIN, "int8")
     info = parse_engine_info({"Layers": [described("{ForeignNode[first...last]}", "DLA")]})
@@ -246,7 +246,7 @@ def test_another_document_in_place_of_a_profile_is_named(tmp_path, document: dic
         assert said in caught.value.what
 
 
-def test_layers_of_an_engine_without_their_times_are_not_passed_over_in_silence(tmp_path) -> None:
+def test_layer_info_without_a_profile_is_refused(tmp_path) -> None:
     path = tmp_path / "layers.json"
     path.write_text('{"Layers": []}', encoding="utf-8")
     graph = residual_block()
@@ -265,7 +265,7 @@ def test_a_missing_file_is_a_document_error(tmp_path) -> None:
         import_trtexec(tmp_path / "none.json", residual_block(), CostModel.load(ORIN, "int8"))
 
 
-def test_the_median_is_used_where_trtexec_writes_one() -> None:
+def test_the_median_of_a_trtexec_profile_is_preferred() -> None:
     new, old = parse_times(
         [{"count": 1}, {"name": "a", "averageMs": 2.0, "medianMs": 1.0}, {"name": "b", "averageMs": 2.0}]
     )
@@ -273,7 +273,7 @@ def test_the_median_is_used_where_trtexec_writes_one() -> None:
     assert (old.time_us, old.spread) == (2000, 0.0)
 
 
-def test_a_file_of_either_kind_makes_a_measured_model(tmp_path) -> None:
+def test_trtexec_and_edgedla_profiles_both_give_measured_costs(tmp_path) -> None:
     graph = residual_block()
     model = CostModel.load(ORIN, "int8")
     other = Builder((1, 3, 8, 8))

@@ -100,7 +100,9 @@ def test_a_grouped_convolution_never_costs_more_than_the_dense_one(
 
 @pytest.mark.parametrize(("target", "precision", "device"), engines())
 @pytest.mark.parametrize("groups", [1, 4])
-def test_one_channel_more_is_no_leap(target: str, precision: str, device: str, groups: int) -> None:
+def test_one_more_channel_or_pixel_at_most_doubles_the_cost(
+    target: str, precision: str, device: str, groups: int
+) -> None:
     # 16 to 17 output columns, or 64 to 65 channels, fill one more vector: at most twice the work.
     for c in range(5, 140):
         few, more = (conv_us(target, precision, device, (n, 64, groups, 3, 1, 56)) for n in (c, c + 1))
@@ -120,7 +122,7 @@ NETWORKS = sorted(p.stem for p in networks_dir().glob("*.csv"))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_keep_the_known_order_of_engines_and_modules(name: str) -> None:
+def test_predicted_networks_keep_the_known_order_of_engines_and_modules(name: str) -> None:
     for device in ("GPU", "DLA"):
         for precision in ("int8", "fp16"):
             of = {t: net_us(name, t, precision, device) for t in WITH_DLA}
@@ -146,7 +148,7 @@ def test_every_module_is_of_a_chip_that_is_swept() -> None:
 
 @pytest.mark.parametrize("target", sorted(modules()))
 @pytest.mark.parametrize("device", ["GPU", "DLA0"])
-def test_no_power_mode_is_faster_than_the_next_higher_one_for_want_of_a_clock(target: str, device: str) -> None:
+def test_no_power_mode_is_predicted_faster_than_a_higher_one(target: str, device: str) -> None:
     platform = platform_for(target)
     graph = network("resnet50_b1")
     before = {}

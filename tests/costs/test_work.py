@@ -61,7 +61,7 @@ def test_an_add_reads_both_operands() -> None:
     assert (work.read_bytes, work.operand_bytes) == (64 * 56 * 56, 64 * 56 * 56)
 
 
-def test_a_product_with_a_constant_holds_weights_and_one_of_activations_an_operand() -> None:
+def test_matmul_counts_a_constant_operand_as_weights() -> None:
     def matmul(constant: bool) -> Work:
         tensors = {
             "a": Tensor("a", (1, 512)),
@@ -143,7 +143,7 @@ def test_a_group_of_two_or_three_channels_fills_a_tile_on_the_gpu(
     assert macs["int8"] / macs["fp16"] == (2 if channels_a_group < 4 else 1)
 
 
-def test_what_fits_the_convolution_buffer_is_read_once() -> None:
+def test_input_or_weights_within_the_convolution_buffer_are_read_once() -> None:
     buffer = 512 * 1024
     fits = Work("dense", read_bytes=buffer, weight_bytes=10 * buffer)
     too_large = Work("dense", read_bytes=2 * buffer, weight_bytes=10 * buffer)
