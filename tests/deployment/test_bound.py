@@ -26,7 +26,7 @@ def candidate(latency_us: float, bound_us: Optional[float], extra_us: float = 0.
     ("latency_us", "extra_us", "bound_us", "kept"),
     [(100, 0, 100, True), (100, 1, 100, False), (101, 0, 100, False), (99, 1, 100, True), (500, 9, None, True)],
 )
-def test_layers_that_stay_in_fp16_count_against_the_bound(
+def test_the_time_of_fp16_layers_counts_against_the_bound(
     latency_us: float, extra_us: float, bound_us: Optional[float], kept: bool
 ) -> None:
     one = candidate(latency_us, bound_us, extra_us)
@@ -34,7 +34,7 @@ def test_layers_that_stay_in_fp16_count_against_the_bound(
     assert one.better_than(candidate(1000, 100), "latency")
 
 
-def test_what_was_measured_decides() -> None:
+def test_a_measured_latency_decides_whether_the_bound_is_kept() -> None:
     assert not bound_kept(candidate(100, 120), SLOW)
     assert bound_kept(candidate(125, 120), FAST)
     assert bound_kept(candidate(125, None), SLOW)
@@ -50,9 +50,7 @@ def test_what_was_measured_decides() -> None:
         (candidate(100, 105), FAST, ""),
     ],
 )
-def test_a_bound_that_is_kept_as_predicted_is_said_to_be(
-    one: Candidate, measured: Mapping[str, Any], says: str
-) -> None:
+def test_a_bound_checked_by_prediction_alone_is_noted(one: Candidate, measured: Mapping[str, Any], says: str) -> None:
     notes = bound_notes(one, measured)
     assert len(notes) == bool(says)
     assert not says or says in notes[0]

@@ -11,27 +11,27 @@ import pytest
 from edgedla.deployment.budget import Budget, BudgetSpent
 
 
-def test_no_budget_is_never_spent() -> None:
+def test_without_a_budget_time_is_unlimited() -> None:
     budget = Budget(None)
     with budget.bound():
         budget.check()
     assert (budget.spent, budget.left_s) == (False, float("inf"))
 
 
-def test_what_runs_is_ended() -> None:
+def test_a_spent_budget_interrupts_the_running_step() -> None:
     with pytest.raises(BudgetSpent, match="budget of 0.05 s"), Budget(0.05).bound():
         time.sleep(30)
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
-def test_nothing_begins_after_the_end() -> None:
+def test_a_spent_budget_starts_no_step() -> None:
     budget = Budget(1e-9)
     time.sleep(0.01)
     with pytest.raises(BudgetSpent), budget.bound():
         pytest.fail("it began")
 
 
-def test_on_another_thread_the_work_asks() -> None:
+def test_on_other_threads_a_spent_budget_is_raised_by_check() -> None:
     seen = []
 
     def work() -> None:

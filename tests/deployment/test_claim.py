@@ -29,7 +29,9 @@ def deployed(model: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_other_files_are_left_alone(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deploy_into_a_folder_of_other_files_is_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "mine"
     out.mkdir()
     (out / "model.onnx").write_text("mine")
@@ -47,7 +49,7 @@ def test_other_files_are_left_alone(model: Path, tmp_path: Path, capsys: pytest.
         edgedla.deploy(model, out, **TARGET)
 
 
-def test_the_deployment_of_another_model_stays(
+def test_deploy_into_the_deployment_of_another_model_is_refused(
     deployed: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = tree(deployed)
@@ -67,7 +69,9 @@ def test_the_deployment_of_another_model_stays(
 
 
 @pytest.mark.parametrize("how", ["again", "content", "trained on", "no steps", "killed", "broken report"])
-def test_the_same_model_goes_on(deployed: Path, model: Path, tmp_path: Path, how: str) -> None:
+def test_deploy_of_the_renamed_or_retrained_model_resumes(
+    deployed: Path, model: Path, tmp_path: Path, how: str
+) -> None:
     if how == "content":
         model = model.rename(tmp_path / "renamed.onnx")
     elif how == "trained on":
@@ -92,12 +96,12 @@ def test_the_same_model_goes_on(deployed: Path, model: Path, tmp_path: Path, how
     assert (read_sealed(deployed / WORK / MODEL_RECORD) or {})["path"] == str(model)
 
 
-def test_no_place_of_a_model_is_in_what_is_handed_on(deployed: Path, tmp_path: Path) -> None:
+def test_published_files_hold_no_path_of_the_model(deployed: Path, tmp_path: Path) -> None:
     published = {name: data for name, data in tree(deployed).items() if not name.startswith(WORK)}
     assert not [name for name, data in published.items() if str(tmp_path).encode() in data]
 
 
-def test_a_folder_of_sizes_is_claimed_as_a_whole(
+def test_a_folder_of_several_sizes_is_claimed_as_a_whole(
     deployed: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("1x3x32x32", "1x3x48x48")

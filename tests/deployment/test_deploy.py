@@ -32,7 +32,7 @@ def outcomes(found: Any) -> Dict[str, str]:
     return {t.name: t.outcome for t in found.trials}
 
 
-def test_level_0_builds_the_model_as_it_is(model: Path, tmp_path: Path) -> None:
+def test_level_0_builds_the_model_without_changes(model: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=0, **TARGET)
     assert outcomes(found) == {"the model as it is": "kept"}
     assert found.accepted
@@ -43,7 +43,7 @@ def test_level_0_builds_the_model_as_it_is(model: Path, tmp_path: Path) -> None:
     assert names == {"artifact", "model.onnx", "deployment.json", "report.html", "report.md"}
 
 
-def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_int8_is_kept_if_the_metric_stays_within_max_drop(model: Path, samples: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
     assert found.best.precision == found.artifact.precision == "int8"
     assert found.best.value("latency") < found.first.value("latency")
@@ -59,7 +59,7 @@ def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_pat
     ]  # fmt: skip
 
 
-def test_a_metric_that_is_no_number_fails_the_step_or_the_samples(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_a_nan_metric_fails_the_step_or_refuses_the_samples(model: Path, samples: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "import numpy as np\n"
         "def steps(outputs, label):\n"
@@ -75,7 +75,7 @@ def test_a_metric_that_is_no_number_fails_the_step_or_the_samples(model: Path, s
         edgedla.deploy(model, tmp_path / "other", level=0, data=samples, metric=f"{tmp_path}/own.py:never", **TARGET)
 
 
-def test_int8_is_rejected_where_the_metric_falls(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_int8_is_rejected_if_the_metric_drops_by_more_than_max_drop(model: Path, samples: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=1e-9, **TARGET)
     # FP16 itself is off by more: it stands, and the answer is no.
     assert outcomes(found)["INT8"] == "rejected"
@@ -107,7 +107,7 @@ def test_a_step_that_does_not_help_is_undone(model: Path, tmp_path: Path) -> Non
     assert {name: o for name, o in outcomes(found).items() if o == "kept"} == {"the model as it is": "kept"}
 
 
-def test_a_second_call_goes_on_from_the_finished_steps(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_a_second_call_reuses_finished_steps(model: Path, samples: Path, tmp_path: Path) -> None:
     lines: List[str] = []
     out = tmp_path / "out"
     options: Dict[str, Any] = {"data": samples, "max_drop": 0.2, "level": 2, **TARGET}
@@ -119,13 +119,13 @@ def test_a_second_call_goes_on_from_the_finished_steps(model: Path, samples: Pat
     assert again.to_json() == first.to_json()
 
 
-def test_equal_input_gives_an_equal_document(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_equal_requests_give_equal_deployment_documents(model: Path, samples: Path, tmp_path: Path) -> None:
     options: Dict[str, Any] = {"data": samples, "max_drop": 0.2, "level": 2, **TARGET}
     one, other = (edgedla.deploy(model, tmp_path / name, **options) for name in ("a", "b"))
     assert one.to_json() == other.to_json()
 
 
-def test_it_runs_and_says_which_inputs_it_wants(model: Path, tmp_path: Path) -> None:
+def test_a_deployment_runs_and_names_its_inputs_if_others_are_given(model: Path, tmp_path: Path) -> None:
     with edgedla.deploy(model, level=0, **TARGET) as found:
         outputs = found.run(np.zeros((1, 3, 32, 32), np.float32))
         assert {name: a.shape for name, a in outputs.items()} == {"y": (1, 8, 32, 32)}
@@ -135,19 +135,19 @@ def test_it_runs_and_says_which_inputs_it_wants(model: Path, tmp_path: Path) -> 
     assert (tmp_path / "copy" / "artifact" / "manifest.json") in [p / "manifest.json" for p in saved]
 
 
-def test_a_budget_that_is_over_keeps_level_0(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_a_spent_budget_keeps_level_0_and_skips_the_rest(model: Path, samples: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=3, data=samples, budget_s=1e-6, **TARGET)
     assert found.best.level == 0
     assert {o for name, o in outcomes(found).items() if name != "the model as it is"} == {"skipped"}
 
 
-def test_a_latency_that_no_frame_keeps_is_not_accepted(model: Path, tmp_path: Path) -> None:
+def test_a_max_latency_that_cannot_be_met_is_not_accepted(model: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=0, max_latency_us=0.5, target="agx-orin-64gb", backend="host")
     assert not found.accepted
     assert "0.5 us" in found.render("text")
 
 
-def test_an_artifact_that_costs_the_same_is_not_called_the_model_as_it_came() -> None:
+def test_a_rewrite_of_equal_cost_is_named_in_the_gain() -> None:
     first, best = (
         SimpleNamespace(name=name, value=lambda objective: 72.9) for name in ("the model as it is", "an exact rewrite")
     )
@@ -160,7 +160,7 @@ def test_an_artifact_that_costs_the_same_is_not_called_the_model_as_it_came() ->
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_form_says_what_was_tried_and_what_is_simulated(model: Path, tmp_path: Path, form: str) -> None:
+def test_every_report_format_lists_the_trials_and_marks_simulation(model: Path, tmp_path: Path, form: str) -> None:
     text = render_deployment(edgedla.deploy(model, tmp_path / "out", level=0, **TARGET), form)
     assert "the model as it is" in text
     assert "simulated" in text
@@ -214,7 +214,7 @@ def test_every_command_of_the_report_is_one_that_edgedla_takes(model: Path, samp
     assert again["after"]["final_score"] == json.loads(json.dumps(found.to_dict()["after"]["final_score"]))
 
 
-def test_a_model_beyond_fp16_may_still_be_built_in_int8(samples: Path, tmp_path: Path) -> None:
+def test_a_model_that_overflows_in_fp16_is_built_in_int8(samples: Path, tmp_path: Path) -> None:
     from onnx import numpy_helper, save
 
     from edgedla.errors import RunError
@@ -256,7 +256,7 @@ def test_a_model_of_another_framework_says_how_it_was_converted(
     assert "not the same network" in text
 
 
-def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_int8_layers_that_are_not_simulated_are_noted(model: Path, samples: Path, tmp_path: Path) -> None:
     from edgedla.deployment.data import parts_of
     from edgedla.deployment.details import notes_of
 
@@ -268,7 +268,7 @@ def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path
     assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")
 
 
-def test_commands_give_the_decoder_of_map() -> None:
+def test_reported_commands_hold_the_decoder_options_of_map() -> None:
     request = DeployRequest("agx-orin-64gb", metric="map", decode="yolov8", reg_max=8, iou=0.5, max_drop=0.01)
     candidate = SimpleNamespace(rewrites=(), quantization=Path("q"), placement=None, precision="int8", level=2)
     decoder = "--metric map --decode yolov8 --reg-max 8 --iou 0.5"
@@ -282,7 +282,7 @@ def test_commands_give_the_decoder_of_map() -> None:
     ]
 
 
-def test_commands_give_all_sizes_in_one_option() -> None:
+def test_reported_commands_hold_all_input_sizes_in_one_option() -> None:
     """A second --shapes would take the place of the first."""
     request = DeployRequest("agx-orin-64gb", shapes={"left": (1, 3, 8, 8), "right": (1, 3, 8, 8)}, batch=2)
     candidate = SimpleNamespace(rewrites=(), quantization=None, placement=None, precision="fp16", level=0)
@@ -291,9 +291,7 @@ def test_commands_give_all_sizes_in_one_option() -> None:
             assert "--shapes left:1x3x8x8,right:1x3x8x8 --batch 2" in command
 
 
-def test_a_range_with_a_size_that_the_model_does_not_take_deploys_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_size_range_with_an_invalid_size_deploys_nothing(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     weights = {"w": np.ones((1, 3, 32, 32), np.float32)}
     path = tmp_path / "fixed.onnx"
     onnx.save(onnx_model([node("Add", "x w", "y")], {"x": (1, 3, 32, "w")}, {"y": (1, 3, 32, "w")}, weights), str(path))
@@ -304,7 +302,7 @@ def test_a_range_with_a_size_that_the_model_does_not_take_deploys_none(
 
 
 @needs_fix
-def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_a_half_precision_model_is_converted_to_float_first(model: Path, samples: Path, tmp_path: Path) -> None:
     half = tmp_path / "half.onnx"
     onnx.save(halved(onnx.load(str(model))), half)
     found = edgedla.deploy(half, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
@@ -321,7 +319,7 @@ def test_a_model_in_half_precision_is_turned_first(model: Path, samples: Path, t
     assert "proving the types: finished before" in lines
 
 
-def test_a_reference_in_half_precision_is_called_so(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_a_half_precision_reference_is_named_as_one(model: Path, samples: Path, tmp_path: Path) -> None:
     """TensorRT 11 goes by the types, so they stay, and what the metric is compared with is no FP32."""
     half = tmp_path / "half.onnx"
     onnx.save(halved(onnx.load(str(model))), half)
@@ -335,7 +333,7 @@ def test_a_reference_in_half_precision_is_called_so(model: Path, samples: Path, 
     assert "FP32" not in text
 
 
-def test_layers_in_fp16_count_in_every_figure(model: Path, samples: Path, tmp_path: Path) -> None:
+def test_the_time_of_fp16_layers_counts_in_every_reported_figure(model: Path, samples: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
     mixed = replace(
         found, best=replace(found.best, extra_us=1000.0), details={**found.details, "mixed_precision": {"conv": "fp16"}}

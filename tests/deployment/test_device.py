@@ -55,7 +55,7 @@ def deployed(figures: Mapping[str, Figures], objective: str, monkeypatch: pytest
     ],
 )
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
-def test_what_measures_slower_is_undone(
+def test_a_step_that_measures_slower_on_the_device_is_undone(
     figures: Dict[str, Figures], kept: str, outcomes: List[str], objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, _ = deployed(figures, objective, monkeypatch)
@@ -67,7 +67,7 @@ def test_what_measures_slower_is_undone(
     assert built.measured["after"]["latency_us"] == figures[kept][0]
 
 
-def test_the_reason_says_both_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_an_undone_step_names_both_measured_times(monkeypatch: pytest.MonkeyPatch) -> None:
     built, _ = deployed({"as it is": (100, 0.0), "exact": (150, 0.0)}, "latency", monkeypatch)
     (trial,) = built.trials
     assert (trial.name, trial.level, trial.before, trial.after) == ("exact", 1, 100, 150)
@@ -75,12 +75,14 @@ def test_the_reason_says_both_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("objective", ["energy", "loadables"])
-def test_what_times_do_not_show_stands_as_predicted(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_for_energy_or_loadables_are_judged_by_prediction(
+    objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built, _ = deployed({"as it is": (100, 0.0), "exact": (150, 0.0)}, objective, monkeypatch)
     assert (built.candidate.name, built.trials) == ("exact", ())
 
 
-def test_what_the_last_step_replaced_is_not_built_where_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_superseded_by_the_best_one_are_not_built_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = {"as it is": (100, 0.0), "exact": (90, 0.0), "INT8": (50, 0.0), "approximate": (40, 0.0)}
     _, device = deployed(figures, "latency", monkeypatch)
     assert "exact" not in device.asked

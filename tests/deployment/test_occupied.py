@@ -39,7 +39,7 @@ def hold(work: Path, key: str) -> subprocess.Popen:
     return holder
 
 
-def test_another_request_is_refused_while_one_runs(
+def test_another_request_into_a_busy_folder_is_refused(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -69,7 +69,7 @@ def test_another_request_is_refused_while_one_runs(
     assert exit_code_of(command) == 0
 
 
-def test_the_same_request_shares_the_folder_and_fresh_does_not(model: Path, tmp_path: Path) -> None:
+def test_the_same_request_shares_a_busy_folder_unless_fresh(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     holder = hold(out / WORK, key_of(model, None, REQUEST))
     try:
@@ -81,7 +81,7 @@ def test_the_same_request_shares_the_folder_and_fresh_does_not(model: Path, tmp_
     assert edgedla.deploy(model, out, request=REQUEST, fresh=True).accepted
 
 
-def test_a_changed_model_or_an_object_is_another_request(model: Path) -> None:
+def test_the_request_key_depends_on_options_and_model_content(model: Path) -> None:
     first = key_of(model, None, REQUEST)
     assert first == key_of(str(model), None, DeployRequest(level=0, **TARGET))
     assert first != key_of(model, None, DeployRequest(level=1, **TARGET))
@@ -90,7 +90,7 @@ def test_a_changed_model_or_an_object_is_another_request(model: Path) -> None:
     assert key_of(b"model", None, REQUEST) != key_of(b"model", None, REQUEST)
 
 
-def test_a_deployment_that_fails_at_once_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_deployment_of_an_invalid_model_leaves_no_folder(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     with pytest.raises(ModelError):
@@ -102,9 +102,7 @@ def test_a_deployment_that_fails_at_once_leaves_no_folder(tmp_path: Path) -> Non
     "wrong",
     [{"data": "nosuch.npz"}, {"power_mode": "nope"}, {"devices": "DLA5"}, {"data": "random", "metric": "no:one"}],
 )
-def test_a_mistake_that_is_found_later_leaves_no_folder_either(
-    wrong: Dict[str, Any], model: Path, tmp_path: Path
-) -> None:
+def test_a_deployment_with_a_wrong_request_leaves_no_folder(wrong: Dict[str, Any], model: Path, tmp_path: Path) -> None:
     request = {"target": "agx-orin-64gb", "backend": "host", **wrong}
     with pytest.raises(EdgedlaError):
         edgedla.deploy(model, tmp_path / "out", **request)
@@ -117,7 +115,7 @@ def test_a_mistake_that_is_found_later_leaves_no_folder_either(
     assert sorted(p.name for p in (tmp_path / "out").rglob("*")) == before
 
 
-def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
+def test_an_unusable_work_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="a part of this path is a file"), occupied(
         tmp_path / "file" / WORK, "k", False
@@ -132,6 +130,6 @@ def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["max_drop", "approximate", "budget_s", "max_latency_us"])
 @pytest.mark.parametrize("value", ["1", float("nan"), -1])
-def test_a_request_takes_numbers_alone(name: str, value: Any) -> None:
+def test_numeric_fields_of_a_request_refuse_other_types(name: str, value: Any) -> None:
     with pytest.raises(UsageError):
         DeployRequest("orin", **{name: value})

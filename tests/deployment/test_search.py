@@ -70,7 +70,7 @@ class StepsOfTimes:
         ({"plain": 20.0, "fixed": -50.0}, "", ["plain", "fixed"], "fixed"),
     ],
 )
-def test_the_second_is_calibrated_where_it_may_be_the_better(
+def test_the_second_model_is_calibrated_only_if_it_may_be_faster(
     tmp_path: Path, extra_us: Dict[str, float], unmet: str, calibrated: List[str], stands: Optional[str]
 ) -> None:
     steps = StepsOfTimes(tmp_path, extra_us, unmet)
@@ -104,13 +104,11 @@ def way(level: int, precision: str, latency_us: float, by_tensorrt_us: float, bo
         (way(2, "int8", 200.0 * (1 - 1e-9), 300.0), way(0, "fp16", 200.0, 900.0), False),
     ],
 )
-def test_what_may_cost_accuracy_has_to_lower_the_objective_itself(
-    new: Candidate, kept: Candidate, replaces: bool
-) -> None:
+def test_steps_that_may_cost_accuracy_must_lower_the_objective(new: Candidate, kept: Candidate, replaces: bool) -> None:
     assert new.better_than(kept, "latency") is replaces
 
 
-def test_fp16_stays_where_int8_lowers_nothing_and_nothing_is_calibrated(tmp_path: Path) -> None:
+def test_int8_that_lowers_no_prediction_is_not_calibrated(tmp_path: Path) -> None:
     steps = StepsOfTimes(tmp_path, {}, "")
     steps.predict = lambda model, precision, name: SimpleNamespace(  # type: ignore[method-assign]
         value=way(0, precision, 200.0, 900.0 if precision == "fp16" else 300.0).predicted, folder=model.parent
@@ -123,7 +121,7 @@ def test_fp16_stays_where_int8_lowers_nothing_and_nothing_is_calibrated(tmp_path
     assert all("may cost accuracy has to lower the cost itself" in why for why in undone)
 
 
-def test_int8_of_which_nothing_is_left_is_no_int8(tmp_path: Path) -> None:
+def test_int8_with_all_layers_kept_in_fp16_is_rejected(tmp_path: Path) -> None:
     steps = StepsOfTimes(tmp_path, {"plain": 1.0}, "")
     steps.precisions, steps.int8_nodes = {"Conv_1": "fp16"}, 0
     search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ class Work:
         return {"value": 1.5, "pair": (1, 2)}
 
 
-def test_a_finished_step_is_not_worked_out_again(tmp_path: Path) -> None:
+def test_a_finished_step_is_reused(tmp_path: Path) -> None:
     work = Work()
     first = Store(tmp_path).step("fix", {"model": "a"}, work)
     second = Store(tmp_path).step("fix", {"model": "a"}, work)
@@ -36,7 +36,7 @@ def test_a_finished_step_is_not_worked_out_again(tmp_path: Path) -> None:
     assert dict(first.value) == dict(second.value) == {"value": 1.5, "pair": [1, 2]}
 
 
-def test_a_step_that_another_process_finished_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_finished_by_another_process_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = Work()
 
     def mine(folder: Path) -> Dict[str, Any]:
@@ -51,7 +51,7 @@ def test_a_step_that_another_process_finished_meanwhile_stays(tmp_path: Path, mo
     assert {path.name for path in tmp_path.iterdir()} == {step.folder.name, "journal.jsonl"}
 
 
-def test_another_input_is_another_step(tmp_path: Path) -> None:
+def test_steps_with_different_input_have_different_keys(tmp_path: Path) -> None:
     work = Work()
     store = Store(tmp_path)
     assert store.step("fix", {"model": "a"}, work).key != store.step("fix", {"model": "b"}, work).key
@@ -65,7 +65,7 @@ def test_another_input_is_another_step(tmp_path: Path) -> None:
         "a folder", "a link", "a pipe", "the record is a pipe",
     ],
 )  # fmt: skip
-def test_a_damaged_step_is_worked_out_again(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_step_is_run_again(tmp_path: Path, damage: str) -> None:
     work = Work()
     folder = Store(tmp_path).step("fix", {}, work).folder
     if damage == "changed":
@@ -96,7 +96,7 @@ def test_a_damaged_step_is_worked_out_again(tmp_path: Path, damage: str) -> None
     assert again.file("sub/result.txt").read_text() == "run 2"
 
 
-def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_step_leaves_only_the_journal(tmp_path: Path) -> None:
     def fails(folder: Path) -> Dict[str, Any]:
         (folder / "half").write_text("x")
         raise KeyboardInterrupt
@@ -106,7 +106,7 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["journal.jsonl"]
 
 
-def test_the_journal_has_a_line_a_step(tmp_path: Path) -> None:
+def test_the_journal_has_one_line_per_step(tmp_path: Path) -> None:
     lines: List[str] = []
     store = Store(tmp_path, lines.append)
     store.step("fix", {}, Work(), "rewriting")
@@ -116,13 +116,13 @@ def test_the_journal_has_a_line_a_step(tmp_path: Path) -> None:
     assert lines == ["rewriting", "rewriting: finished before"]
 
 
-def test_where_a_file_stands_there_is_no_store(tmp_path: Path) -> None:
+def test_a_store_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentMissing, match="cannot be written"):
         Store(tmp_path / "file" / "store").step("fix", {}, Work())
 
 
-def test_what_a_killed_process_left_goes_and_what_another_one_works_on_stays(tmp_path: Path) -> None:
+def test_folders_of_killed_processes_are_removed_but_not_those_in_use(tmp_path: Path) -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     name = Store(tmp_path).step("fix", {"model": "a"}, Work()).folder.name
@@ -135,7 +135,7 @@ def test_what_a_killed_process_left_goes_and_what_another_one_works_on_stays(tmp
     assert used.is_dir()
 
 
-def test_leftovers_of_steps_that_are_asked_for_no_longer_go_too(tmp_path: Path) -> None:
+def test_leftovers_of_steps_no_longer_requested_are_removed(tmp_path: Path) -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     left = tmp_path / f".quantize-0123456789abcdef.{done.pid}"
