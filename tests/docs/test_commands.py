@@ -83,12 +83,12 @@ def matches(expected: List[str], actual: List[str]) -> bool:
         (["(x)"], ["x"], False),
     ],
 )
-def test_what_is_shown_is_compared(expected: List[str], actual: List[str], answer: bool) -> None:
+def test_shown_output_is_matched_with_placeholders(expected: List[str], actual: List[str], answer: bool) -> None:
     assert matches(expected, actual) == answer
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_code_block_is_run_or_known_not_to_be(page: Path) -> None:
+def test_every_code_block_has_a_language_and_is_run_or_exempt(page: Path) -> None:
     for language, _, body, line in blocks(page):
         assert language, f"{page}:{line}: say which language this block is in"
         if language in ("sh", "bash", "shell"):
@@ -97,7 +97,7 @@ def test_every_code_block_is_run_or_known_not_to_be(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+def test_python_blocks_of_pages_run(page: Path, tmp_path: Path) -> None:
     # ```python torch needs that library.
     known = [
         body
@@ -112,7 +112,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_commands_do_what_is_shown(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_commands_of_pages_print_the_shown_output(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     needs = NEEDS.search(page.read_text(encoding="utf-8"))
     missing = (
         [n for n in needs[1].split() if not shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin")] if needs else []

@@ -97,15 +97,13 @@ def test_every_public_name_is_shown_by_its_own_definition(pages: Dict[str, str])
         ("command", list(VERBS)),
     ],
 )
-def test_everything_with_an_id_has_its_page_and_stands_in_the_list(
-    pages: Dict[str, str], kind: str, ids: List[str]
-) -> None:
+def test_every_id_has_a_page_and_is_in_its_index(pages: Dict[str, str], kind: str, ids: List[str]) -> None:
     assert len(ids) >= 10
     assert [name for name in ids if page_path(kind, name, "md") not in pages] == []
     assert [name for name in ids if f"]({name}.md)" not in pages[f"{FOLDERS[kind]}/index.md"]] == []
 
 
-def test_a_rule_page_holds_what_the_rule_says(pages: Dict[str, str]) -> None:
+def test_a_rule_page_holds_all_fields_of_the_rule(pages: Dict[str, str]) -> None:
     for rule in load_rules().rules():
         text = pages[page_path("rule", rule.id, "md")]
         assert rule.name in text
@@ -186,7 +184,7 @@ def test_the_navigation_names_pages_that_exist(site: Path) -> None:
     assert sorted(page for page in written - set(listed) if not page.startswith(by_id)) == []
 
 
-def test_faults_of_a_built_site_are_seen(tmp_path: Path) -> None:
+def test_broken_links_and_external_scripts_of_a_built_site_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html#x">b</a><a href="b.html#y">b</a><a href="c.html">c</a><a href="https://x.y">x</a>'
         '<script src="https://cdn.example/a.js"></script>'

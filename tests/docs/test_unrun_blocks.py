@@ -61,12 +61,12 @@ def pipelines() -> Iterator[Tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("where", "text"), [pytest.param(w, t, id=w) for w, t in pipelines()])
-def test_pipelines_of_pages_are_read(where: str, text: str, tmp_path: Path) -> None:
+def test_pipeline_files_shown_on_pages_are_valid(where: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
     load_config(str(path))
 
 
-def test_there_is_something_to_read() -> None:
+def test_pages_hold_board_commands_and_pipelines() -> None:
     assert len(list(commands())) >= 20
     assert len(list(pipelines())) >= 4
