@@ -62,7 +62,7 @@ def nvinfer(handover):
     return made, reader
 
 
-def test_deepstream_says_core_precision_pictures_and_what_stays_on_the_gpu():
+def test_deepstream_config_has_core_precision_preprocessing_and_gpu_layers():
     made, ini = nvinfer(BASE)
     p = ini["property"]
     assert (p["enable-dla"], p["use-dla-core"], p["network-mode"], p["batch-size"]) == ("1", "1", "1", "2")
@@ -92,12 +92,12 @@ def test_deepstream_with_a_parser_is_a_detector_with_thresholds():
 
 
 @pytest.mark.parametrize(("kind", "number"), [("classification", "1"), ("segmentation", "2"), ("none", "100")])
-def test_deepstream_network_types(kind, number):
+def test_deepstream_network_type_follows_the_decoder(kind, number):
     _, ini = nvinfer(changed(decode=DecodeOptions(kind)))
     assert ini["property"]["network-type"] == number
 
 
-def test_without_a_dla_no_key_speaks_of_one():
+def test_a_gpu_engine_exports_without_dla_keys():
     _, ini = nvinfer(changed(core=None, precision="fp16"))
     assert not {"enable-dla", "use-dla-core", "layer-device-precision", "int8-calib-file"} & set(ini["property"])
     assert ini["property"]["network-mode"] == "2"
@@ -141,7 +141,7 @@ def test_an_entry_that_nvinfer_would_cut_is_refused_or_noted(name, why):
         ({"decode": DecodeOptions("none"), "outputs": (binding("y\nenable-dla=0", False, (1, 2)),)}, "line end"),
     ],
 )
-def test_what_nvinfer_would_run_otherwise_is_refused(change, says):
+def test_settings_that_nvinfer_would_run_differently_are_refused(change, says):
     with pytest.raises(UsageError) as e:
         RUNTIMES["deepstream"](changed(**change), 1)
     assert says in str(e.value)
@@ -161,7 +161,7 @@ def model_config():
     return module
 
 
-def test_triton_reads_the_repository_with_its_own_protobuf():
+def test_a_triton_config_parses_as_tritons_protobuf():
     pb2 = model_config()
     from google.protobuf import text_format
 
@@ -178,7 +178,7 @@ def test_triton_reads_the_repository_with_its_own_protobuf():
     assert made.files["net/1/model.plan"] == MODEL
 
 
-def test_savant_fields_are_those_of_its_manual():
+def test_savant_fields_are_documented_ones():
     made = RUNTIMES["savant"](BASE, 1)
     (element,) = yaml.safe_load(made.files["net.module.yml"])["pipeline"]["elements"]
     model = element["model"]
@@ -192,7 +192,7 @@ def test_savant_fields_are_those_of_its_manual():
     assert model["input"]["scale_factor"] == 1 / 58
 
 
-def test_onnxruntime_options_are_those_of_its_manual_and_core_1_is_not_cached():
+def test_onnxruntime_options_are_documented_and_engines_of_core_1_uncached():
     made = RUNTIMES["onnxruntime"](BASE, 1)
     options = json.loads(made.files["provider_options.json"])
     assert set(options) <= known("ort_tensorrt_options.txt")
@@ -260,7 +260,7 @@ def test_open_sizes_are_noted_and_the_builds_sizes_are_used(tmp_path):
 
 
 @pytest.mark.parametrize("runtime", sorted(RUNTIMES))
-def test_each_folder_says_what_to_do_and_what_it_does_not_hold(artifact, tmp_path, runtime):
+def test_each_export_has_a_readme_with_steps_and_gaps(artifact, tmp_path, runtime):
     written = export(runtime, artifact, tmp_path / "out", ExportRequest(decode=DecodeOptions("yolov8")))
     text = (tmp_path / "out" / "README.md").read_text()
     assert "Jetson AGX Orin 64GB" in text
@@ -299,7 +299,7 @@ def test_files_that_an_export_did_not_write_are_kept(artifact, tmp_path):
     assert (tmp_path / MODEL.name).read_bytes() == MODEL.read_bytes()
 
 
-def test_a_placement_is_handed_over_layer_by_layer(tmp_path):
+def test_a_placement_is_exported_layer_by_layer(tmp_path):
     placed = place(
         str(MODEL), target="agx-orin-64gb", devices=["GPU", "DLA1"], pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"]
     )
@@ -314,7 +314,7 @@ def test_a_placement_is_handed_over_layer_by_layer(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_placement_over_both_cores_and_another_model_are_refused(tmp_path, artifact):
+def test_placements_on_both_cores_or_of_another_model_are_refused(tmp_path, artifact):
     placed = place(str(MODEL), target="agx-orin-64gb", objective="throughput", pins=["/stem*:DLA0", "/p4*:DLA1"])
     (tmp_path / "p.json").write_text(placed.to_json())
     with pytest.raises(UsageError, match="over DLA0 and DLA1"):
