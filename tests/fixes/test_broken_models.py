@@ -109,12 +109,12 @@ def input_without_element_type() -> ModelProto:
         (input_without_element_type, "input 'x' has no element type"),
     ],
 )
-def test_what_no_operator_takes_is_named(make: Callable[[], ModelProto], words: str) -> None:
+def test_nodes_with_invalid_inputs_are_named(make: Callable[[], ModelProto], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         open_model(make())
 
 
-def test_sizes_that_make_no_layer_leave_their_site_alone() -> None:
+def test_a_resize_with_invalid_sizes_is_not_rewritten() -> None:
     """A Resize whose sizes are a column."""
     column = numpy_helper.from_array(np.array([[1], [8], [8], [8]], np.int64), "s")
     opened = open_model(model([helper.make_node("Resize", ["x", "", "", "s"], ["y"])], constants=[column]))
@@ -123,7 +123,7 @@ def test_sizes_that_make_no_layer_leave_their_site_alone() -> None:
     assert any("its sizes are" in r.reason for r in changes.refused)
 
 
-def test_a_weight_of_texts_is_derived_from_by_no_rewrite() -> None:
+def test_a_string_weight_is_not_rewritten() -> None:
     built = parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 13]> net (float[1,8,4,4] x) => (float[1,8,4,4] y) <float[1] w = {2.0}> '
         "{ y = Div(x, w) }"
@@ -134,7 +134,7 @@ def test_a_weight_of_texts_is_derived_from_by_no_rewrite() -> None:
     assert {r.reason for r in changes.refused} == {"the elements of 'w' are of type STRING, no numbers"}
 
 
-def test_sizes_of_an_older_model_are_looked_at_before_it_is_converted() -> None:
+def test_huge_dims_of_an_old_model_are_refused_before_conversion() -> None:
     """ONNX's converter writes down the 2 ** 63 sizes that this Expand may have."""
     built = model(
         [helper.make_node("Expand", ["x", "s"], ["y"]), helper.make_node("Concat", ["x", "s"], ["z"], axis=-1)]
@@ -146,7 +146,7 @@ def test_sizes_of_an_older_model_are_looked_at_before_it_is_converted() -> None:
         fix(built, target="orin")
 
 
-def test_random_inputs_of_sites_keep_to_the_limit() -> None:
+def test_random_inputs_of_a_proof_stay_within_the_memory_budget() -> None:
     """A few bytes of a model name values of gigabytes."""
     budget = Budget(1 << 20)
     assert budget.draw("x", np.dtype("float32"), (1 << 10,)).nbytes == 4096
@@ -180,7 +180,7 @@ def attribute_of_another_type() -> ModelProto:
     ],
     ids=lambda f: f.__name__,
 )
-def test_a_broken_model_is_refused_in_words(make: Callable[[], ModelProto], tmp_path: Path) -> None:
+def test_fix_of_a_broken_model_exits_with_3_and_a_message(make: Callable[[], ModelProto], tmp_path: Path) -> None:
     save(make(), str(tmp_path / "m.onnx"))
     command = [sys.executable, "-m", "edgedla", "fix", str(tmp_path / "m.onnx"), "--dry-run"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -208,7 +208,9 @@ def doubled_in_the_dark() -> ModelProto:
 @pytest.mark.parametrize(
     "make", [lambda: shape_doubles(40), doubled_values, doubled_in_the_dark], ids=["shape", "values", "dark"]
 )
-def test_folding_keeps_to_a_bound(make: Callable[[], ModelProto], tmp_path: Path) -> None:
+def test_constants_that_double_at_every_node_keep_fix_within_512_mib(
+    make: Callable[[], ModelProto], tmp_path: Path
+) -> None:
     resource = pytest.importorskip("resource")
     save(make(), str(tmp_path / "m.onnx"))
     program = (
@@ -229,7 +231,7 @@ def test_folding_keeps_to_a_bound(make: Callable[[], ModelProto], tmp_path: Path
     assert kib < 512 << 10
 
 
-def test_texts_and_absent_values_are_no_constants(tmp_path: Path) -> None:
+def test_strings_and_absent_values_are_not_folded(tmp_path: Path) -> None:
     words = helper.make_tensor("words", TensorProto.STRING, [2], [b"a", b"B"])
     nodes = [
         helper.make_node("StringNormalizer", ["words"], ["upper"], case_change_action="UPPER"),
@@ -242,7 +244,7 @@ def test_texts_and_absent_values_are_no_constants(tmp_path: Path) -> None:
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
 
 
-def test_a_constant_of_negative_dimensions_is_none_to_fold(tmp_path: Path) -> None:
+def test_a_constant_with_negative_dims_is_not_folded(tmp_path: Path) -> None:
     axes = TensorProto(name="axes", data_type=TensorProto.INT64, dims=[0, -(2**31)], raw_data=b"")
     nodes = [
         helper.make_node("Softmax", ["axes"], ["between"]),
@@ -269,7 +271,7 @@ def conv(**attributes: Any) -> ModelProto:
 
 @pytest.mark.parametrize("attribute", ["strides", "dilations", "pads"])
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_windows_of_a_wrong_number_of_entries_are_refused(attribute: str, count: int, tmp_path: Path) -> None:
+def test_window_attributes_of_wrong_length_do_not_crash(attribute: str, count: int, tmp_path: Path) -> None:
     save(conv(**{attribute: [1] * count}), str(tmp_path / "m.onnx"))
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
         0,
@@ -279,7 +281,7 @@ def test_windows_of_a_wrong_number_of_entries_are_refused(attribute: str, count:
 
 
 @pytest.mark.parametrize("location", ["", "/etc/passwd", "../m.onnx"])
-def test_data_that_lies_in_no_file_of_the_model_is_missing(location: str, tmp_path: Path) -> None:
+def test_external_data_without_a_valid_location_is_missing(location: str, tmp_path: Path) -> None:
     """Without a location the folder itself is named, which has a size; others lie outside of the folder."""
     elsewhere = TensorProto(name="s", dims=[4], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
     if location:
@@ -297,7 +299,7 @@ def test_data_that_lies_in_no_file_of_the_model_is_missing(location: str, tmp_pa
     )
 
 
-def test_negative_sizes_are_unknown_ones(tmp_path: Path) -> None:
+def test_negative_dims_are_unknown(tmp_path: Path) -> None:
     built = model([helper.make_node("GlobalAveragePool", ["x"], ["y"])])
     for dim, size in zip(built.graph.input[0].type.tensor_type.shape.dim, (1, 8, -4, 4)):
         dim.dim_value = size
@@ -305,7 +307,7 @@ def test_negative_sizes_are_unknown_ones(tmp_path: Path) -> None:
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
 
 
-def test_a_loop_that_reads_values_from_outside_is_sound(tmp_path: Path) -> None:
+def test_a_loop_body_that_reads_outer_values_is_valid(tmp_path: Path) -> None:
     """The body of a loop is no graph of its own: onnx.checker alone would call what it reads from outside missing."""
     truth = helper.make_tensor("truth", TensorProto.BOOL, [], [True])
     body = helper.make_graph(
@@ -340,7 +342,7 @@ def test_a_network_of_too_many_layers_is_refused(
     assert not (tmp_path / "f.onnx").exists()
 
 
-def test_dims_without_their_elements_take_no_memory() -> None:
+def test_an_initializer_with_too_little_data_is_refused_without_allocation() -> None:
     few = TensorProto(name="w", dims=[2**31], data_type=TensorProto.UINT4, int32_data=[1, 2])
     built = model([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)], constants=[few])
     tracemalloc.start()
@@ -352,7 +354,7 @@ def test_dims_without_their_elements_take_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_elements_that_cannot_be_written_are_named() -> None:
+def test_an_initializer_that_cannot_be_serialised_is_named() -> None:
     import onnx_ir as ir
 
     def elements() -> Any:
@@ -365,7 +367,7 @@ def test_elements_that_cannot_be_written_are_named() -> None:
         written_proto(opened)
 
 
-def test_an_equation_that_shape_inference_reads_without_end_is_left_alone(tmp_path: Path) -> None:
+def test_an_einsum_equation_that_hangs_shape_inference_is_skipped(tmp_path: Path) -> None:
     node = helper.make_node("Einsum", ["x", "y"], ["z"], equation="y\033")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5]) for name in ("x", "y", "z")]
     save(helper.make_model(helper.make_graph([node], "g", ends[:2], ends[2:])), str(tmp_path / "m.onnx"))

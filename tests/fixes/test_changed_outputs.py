@@ -65,7 +65,7 @@ def test_an_artifact_gives_the_outputs_of_the_model_as_it_came(tmp_path, body, s
     np.testing.assert_allclose(found["y"], expected, rtol=0.02, atol=0.02)
 
 
-def test_a_decoder_of_a_pipeline_reads_old_or_new_outputs(tmp_path):
+def test_pipeline_decoders_read_original_or_cut_outputs(tmp_path):
     edgedla.fix(network(CLASSIFIER, 1, tmp_path / "net.onnx"), **ORIN, purpose="strict").save(tmp_path / "fixed.onnx")
     artifact = built(tmp_path / "fixed.onnx", tmp_path / "a")
     scores = np.linspace(0, 3, 10, dtype=np.float32).reshape(1, 10, 1, 1)
@@ -77,7 +77,7 @@ def test_a_decoder_of_a_pipeline_reads_old_or_new_outputs(tmp_path):
     assert [s.name for s in make_decoder(DecodeOptions(outputs=("y",)), artifact)(arrays, geometry)] == ["y"]
 
 
-def test_without_its_decoder_the_artifact_says_what_is_lost(tmp_path):
+def test_an_artifact_without_its_decoder_file_notes_the_loss(tmp_path):
     edgedla.fix(network(DETECTOR, 8, tmp_path / "net.onnx"), **ORIN, purpose="strict").save(tmp_path / "fixed.onnx")
     (tmp_path / "fixed.decoder.onnx").unlink()
     artifact = built(tmp_path / "fixed.onnx", tmp_path / "a")
@@ -94,7 +94,7 @@ def test_a_decoder_of_another_model_is_refused(tmp_path):
         model_identity(tmp_path / "fixed.onnx")
 
 
-def test_a_second_fix_keeps_the_first_ones_decoder(tmp_path):
+def test_a_second_fix_keeps_the_decoder_of_the_first(tmp_path):
     edgedla.fix(network(DETECTOR, 8, tmp_path / "net.onnx"), **ORIN, purpose="strict").save(tmp_path / "once.onnx")
     again = edgedla.fix(tmp_path / "once.onnx", **ORIN, purpose="strict")
     assert [o.name for o in again.outputs] == ["y"]
@@ -105,7 +105,7 @@ def test_a_second_fix_keeps_the_first_ones_decoder(tmp_path):
 
 
 @pytest.mark.parametrize("last", ["y = Identity(c)", "y = Neg(c)"])
-def test_a_crop_behind_a_transposed_convolution_is_no_decoder(last, tmp_path):
+def test_a_crop_after_a_transposed_convolution_is_not_cut_off(last, tmp_path):
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> net (float[1,8,6,6] x) => (float[1,4,12,12] y) '
         f"{{ a = Relu(x) c = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1]>(a, w) {last} }}"
@@ -127,7 +127,7 @@ def test_a_crop_behind_a_transposed_convolution_is_no_decoder(last, tmp_path):
         ("float[n,c,h,w] y, float[n] z", "z = Identity(wb) y = Conv(a, w, z)"),
     ],
 )
-def test_what_the_network_reads_too_is_not_cut_off(outputs, body):
+def test_an_output_tail_with_other_readers_is_not_cut_off(outputs, body):
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,8,8] x) => ({outputs}) {{ a = Relu(x) {body} }}'
     )
@@ -139,7 +139,7 @@ def test_what_the_network_reads_too_is_not_cut_off(outputs, body):
     assert [v.name for v in fixed.model.graph.outputs] == ["y", "z"]
 
 
-def test_an_output_whose_dims_nobody_finds_stays_open():
+def test_an_output_of_unknown_dims_stays_open():
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,8,8] x) => (float[n,c,h,w] y, int64[] z) '
         "{ y = HardSwish(x) z = NonZero(y) }"

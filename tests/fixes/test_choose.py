@@ -26,7 +26,7 @@ NETWORK = """
 """
 
 
-def test_a_rewrite_that_did_not_pay_with_others_is_tried_again_without_them() -> None:
+def test_a_rewrite_that_fails_to_pay_combined_is_retried_alone() -> None:
     model = onnx.parser.parse_model(NETWORK)
     rng = np.random.default_rng(0)
     for name, shape in (("w1", (2, 8, 3, 3)), ("w2", (2, 2, 3, 3))):

@@ -18,7 +18,7 @@ IDS = [f"{rewrite.id}-{i}" for rewrite in all_rewrites() for i in range(len(rewr
 
 
 @pytest.mark.parametrize(("rewrite", "example"), CASES, ids=IDS)
-def test_example(rewrite, example):
+def test_each_rewrite_example_is_applied_or_refused(rewrite, example):
     goal = Goal(**{"approximate": 0.05, **dict(example.goal)})
     model = example_model(example)
     found = outcome(rewrite, model, goal)
@@ -54,7 +54,7 @@ def test_example(rewrite, example):
 
 
 @pytest.mark.parametrize(("rewrite", "example"), CASES, ids=IDS)
-def test_a_second_time_changes_nothing(rewrite, example):
+def test_rewrites_are_idempotent(rewrite, example):
     goal = Goal(**{"approximate": 0.05, **dict(example.goal)})
     once = outcome(rewrite, example_model(example), goal)
     again = outcome(rewrite, onnx_ir().to_proto(once.model), goal)

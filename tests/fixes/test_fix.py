@@ -70,7 +70,7 @@ def test_a_squeeze_excite_network_becomes_one_loadable(opset):
     np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
 
 
-def test_an_open_batch_is_answered_for_as_check_does():
+def test_fix_treats_an_open_batch_as_check_does():
     model = squeeze_excite()
     for port in (model.graph.input[0], model.graph.output[0]):
         port.type.tensor_type.shape.dim[0].dim_param = "n"
@@ -80,7 +80,7 @@ def test_an_open_batch_is_answered_for_as_check_does():
     assert result.to_proto().graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
 
 
-def test_the_prediction_is_that_of_the_written_file(tmp_path):
+def test_the_predicted_counts_equal_a_check_of_the_written_file(tmp_path):
     result = edgedla.fix(squeeze_excite(), **ORIN)
     result.save(tmp_path / "fixed.onnx")
     report = edgedla.check(tmp_path / "fixed.onnx", **ORIN)
@@ -89,7 +89,7 @@ def test_the_prediction_is_that_of_the_written_file(tmp_path):
     assert report.totals.transitions == result.after.transitions
 
 
-def test_the_figures_before_are_those_of_a_check():
+def test_the_figures_before_equal_those_of_check():
     before, totals = (
         edgedla.fix(squeeze_excite(), **ORIN, prove=False).before,
         edgedla.check(squeeze_excite(), **ORIN).totals,
@@ -98,7 +98,7 @@ def test_the_figures_before_are_those_of_a_check():
     assert (before.layers_dla, before.layers) == (totals.layers_dla, totals.layers_dla + totals.layers_gpu)
 
 
-def test_standalone_changes_the_output_and_says_so(tmp_path):
+def test_standalone_purpose_changes_the_output_and_records_it(tmp_path):
     result = edgedla.fix(squeeze_excite(), **ORIN, purpose="standalone")
     assert result.after.passes
     assert [s.split(":")[0] for s in result.interface] == ["y"]
@@ -109,7 +109,7 @@ def test_standalone_changes_the_output_and_says_so(tmp_path):
     np.testing.assert_allclose(run(fixed).reshape(1, 10), run(squeeze_excite()), rtol=1e-4, atol=1e-6)
 
 
-def test_standalone_with_the_interface_kept_names_what_is_left():
+def test_standalone_without_change_outputs_names_the_offenders():
     result = edgedla.fix(squeeze_excite(), **ORIN, purpose="standalone", change_outputs=False)
     assert not result.after.passes
     assert result.after.offenders
@@ -130,7 +130,7 @@ def test_the_given_model_stays_as_it_is():
     assert model.SerializeToString() == before
 
 
-def test_missing_weights_are_unproved_or_proven_on_seeded_ones(tmp_path):
+def test_missing_weights_leave_rewrites_unproved_or_proven_on_seeded_values(tmp_path):
     model = squeeze_excite()
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "w.bin").unlink()
@@ -166,7 +166,7 @@ def test_only_and_skip_take_rewrites_and_remedies():
     assert not set(skipped.counts) & {"global-average-pool", "global-average-conv"}
 
 
-def test_wrong_use_is_named():
+def test_wrong_use_of_fix_is_refused_by_name():
     with pytest.raises(UsageError, match="objective"):
         edgedla.fix(squeeze_excite(), **ORIN, objective="speed")
     with pytest.raises(UsageError, match="--approximate"):
@@ -221,7 +221,7 @@ def gelu():
     return model
 
 
-def test_approximations_are_taken_within_their_bound_and_named_ones_only_where_named():
+def test_approximations_need_a_bound_and_optional_ones_their_name():
     assert not {"gelu-sigmoid", "gelu-silu"} & set(edgedla.fix(gelu(), **ORIN).counts)
     assert edgedla.fix(gelu(), **ORIN, approximate=0.02).counts["gelu-sigmoid"] == 1
     assert edgedla.fix(gelu(), **ORIN, approximate=0.02, only=["gelu-silu"]).counts == {"gelu-silu": 1}
@@ -229,7 +229,7 @@ def test_approximations_are_taken_within_their_bound_and_named_ones_only_where_n
         edgedla.fix(gelu(), **ORIN, only=["gelu-silu"])
 
 
-def test_a_form_whose_proof_fails_gives_way_to_the_next_one():
+def test_a_rewrite_whose_proof_fails_is_replaced_by_the_next_candidate():
     both = edgedla.fix(gelu(), **ORIN, approximate=0.002, only=["gelu-silu", "gelu-sigmoid"])
     assert both.counts == {"gelu-sigmoid": 1}
     assert not [site for site in both.refused if site.cause == "proof"]
@@ -238,7 +238,7 @@ def test_a_form_whose_proof_fails_gives_way_to_the_next_one():
     assert [site.cause for site in alone.refused] == ["proof"]
 
 
-def test_the_report_counts_what_the_objective_asks_for():
+def test_the_report_shows_the_figure_of_the_objective():
     energy = render_fix(edgedla.fix(squeeze_excite(), **ORIN, objective="energy"), "text")
     assert re.search(r"; energy per frame [0-9.]+ times better \(predicted\)", " ".join(energy.split()))
     assert "mJ" in energy
@@ -268,7 +268,7 @@ def test_a_network_that_the_parser_refuses_has_no_figures_before():
     assert "accepted now, before: " in report
 
 
-def test_a_proof_copies_no_weights_into_its_model(monkeypatch):
+def test_proof_models_hold_no_copy_of_the_weights(monkeypatch):
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> net (float[1,256,4,4] x) => (float[1,256] y) '
         "{ g = GlobalAveragePool(x) f = Flatten(g) y = Gemm<transB = 1>(f, w) }"
@@ -291,7 +291,7 @@ def test_a_proof_copies_no_weights_into_its_model(monkeypatch):
     assert len(sizes) == len(result.applied) + 4
 
 
-def test_command_line(tmp_path, capsys):
+def test_fix_command_writes_the_model_and_reports(tmp_path, capsys):
     path, out = tmp_path / "m.onnx", tmp_path / "fixed.onnx"
     onnx.save(squeeze_excite(), path)
     options = ["--target", "agx-orin-64gb", "--trt", "10.3", "--precision", "int8"]
@@ -309,7 +309,7 @@ def test_command_line(tmp_path, capsys):
     assert exit_code_of(["fix", str(path), "--dry-run", "--only", "nothing", *options]) == 2
 
 
-def test_a_report_in_a_file_alone_still_says_the_answer(tmp_path, capsys):
+def test_fix_with_a_report_file_prints_the_answer(tmp_path, capsys):
     path, out, page = tmp_path / "m.onnx", tmp_path / "fixed.onnx", tmp_path / "fix.html"
     onnx.save(squeeze_excite(), path)
     options = ["--target", "agx-orin-64gb", "--trt", "10.3", "--precision", "int8"]
@@ -320,7 +320,7 @@ def test_a_report_in_a_file_alone_still_says_the_answer(tmp_path, capsys):
     assert written == f"written: {out}, {page}"
 
 
-def test_every_form_of_the_report(tmp_path):
+def test_fix_writes_the_report_in_every_format(tmp_path):
     path = tmp_path / "m<b>.onnx"
     onnx.save(squeeze_excite(), path)
     reports = [tmp_path / f"r.{ending}" for ending in ("txt", "json", "md", "html")]
@@ -335,7 +335,7 @@ def test_every_form_of_the_report(tmp_path):
     assert "default-src" in page
 
 
-def test_another_operator_set():
+def test_fix_converts_to_the_requested_opset():
     model = squeeze_excite(opset=18)
     result = edgedla.fix(model, **ORIN, opset=17)
     fixed = result.to_proto()
@@ -357,7 +357,7 @@ def test_another_operator_set():
         (18, 16, "g = LayerNormalization(x, s) y = ReduceMean<keepdims = 1>(g, axes)"),
     ],
 )
-def test_operators_that_an_older_set_lacks_are_written_in_others(opset, older, body):
+def test_operators_absent_from_an_older_opset_are_decomposed(opset, older, body):
     model = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {opset}]> net (float[1,4,4,8] x) => (float[1,4,1,1] y) {{{body}}}'
     )
@@ -370,7 +370,7 @@ def test_operators_that_an_older_set_lacks_are_written_in_others(opset, older, b
     assert any(f"operator set {older}" in note and "differs by" in note for note in result.notes)
 
 
-def test_a_conversion_that_computes_something_else_is_refused(monkeypatch):
+def test_an_opset_conversion_whose_outputs_differ_is_refused(monkeypatch):
     def other(proto, version):
         proto.opset_import[0].version = version
         next(n for n in proto.graph.node if n.op_type == "Relu").op_type = "Sigmoid"

@@ -44,7 +44,7 @@ def outputs(model: Any, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("keep_ends", [False, True])
-def test_int8_turns_the_types_first_and_proves_them(keep_ends: bool, tmp_path: Path) -> None:
+def test_int8_fix_converts_half_types_to_float_with_a_proof(keep_ends: bool, tmp_path: Path) -> None:
     model = halved(net(), keep_ends)
     result = edgedla.fix(model, precision="int8", **ORIN)
     assert result.types.startswith("types converted to FLOAT (4 of 4 nodes compute in FLOAT16, first 'a'): proven on ")
@@ -59,7 +59,7 @@ def test_int8_turns_the_types_first_and_proves_them(keep_ends: bool, tmp_path: P
         assert "proven on" in " ".join(render_fix(result, form).split())
 
 
-def test_named_skipped_or_in_fp16() -> None:
+def test_float32_types_runs_for_int8_or_by_name_unless_skipped() -> None:
     model = halved(net())
     assert edgedla.fix(model, precision="int8", skip="float32-types", **ORIN).types == ""
     assert edgedla.fix(model, **ORIN).types == "", "FP16 builds of it need nothing"
@@ -71,7 +71,7 @@ def test_named_skipped_or_in_fp16() -> None:
     assert edgedla.fix(net(), precision="int8", **ORIN).types == ""
 
 
-def test_weights_beside_the_model_are_turned_when_they_are_written(tmp_path: Path) -> None:
+def test_external_weights_are_converted_to_float_on_writing(tmp_path: Path) -> None:
     path = tmp_path / "half.onnx"
     onnx.save(halved(net()), str(path), save_as_external_data=True, location="half.bin", size_threshold=10)
     edgedla.fix(path, precision="int8", **ORIN).save(tmp_path / "out.onnx")
@@ -96,7 +96,7 @@ def test_overflows_in_half_precision_are_reported() -> None:
     )
 
 
-def test_a_node_that_computes_something_else_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_conversion_whose_outputs_differ_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = float_types.turn_types
 
     def wrong(model: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_node_that_computes_something_else_ends_it(monkeypatch: pytest.MonkeyP
         edgedla.fix(halved(net()), precision="int8", **ORIN)
 
 
-def test_levels_of_a_half_scale_may_be_the_next_ones() -> None:
+def test_quantised_levels_may_differ_by_one_after_type_conversion() -> None:
     """x / scale in FLOAT16 falls on another side of a half now and then; the network does not compute something else."""
     nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
     constants = [constant("s", np.array(0.013, np.float32)), constant("z", np.array(0, np.int8))]
@@ -129,7 +129,7 @@ def test_a_large_network_is_proven_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     assert edgedla.fix(halved(net()), only="float32-types", **ORIN).types == whole
 
 
-def test_sites_of_a_network_that_rounds_to_half_inside_are_judged_by_that() -> None:
+def test_networks_with_half_precision_inside_use_its_wider_bound() -> None:
     """Its outputs are FLOAT, so that the bound of FLOAT would refuse every rewrite with sums in another order."""
     result = edgedla.fix(halved(net(), keep_ends=True), only="global-average-pool", **ORIN)
     assert result.counts == {"global-average-pool": 1}
@@ -137,7 +137,7 @@ def test_sites_of_a_network_that_rounds_to_half_inside_are_judged_by_that() -> N
     assert result.network.bound == 4e-3
 
 
-def test_the_list_names_it_and_a_dry_run_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_float32_types_is_listed_and_described_in_a_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["fix", "--list"]) == 0
     assert "float32-types" in capsys.readouterr().out.splitlines()[1]
     path = save(halved(net()), tmp_path / "half.onnx")

@@ -13,7 +13,7 @@ from edgedla.quantization import session
 from tests.models import node, onnx_model
 
 
-def test_constants_that_cannot_be_evaluated_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_that_cannot_be_folded_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # Six elements make no row of four; the Neg is evaluated all the same.
     count = 5
     nodes = [node("Reshape", "six four", f"r{i}") for i in range(count)]
@@ -34,7 +34,7 @@ def test_constants_that_cannot_be_evaluated_are_tried_once(monkeypatch: pytest.M
     assert len(opened) == (1 + count + 1) + (1 + count)
 
 
-def test_a_shape_without_a_name_is_that_of_the_only_input() -> None:
+def test_an_unnamed_shape_applies_to_the_only_input() -> None:
     model = ir.from_proto(onnx_model([node("Relu", "x", "y")]))
     fold.set_shapes(model, {"": (1, 3, 4, 4)}, None)
     assert list(model.graph.inputs[0].shape or []) == [1, 3, 4, 4]

@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
 
 
-def test_a_sequence_of_constants_as_output(tmp_path: Path) -> None:
+def test_a_sequence_output_of_constants_exits_with_3(tmp_path: Path) -> None:
     nodes = [helper.make_node("SequenceConstruct", ["k", "k"], ["s"]), helper.make_node("Relu", ["x"], ["y"])]
     # Both outputs are read by a later node, so that the sequence is asked for.
     nodes.append(helper.make_node("SequenceInsert", ["s", "y"], ["z"]))

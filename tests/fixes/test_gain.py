@@ -86,7 +86,7 @@ def test_the_text_of_a_fix_is_80_columns_wide_but_for_paths() -> None:
     assert last == f"written: {path}"
 
 
-def test_a_decoder_is_cut_off_where_outputs_may_change() -> None:
+def test_a_decoder_is_cut_off_only_with_change_outputs() -> None:
     options = {"target": ORIN.module.id, "precision": "int8", "prove": False}
     kept = edgedla.fix(decoder_network(), **options)
     assert [site.rewrite for site in kept.applied] == []
@@ -117,13 +117,13 @@ def test_a_decoder_is_cut_off_where_outputs_may_change() -> None:
         (Figures(passes=True, latency_us=2.0), Figures(passes=False, latency_us=1.0), "strict", False),
     ],
 )
-def test_what_pays(before: Figures, after: Figures, purpose: str, expected: bool) -> None:
+def test_a_fix_pays_if_it_improves_the_purpose(before: Figures, after: Figures, purpose: str, expected: bool) -> None:
     assert pays(before, after, purpose) is expected
 
 
 @pytest.mark.parametrize("model", [average_network(), average_network(reader="Sin"), division_network()])
 @pytest.mark.parametrize("purpose", ["hybrid", "strict"])
-def test_the_gain_is_what_fix_finds(model: onnx.ModelProto, purpose: str) -> None:
+def test_checks_gain_agrees_with_fix(model: onnx.ModelProto, purpose: str) -> None:
     gain = fix_gain(model, ORIN, precision="int8", purpose=purpose)
     result = edgedla.fix(model, target=ORIN.module.id, precision="int8", purpose=purpose, prove=False)
     assert gain.pays == pays(result.before, result.after, purpose)
@@ -166,7 +166,7 @@ def _next(text: str) -> str:
         (decoder_network(), "place", "`edgedla fix --change-outputs` leaves the decoder to the host: "),
     ],
 )
-def test_check_names_fix_where_it_pays(
+def test_check_suggests_fix_only_if_it_pays(
     model: onnx.ModelProto, verb: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = save(model, tmp_path / "net.onnx")
@@ -178,7 +178,7 @@ def test_check_names_fix_where_it_pays(
     assert ("times better" in capsys.readouterr().out) == (verb == "fix")
 
 
-def test_without_its_library_the_ranked_changes_decide(
+def test_without_onnx_ir_check_suggests_fix_by_ranked_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*_: Any, **__: Any) -> None:
@@ -240,7 +240,7 @@ def test_check_and_fix_refuse_the_same_sizes(wrong: Any, what: str) -> None:
             answer(average_network(), target="orin", **wrong)
 
 
-def test_one_id_as_text_is_one_id() -> None:
+def test_only_accepts_a_single_id_as_text() -> None:
     result = edgedla.fix(average_network(), target="orin", precision="int8", only="no-ops", prove=False)
     assert set(result.counts) <= {"no-ops"}
     with pytest.raises(UsageError, match="approximate: '0.1' of type str"):

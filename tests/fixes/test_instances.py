@@ -25,7 +25,7 @@ def test_every_rewrite_has_a_generator():
 
 
 @pytest.mark.parametrize("rewrite", all_rewrites(), ids=lambda r: r.id)
-def test_random_instances(rewrite):
+def test_rewrites_of_random_instances_are_proved(rewrite):
     applied = 0
     for seed in range(COUNT):
         example = GENERATORS[rewrite.id](np.random.default_rng([seed, 2]))

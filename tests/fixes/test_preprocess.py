@@ -49,7 +49,7 @@ def run(model, x):
 )
 @pytest.mark.parametrize("takes", ["rgb", "bgr"])
 @pytest.mark.parametrize("uint8", [False, True])
-def test_embedded_is_equal(body, operators, takes, uint8):
+def test_embedded_preprocessing_gives_equal_outputs(body, operators, takes, uint8):
     model = network(body)
     wanted = Embedded(MEAN, STD, "rgb", takes, uint8)
     result = edgedla.fix(model, **ORIN, embed_preprocess=wanted)
@@ -66,7 +66,7 @@ def test_embedded_is_equal(body, operators, takes, uint8):
 
 
 @pytest.mark.parametrize("body", ["y = Conv(x, w, b)", "y = Conv<pads = [1, 1, 1, 1]>(x, w, b)"])
-def test_signed_bytes_are_a_camera_s_less_128(body):
+def test_embedded_preprocessing_with_int8_takes_pixels_less_128(body):
     result = edgedla.fix(network(body), **ORIN, embed_preprocess=Embedded(MEAN, STD, "rgb", "bgr", int8=True))
     grey = np.random.default_rng(1).integers(0, 256, (1, 3, 16, 16))
     ready = ((grey[:, ::-1] - np.reshape(MEAN, (1, 3, 1, 1))) / np.reshape(STD, (1, 3, 1, 1))).astype("f")
@@ -77,7 +77,7 @@ def test_signed_bytes_are_a_camera_s_less_128(body):
 
 
 @pytest.mark.parametrize("kind", ["float", "uint8", "int8"])
-def test_calibration_artifact_and_run_follow_the_model(tmp_path, kind):
+def test_calibration_artifact_and_run_skip_embedded_preprocessing(tmp_path, kind):
     cv2 = pytest.importorskip("cv2")
     folder = tmp_path / "pictures"
     folder.mkdir()
@@ -113,7 +113,7 @@ def test_calibration_artifact_and_run_follow_the_model(tmp_path, kind):
     assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)
 
 
-def test_a_second_scaling_is_refused(tmp_path):
+def test_scaling_settings_with_embedded_preprocessing_are_refused(tmp_path):
     edgedla.fix(network("y = Conv(x, w)"), **ORIN, embed_preprocess=Embedded(MEAN, STD)).save(tmp_path / "net.onnx")
     twice = PreprocessSettings(mean=MEAN, std=STD)
     request = BuildRequest("agx-orin-64gb", trt="10.3", backend="host", preprocess=twice)
@@ -123,13 +123,13 @@ def test_a_second_scaling_is_refused(tmp_path):
     assert (kept.fit, kept.colour, kept.std) == ("stretch", "bgr", (1.0, 1.0, 1.0))
 
 
-def test_without_a_mean_padding_does_not_matter():
+def test_embedding_without_a_mean_allows_a_padded_convolution():
     wanted = Embedded((0.0,), (255.0,))
     fixed = edgedla.fix(network("y = Conv<pads = [1, 1, 1, 1]>(x, w)"), **ORIN, embed_preprocess=wanted).to_proto()
     assert [n.op_type for n in fixed.graph.node] == ["Conv"]
 
 
-def test_what_cannot_be_done_is_said():
+def test_preprocessing_that_cannot_be_embedded_is_refused_with_the_reason():
     with pytest.raises(UsageError, match="8-bit"):
         edgedla.fix(network("y = Conv(x, w)"), target="xavier", trt="8.4", embed_preprocess=Embedded(uint8=True))
     with pytest.raises(ModelError, match="N x 3 x H x W"):
@@ -141,7 +141,7 @@ def test_what_cannot_be_done_is_said():
         edgedla.fix(once, **ORIN, embed_preprocess=Embedded(MEAN, STD))
 
 
-def test_the_defaults_serve_a_grey_image():
+def test_default_embedded_preprocessing_accepts_one_channel():
     fixed = edgedla.fix(network("y = Conv(x, w)", channels=1), **ORIN, embed_preprocess=Embedded(uint8=True)).to_proto()
     assert fixed.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.UINT8
 
@@ -149,10 +149,10 @@ def test_the_defaults_serve_a_grey_image():
 @pytest.mark.parametrize(
     "text", ["uint8,int8", "mean", "mean=1:2", "std=0", "colour=yuv", "mean=1,mean=2", "uint8=1", "mean=nan", ""]
 )
-def test_another_spelling_is_refused(text):
+def test_invalid_embed_preprocess_text_is_refused(text):
     with pytest.raises(UsageError, match="embed-preprocess"):
         parse_preprocess(text)
 
 
-def test_the_spelling():
+def test_embed_preprocess_text_is_parsed():
     assert parse_preprocess("mean=1:2:3,std=4,colour=bgr,uint8") == Embedded((1, 2, 3), (4,), "bgr", "bgr", True)

@@ -52,7 +52,7 @@ PATCHES = onnx_model(
         (PATCHES, "CONV006", "split-stride", "strict"),
     ],
 )
-def test_the_remedy_that_check_names_repairs_it(
+def test_the_remedy_that_check_names_makes_the_layer_accepted(
     model: Any, rule: str, remedy: str, purpose: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, fixed = tmp_path / "model.onnx", tmp_path / "fixed.onnx"

@@ -8,7 +8,7 @@ import pytest
 from edgedla.fixes.proofs.comparison import compare, distance, unproved, worse
 
 
-def test_a_wrong_rewrite_would_be_found():
+def test_compare_fails_beyond_the_bound_of_each_exactness():
     a = np.arange(6, dtype=np.float32)
     assert compare(a, a, "bit", 0.0, "seeded").status == "proved"
     assert compare(a, np.nextafter(a, 9).astype("f"), "bit", 0.0, "seeded").status == "failed"
@@ -33,16 +33,16 @@ def test_a_wrong_rewrite_would_be_found():
         (["1"], ["1", "2"], (np.inf, np.inf)),
     ],
 )
-def test_the_distance_of_two_results(before, after, expected):
+def test_distance_is_relative_and_handles_nan_and_infinity(before, after, expected):
     assert distance(np.array(before), np.array(after)) == pytest.approx(expected)
 
 
-def test_texts_of_onnx_runtime_are_objects():
+def test_string_tensors_are_compared_for_equality():
     assert distance(np.array(["1"], object), np.array(["1"], object)) == (0.0, 0.0)
     assert compare(np.array(["1"], object), np.array(["2"], object), "round", 0.0, "seeded").status == "failed"
 
 
-def test_of_two_samples_the_worse_counts():
+def test_the_worse_of_two_proofs_counts():
     a = np.arange(6, dtype=np.float32)
     proved, failed = compare(a, a, "round", 0.0, "data"), compare(a, a + 1, "round", 0.0, "data")
     nearly = compare(a, np.nextafter(a, 9).astype("f"), "round", 0.0, "data")

@@ -27,7 +27,7 @@ def run(inputs: int) -> np.ndarray:
     return session.run({"x": np.ones((1, inputs // 4, 2, 2), np.float32)})["y"]
 
 
-def test_weights_that_a_session_is_fed_make_the_file_no_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fed_weights_count_in_the_size_of_the_model_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_limit, "SMALL_FILE_BYTES", 64 * KIB)
     monkeypatch.setattr(memory_limit, "SMALL_FILE_LIMIT", 2 * KIB)
     assert run(1 << 14).shape == (1, 4)
@@ -35,7 +35,7 @@ def test_weights_that_a_session_is_fed_make_the_file_no_small_one(monkeypatch: p
         run(1 << 11)
 
 
-def test_arrays_that_edgedla_makes_are_not_the_users_file() -> None:
+def test_only_tensors_read_from_the_model_belong_to_the_users_file() -> None:
     array = np.ones((2, 3), np.float32)
     assert of_the_file(ir.serde.TensorProtoTensor(constant("w", array)))
     assert of_the_file(ir.LazyTensor(lambda: ir.tensor(array), ir.DataType.FLOAT, ir.Shape((2, 3))))

@@ -14,7 +14,7 @@ from tests.models import node, onnx_model, save
 pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
 
 
-def test_a_network_that_draws_random_numbers_is_proven_site_by_site_alone(tmp_path: Path) -> None:
+def test_a_network_with_random_operators_is_proven_per_site_only(tmp_path: Path) -> None:
     nodes = [node("Div", "x two", "h"), node("RandomNormalLike", "h", "n"), node("Add", "h n", "y")]
     path = save(onnx_model(nodes, constants={"two": np.array([2], np.float32)}), tmp_path / "m.onnx")
     found = edgedla.fix(path, target="agx-orin-64gb", purpose="strict")
