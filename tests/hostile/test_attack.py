@@ -40,7 +40,7 @@ def test_mutated_models_end_with_a_documented_exit_code(figures: Dict[str, Any])
 
 
 @pytest.mark.parametrize(("part", "count"), [("kills", 25), ("tampered_artifacts", 300)])
-def test_artifacts_are_the_old_one_the_new_one_or_refused(figures: Dict[str, Any], part: str, count: int) -> None:
+def test_attacked_artifacts_load_as_old_or_new_or_are_refused(figures: Dict[str, Any], part: str, count: int) -> None:
     assert figures[part]["first_wrong"] == []
     assert figures[part]["cases"] == count
 
@@ -50,7 +50,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> attack_builds.Plans:
     return attack_builds.Plans(tmp_path_factory.mktemp("plans"))
 
 
-def test_the_harness_sees_what_is_wrong(
+def test_the_attack_harness_detects_planted_defects(
     plans: attack_builds.Plans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An artifact that loads without its hashes, and a command that crashes, hangs or prints an escape."""
@@ -68,7 +68,7 @@ def test_the_harness_sees_what_is_wrong(
         assert attack_models.case(["layers", "absent.onnx"])["wrong"] == "control characters"
 
 
-def test_a_case_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attack_harness_detects_an_endless_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def spin(e: Exception) -> tuple:
         while True:
             pass
@@ -78,7 +78,7 @@ def test_a_case_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     assert "CPU s" in attack_models.case(["layers", "absent.onnx"])["wrong"]
 
 
-def test_a_shell_that_allows_too_little_memory_is_no_finding(
+def test_the_attack_harness_refuses_a_shell_with_a_low_memory_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each case would end in an error that says nothing about edgedla."""
@@ -92,7 +92,7 @@ def test_a_shell_that_allows_too_little_memory_is_no_finding(
 
 @pytest.mark.slow
 @pytest.mark.skipif(attack_soak.possible() is not None, reason=str(attack_soak.possible()))
-def test_a_camera_that_breaks_again_and_again() -> None:
+def test_a_pipeline_survives_a_camera_that_breaks_repeatedly() -> None:
     figures = attack_soak.soak(amount(20, 60) / 60, 1)
     assert figures["alive_to_the_end"]
     assert figures["results"] > 15

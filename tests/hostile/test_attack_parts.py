@@ -13,14 +13,14 @@ from tests.hostile import attack_parts
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 40))
-def test_the_parts_are_all_cases_each_once(first: int, count: int, parts: int) -> None:
+def test_parts_of_a_campaign_cover_each_case_once(first: int, count: int, parts: int) -> None:
     numbers = range(first, first + count)
     together = [n for part in range(1, parts + 1) for n in attack_parts.numbers_of((part, parts), numbers)]
     assert together == list(numbers)
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "-1/4", "1/0", ""])
-def test_what_is_no_part_is_refused(text: str) -> None:
+def test_an_invalid_part_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="no part"):
         attack_parts.share(text)
 
@@ -50,6 +50,6 @@ def test_figures_of_parts_are_added() -> None:
     assert (figures["parts"], figures["hours"]) == (2, 1.0)
 
 
-def test_parts_of_different_commits_are_not_one_campaign() -> None:
+def test_merging_parts_of_different_commits_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in commit"):
         attack_parts.merged([part(), part(commit="def")])

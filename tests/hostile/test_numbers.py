@@ -17,7 +17,7 @@ ODD = ["²", "③", "9" * 5000]
 
 
 @pytest.mark.parametrize("number", ODD, ids=["superscript", "circled", "5000-digits"])
-def test_odd_digits_are_no_number(number: str, tmp_path: Path) -> None:
+def test_non_ascii_digits_are_not_numbers(number: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("version: 2\n")
     lines: List[List[str]] = [["run", str(tmp_path / "p.yaml"), "--view", number]]
     assert [exit_code_of(line) for line in lines] == [2]
@@ -28,7 +28,7 @@ def test_odd_digits_are_no_number(number: str, tmp_path: Path) -> None:
         parse_source(f"csi://{number}")
 
 
-def test_folders_of_pictures_may_be_called_by_any_digit(tmp_path: Path) -> None:
+def test_image_folders_with_non_ascii_digits_are_read(tmp_path: Path) -> None:
     for name in ("10", "2", "²", "x²2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").write_bytes(b"")

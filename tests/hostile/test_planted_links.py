@@ -94,7 +94,7 @@ def test_a_build_into_a_foreign_artifact_touches_nothing_behind_its_links(
     assert unharmed(place)
 
 
-def test_a_lock_keeps_its_content(place: Path) -> None:
+def test_a_lock_file_keeps_its_content(place: Path) -> None:
     out = place / "out"
     build(place / "m.onnx", out, REQUEST)
     (out / ".lock").write_text("content")
@@ -133,7 +133,7 @@ def test_files_that_a_command_names_itself_replace_links(place: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["precious", "bashrc", "absent"])
-def test_of_a_link_the_link_alone_is_removed(target: str, place: Path) -> None:
+def test_removing_a_symlinked_folder_removes_only_the_link(target: str, place: Path) -> None:
     (place / "link").symlink_to(place / target)
     remove_folder(place / "link")
     assert not (place / "link").is_symlink()
@@ -149,7 +149,7 @@ def test_the_journal_of_a_deployment_follows_no_link(place: Path) -> None:
     assert unharmed(place)
 
 
-def test_a_file_that_a_user_names_may_be_a_link_of_his(place: Path) -> None:
+def test_an_output_file_named_by_the_user_may_be_a_symlink(place: Path) -> None:
     (place / "link").symlink_to(place / "bashrc")
     write_atomic(place / "link", "new")
     assert (place / "link").is_symlink()
@@ -168,7 +168,7 @@ def test_new_files_have_the_permissions_of_the_umask(place: Path) -> None:
     assert (place / "new").stat().st_mode & 0o777 == 0o640
 
 
-def test_what_a_command_names_in_a_folder_replaces_links_and_enters_none(place: Path) -> None:
+def test_files_that_a_command_names_in_a_folder_replace_planted_links(place: Path) -> None:
     build(place / "m.onnx", place / "art", REQUEST)
     scripts, pages, triton = place / "scripts", place / "pages", place / "triton"
     for folder in (scripts, pages, triton):
@@ -187,7 +187,7 @@ def test_what_a_command_names_in_a_folder_replaces_links_and_enters_none(place: 
     assert [p.name for p in (place / "precious").iterdir()] == ["stages"]
 
 
-def test_results_of_a_board_enter_no_link(place: Path) -> None:
+def test_results_of_a_board_do_not_follow_a_planted_folder_link(place: Path) -> None:
     staging, out = place / "staging", place / "out"
     (staging / "stages").mkdir(parents=True)
     (staging / "stages" / "notes.txt").write_text("theirs")
@@ -198,7 +198,7 @@ def test_results_of_a_board_enter_no_link(place: Path) -> None:
     assert unharmed(place)
 
 
-def test_the_work_folder_of_a_deployment_is_no_link(place: Path) -> None:
+def test_a_symlinked_work_folder_of_a_deployment_is_refused(place: Path) -> None:
     (place / "deployed").mkdir()
     (place / "deployed" / ".work").symlink_to(place / "precious")
     with pytest.raises(BuildError, match="a link"):
@@ -207,7 +207,7 @@ def test_the_work_folder_of_a_deployment_is_no_link(place: Path) -> None:
     assert [p.name for p in (place / "precious").iterdir()] == ["stages"]
 
 
-def test_films_and_bundles_are_written_under_names_that_nobody_knows(place: Path) -> None:
+def test_clips_and_bundles_do_not_follow_links_planted_at_their_paths(place: Path) -> None:
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     films = place / "films"
     films.mkdir()

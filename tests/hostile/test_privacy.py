@@ -38,12 +38,12 @@ def files(folder: Path) -> List[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
 
 
-def test_every_verb_is_run_here() -> None:
+def test_every_command_has_a_privacy_case() -> None:
     assert set(COMMANDS) == set(VERBS), "give the new verb a row in tests/hostile/commands.py"
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
-def test_no_file_outside_the_given_paths_and_no_socket(verb: str, scene: Scene, tmp_path: Path) -> None:
+def test_commands_write_only_to_given_paths_and_open_no_socket(verb: str, scene: Scene, tmp_path: Path) -> None:
     home, results, work, tmp = (tmp_path / name for name in ("home", "results", "work", "tmp"))
     for folder in (home, results, work, tmp):
         folder.mkdir()
@@ -95,11 +95,11 @@ assert calls == [1], calls
 """
 
 
-def test_events_are_switched_off_where_the_users_program_imported_it_first(tmp_path: Path) -> None:
+def test_telemetry_is_off_even_if_onnxruntime_was_imported_first(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", LATE], env=environment(tmp_path), check=True, timeout=60)
 
 
-def test_a_user_who_wants_telemetry_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_telemetry_setting_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.quantization.session import TELEMETRY_SWITCH, import_onnxruntime
 
     monkeypatch.setenv(TELEMETRY_SWITCH, "0")

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("make", [lambda: empty_nodes(500_001), lambda: sum_of_one(500_001)], ids=["nodes", "inputs"])
-def test_graphs_beyond_the_limit_are_refused_with_it(make) -> None:
+def test_graphs_above_the_node_limit_are_refused(make) -> None:
     with pytest.raises(ModelError, match="500000"):
         load_onnx(make().SerializeToString())
 

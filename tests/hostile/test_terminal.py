@@ -53,7 +53,7 @@ LINES: List[List[str]] = [
 
 
 @pytest.mark.parametrize("args", LINES, ids=lambda a: " ".join(a).encode("ascii", "backslashreplace").decode()[:60])
-def test_no_name_gives_the_terminal_an_order(
+def test_no_name_of_a_model_reaches_the_terminal_as_a_control_sequence(
     args: List[str], model: Path, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     code = exit_code_of([a.format(m=model, d=tmp_path) for a in args])
@@ -66,7 +66,7 @@ def test_no_name_gives_the_terminal_an_order(
         assert json.loads(out)
 
 
-def test_json_is_the_same_document() -> None:
+def test_escaped_json_parses_to_the_same_document() -> None:
     document = {"a\u2028": "\x9b\x85\x7f\u202e\u00e9\u4e2d", "b": "\x1b"}
     text = json_escaped(json.dumps(document, ensure_ascii=False))
     assert ORDERS.findall(text) == []
@@ -74,13 +74,13 @@ def test_json_is_the_same_document() -> None:
     assert json.loads(text) == document
 
 
-def test_lines_and_colours_of_our_own_stay() -> None:
+def test_printable_keeps_own_styles_and_escapes_other_control_sequences() -> None:
     assert printable_text("\x1b[1;31mred\x1b[0m\n\ttab") == "\x1b[1;31mred\x1b[0m\n\ttab"
     assert printable_text("\x1b[2J\x1b]0;t\x07\r") == "\\x1b[2J\\x1b]0;t\\x07\\r"
     assert printable("a\nb\x1b[1mc") == "a\\nb\\x1b[1mc"
 
 
-def test_every_verb_prints_by_echo() -> None:
+def test_commands_print_through_the_escaping_echo() -> None:
     """click.echo prints names as they are."""
     wrong = [
         p.name for p in CLI.rglob("*.py") if p.name not in ("output.py", "main.py") and "click.echo" in p.read_text()
@@ -92,7 +92,7 @@ def test_every_verb_prints_by_echo() -> None:
 @pytest.mark.parametrize(
     ("args", "code"), [(["check", "absent.onnx"], 3), (["chek"], 2), (["targets", "--nonsense"], 2)]
 )
-def test_the_exit_code_tells_where_stderr_cannot_be_written(args: List[str], code: int) -> None:
+def test_with_an_unwritable_stderr_the_exit_code_is_kept(args: List[str], code: int) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "edgedla", *args], stdout=subprocess.PIPE, stderr=full, timeout=60)
     assert done.returncode == code
@@ -111,7 +111,7 @@ def test_a_build_goes_on_where_its_progress_cannot_be_written(model: Path, tmp_p
     assert (tmp_path / "a" / "manifest.json").exists()
 
 
-def test_a_closed_stderr_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stderr_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert exit_code_of(["targets"]) == 0
     assert sys.stderr is not None

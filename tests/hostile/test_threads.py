@@ -54,12 +54,12 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("importer", [False, True])
 @pytest.mark.parametrize("attempt", range(3))
-def test_first_call_from_several_threads(model: Path, importer: bool, attempt: int) -> None:
+def test_concurrent_first_calls_from_threads_succeed(model: Path, importer: bool, attempt: int) -> None:
     code = FIRST_CALLS.format(threads=8, importer=importer)
     done = subprocess.run([sys.executable, "-c", code, str(model)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
-def test_first_call_after_a_fork_in_the_middle_of_another(model: Path) -> None:
+def test_a_first_call_in_a_child_forked_during_another_succeeds(model: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FORKED, str(model)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
