@@ -76,7 +76,7 @@ def note(proto, trt):
         (one("MaxPool", {**POOL, "pads": [0, 0, 2, 2]}, dims=(1, 1, 6, 6)), NEW, "starts in the padding"),
     ],
 )
-def test_a_departure_is_noted_where_it_changes_something(proto, trt, told):
+def test_a_parser_departure_from_onnx_is_noted_only_where_it_matters(proto, trt, told):
     found = note(proto, trt)
     assert told in found
     assert bool(found) == bool(told)
@@ -88,7 +88,7 @@ def test_many_nodes_share_one_note():
     assert note(proto, OLD).startswith("'max0' and 2 more [ReduceMax]: the parser ignores")
 
 
-def test_a_refusal_that_follows_names_the_departure():
+def test_a_refusal_caused_by_a_departure_names_it():
     nodes = [
         helper.make_node("ReduceMean", ["x", "a"], ["m"], name="mean", keepdims=1),
         helper.make_node("Reshape", ["m", "s"], ["y"], name="flat"),
@@ -99,7 +99,7 @@ def test_a_refusal_that_follows_names_the_departure():
         load_onnx(proto, trt=OLD)
 
 
-def test_axes_without_data_are_taken_for_some():
+def test_reduction_axes_without_data_count_as_given():
     axes = constant("a", np.array([2, 3], np.int64))
     axes.ClearField("raw_data")
     assert "ignores the axes input" in note(one("ReduceMean", initializers=[axes], opset=18), OLD)

@@ -38,13 +38,13 @@ def test_sizes_that_break_a_model_are_named(given: Dict[str, Any], named: str) -
     assert "node 'flat' [Reshape]" in str(caught.value.where)
 
 
-def test_an_open_batch_is_its_own_size_too() -> None:
+def test_a_batch_that_breaks_an_open_model_is_named() -> None:
     with pytest.raises(ModelError) as caught:
         load_onnx(flattened(256, "n"), batch=2)
     assert "--batch 2 breaks it: with its own sizes (x ?x3x8x8)" in str(caught.value.hint)
 
 
-def test_a_model_that_is_refused_anyway_blames_no_size() -> None:
+def test_a_model_refused_at_any_size_does_not_blame_the_given_one() -> None:
     with pytest.raises(ModelError) as alone:
         load_onnx(flattened(100))
     with pytest.raises(ModelError) as caught:
@@ -53,7 +53,7 @@ def test_a_model_that_is_refused_anyway_blames_no_size() -> None:
     assert caught.value.__cause__ is not caught.value, "who walks along the causes never arrives"
 
 
-def test_a_limit_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_limit_error_keeps_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.importers import onnx_model as module
 
     def too_large(*_: Any) -> None:
@@ -65,7 +65,9 @@ def test_a_limit_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("verb", ["check", "place", "layers", "build"])
-def test_every_command_names_them(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_names_the_size_that_breaks_the_model(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(flattened(256), tmp_path / "m.onnx")
     given = [verb, str(tmp_path / "m.onnx"), "--batch", "2"]
     assert exit_code_of([*given, "-o", str(tmp_path / "out")] if verb == "build" else given) == 3
@@ -73,7 +75,9 @@ def test_every_command_names_them(verb: str, tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "out").exists()
 
 
-def test_fix_names_the_check_that_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_names_the_check_command_that_explains_the_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("onnx_ir")
     save(flattened(256), tmp_path / "m.onnx")
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
@@ -93,7 +97,7 @@ def shapeless(tmp_path: Path) -> Path:
     return save(model, tmp_path / "open.onnx")
 
 
-def test_an_input_without_a_shape_is_asked_for_by_every_command(
+def test_check_and_place_ask_for_the_shape_of_an_input_without_one(
     shapeless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code_of(["check", str(shapeless), "--target", "agx-orin-64gb"]) == 1
@@ -106,7 +110,7 @@ def test_an_input_without_a_shape_is_asked_for_by_every_command(
     assert "has no shape: nothing can be placed before it is fixed; give --shapes x:NxCxHxW" in capsys.readouterr().err
 
 
-def test_fix_asks_for_a_missing_shape_too_and_takes_it(shapeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_asks_for_a_missing_shape_and_accepts_it(shapeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     out = shapeless.parent / "fixed.onnx"

@@ -39,7 +39,7 @@ def agree(found, expected):
 
 
 @given(some.data(), some.sampled_from(sorted(fold.ELEMENTWISE)))
-def test_elementwise(data, op):
+def test_known_elementwise_equals_numpy(data, op):
     a = data.draw(values())
     b = data.draw(values(some.sampled_from([a.dims, (1,) * len(a.dims)]), some.just(a.dtype)))
     if data.draw(some.booleans()):
@@ -56,12 +56,12 @@ def test_elementwise(data, op):
 
 
 @given(values(), some.sampled_from(["INT64", "INT32", "BOOL", "FLOAT"]))
-def test_cast(x, dtype):
+def test_known_cast_equals_numpy(x, dtype):
     agree(evaluate.cast(x, x.dims, dtype), fold.cast(x.array(), x.dims, dtype))
 
 
 @given(values(some.sampled_from([(3,), (2, 3), (4, 1, 2)])), some.data())
-def test_reduce(x, data):
+def test_known_reduce_equals_numpy(x, data):
     axes = sorted(data.draw(some.sets(some.integers(0, len(x.dims) - 1), min_size=1)))
     op = data.draw(some.sampled_from(sorted(fold.REDUCE)))
     dims = tuple(d for i, d in enumerate(x.dims) if i not in axes)
@@ -69,14 +69,14 @@ def test_reduce(x, data):
 
 
 @given(some.lists(values(some.sampled_from([(1,), (3,), (0,)]), some.just("INT64")), min_size=1, max_size=4))
-def test_concatenate(xs):
+def test_known_concatenate_equals_numpy(xs):
     dims = (sum(x.size for x in xs),)
     expected = fold.concatenate([x.array() for x in xs], 0, dims, "INT64")
     agree(evaluate.concatenate(xs, 0, dims, "INT64"), expected)
 
 
 @given(values(some.sampled_from([(3,), (2, 3), (4, 1, 2)])), some.data())
-def test_gather(x, data):
+def test_known_gather_equals_numpy(x, data):
     axis = data.draw(some.integers(0, len(x.dims) - 1))
     indices = data.draw(some.lists(some.integers(-x.dims[axis] - 1, x.dims[axis]), max_size=4))
     dims = (*x.dims[:axis], len(indices), *x.dims[axis + 1 :])
@@ -85,7 +85,7 @@ def test_gather(x, data):
 
 
 @given(values(some.sampled_from([(3,), (2, 3), (4, 1, 2)])), some.data())
-def test_shuffle(x, data):
+def test_known_shuffle_equals_numpy(x, data):
     first = data.draw(some.one_of(some.none(), some.permutations(range(len(x.dims)))))
     middle = data.draw(some.sampled_from([(x.size,), (x.size, 1), (1, x.size)]))
     second = data.draw(some.one_of(some.none(), some.permutations(range(len(middle)))))
@@ -97,7 +97,7 @@ def test_shuffle(x, data):
 
 
 @given(values(some.sampled_from([(3,), (2, 3), (4, 1, 2)])), some.data())
-def test_strict_slice(x, data):
+def test_known_slice_equals_numpy(x, data):
     axes = data.draw(some.one_of(some.none(), some.permutations(range(len(x.dims)))))
     along = range(len(x.dims)) if axes is None else axes
     rows = [[data.draw(some.integers(low, 3)) for _ in along] for low in (-1, 0, -2)]
@@ -111,12 +111,12 @@ def test_strict_slice(x, data):
 
 
 @given(numbers, some.integers(-3, 3), some.integers(0, 70))
-def test_linspace(first, step, count):
+def test_known_linspace_equals_numpy(first, step, count):
     start = known.Small([first], (), "INT64")
     agree(evaluate.linspace(start, step, count, "INT64"), fold.linspace(start.array(), step, count, "INT64"))
 
 
-def test_floats_wait_until_they_are_asked_for():
+def test_known_floats_are_evaluated_lazily():
     asked = []
     x = known.Waiting((2,), "FLOAT", lambda: asked.append(1) or np.array([0.5, 2.0], np.float32))
     doubled = evaluate.elementwise("SUM", x, x, (2,), "FLOAT")
@@ -125,7 +125,7 @@ def test_floats_wait_until_they_are_asked_for():
     assert asked == [1]
 
 
-def test_a_chain_of_waiting_values_does_not_nest_without_end():
+def test_a_long_chain_of_lazy_values_does_not_recurse():
     x = known.of_numbers([1.0], "FLOAT", (1,))
     for _ in range(5000):
         x = evaluate.elementwise("SUM", x, x, (1,), "FLOAT")
@@ -133,7 +133,7 @@ def test_a_chain_of_waiting_values_does_not_nest_without_end():
     assert x.array().shape == (1,)
 
 
-def test_a_copy_holds_its_value():
+def test_a_pickled_lazy_value_keeps_its_value():
     x = known.of_numbers([0.5], "FLOAT", ())
     assert pickle.loads(pickle.dumps(x)).array() == np.float32(0.5)
 
@@ -143,7 +143,7 @@ def test_numbers_that_do_not_fill_the_dims_are_refused():
         known.of_numbers([1, 2], "INT64", (3,))
 
 
-def test_a_transposed_value_without_elements_takes_no_time():
+def test_transposing_an_empty_value_with_huge_dims_is_fast():
     """Its other dimension may be as large as a file says: the offsets along it are not written down."""
     empty = known.Small([], (0, 1 << 31), "INT64")
     found = evaluate.shuffle(empty, (1, 0), (1 << 31, 0), None, (1 << 31, 0), "INT64")

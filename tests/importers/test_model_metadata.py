@@ -27,7 +27,7 @@ def relu() -> Any:
     [DEEP, "7", "[]", "{}", f'{{"input": 1, "mean": [{HUGE}], "std": [1], "colour": "rgb", "dtype": "f"}}',
      f'{{"input": 1, "mean": [0], "std": [1], "scale": {HUGE}, "colour": "rgb", "dtype": "f"}}'],
 )  # fmt: skip
-def test_a_damaged_preprocessing_is_named(text: str) -> None:
+def test_damaged_preprocessing_metadata_is_refused(text: str) -> None:
     model = relu()
     model.metadata_props.add(key=embedded_preprocess.METADATA, value=text)
     with pytest.raises(ModelError, match="is damaged"):
@@ -39,6 +39,6 @@ def test_a_damaged_preprocessing_is_named(text: str) -> None:
     [DEEP, "7", "[]", '{"outputs": [{"name": "y", "shape": [1e999], "sources": [], "decoder": 0}], "decoder_sha256": ""}',
      '{"outputs": 3, "decoder_sha256": ""}'],
 )  # fmt: skip
-def test_damaged_outputs_are_named(text: str) -> None:
+def test_damaged_outputs_metadata_is_refused(text: str) -> None:
     with pytest.raises(ModelError, match="is damaged"):
         changed_outputs.changed_outputs(text, "m.onnx")

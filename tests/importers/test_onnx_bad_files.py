@@ -65,14 +65,14 @@ def test_files_that_are_no_model_say_what_they_are(tmp_path, content, hint):
     assert str(path) in message
 
 
-def test_a_missing_file_and_a_folder(tmp_path):
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     assert "no such file" in refused(tmp_path / "nothing.onnx")
     (tmp_path / "inner.onnx").write_bytes(GOOD)
     assert "inner.onnx" in refused(tmp_path)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission(tmp_path):
+def test_a_file_without_read_permission_is_refused(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(GOOD)
     path.chmod(0)
@@ -80,11 +80,11 @@ def test_a_file_without_permission(tmp_path):
 
 
 @pytest.mark.parametrize("what", [None, 5, "a\0b", ["m.onnx"], b""], ids=repr)
-def test_things_that_are_no_path(what):
+def test_objects_that_are_not_a_path_are_refused(what):
     refused(what)
 
 
-def test_a_real_archive(tmp_path):
+def test_a_zip_archive_is_refused_as_one(tmp_path):
     path = tmp_path / "m.onnx"
     with zipfile.ZipFile(path, "w") as f:
         f.writestr("data.pkl", b"0")
@@ -111,7 +111,7 @@ RELU = helper.make_node("Relu", ["x"], ["y"])
     ],
     ids=lambda v: v.replace(" ", "_") if isinstance(v, str) else "",
 )
-def test_graphs_that_cannot_be(proto, reason):
+def test_invalid_graphs_are_refused_with_the_reason(proto, reason):
     assert reason in refused(proto)
 
 
@@ -123,7 +123,7 @@ def test_duplicate_names_are_refused_or_renamed():
     assert len(set(names)) == 2
 
 
-def test_absurd_sizes_cost_no_memory():
+def test_huge_dims_are_imported_without_allocation():
     huge = graph_of(
         [helper.make_node("ConstantOfShape", ["s"], ["c"]), helper.make_node("Add", ["c", "x"], ["y"])],
         initializers=[ints("s", 1 << 30, 1 << 30)],
@@ -133,7 +133,7 @@ def test_absurd_sizes_cost_no_memory():
     answered(tile)
 
 
-def test_initializers_without_data_and_with_too_little():
+def test_initializers_with_missing_or_short_data_do_not_crash():
     short = one("Reshape", initializers=[ints("s", 1, -1)])
     short.graph.initializer[0].raw_data = b"\1"
     empty = one("Reshape", initializers=[ints("s", 1, -1)])
@@ -197,7 +197,7 @@ def test_model_local_functions_are_followed():
     assert [layer.type for layer in load_onnx(functions(3)).layers] == ["ACTIVATION"] * 8
 
 
-def test_functions_that_call_themselves_or_multiply_end(monkeypatch):
+def test_recursive_or_exploding_functions_are_refused(monkeypatch):
     monkeypatch.setattr(walk, "MAX_FUNCTION_NODES", 3000)
     refused(functions(1, first="F0"))
     assert "3000 nodes" in refused(functions(22))
@@ -212,7 +212,7 @@ def nested_if(depth):
 
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
-def test_subgraphs_nested_beyond_reason_end(depth):
+def test_deeply_nested_subgraphs_do_not_crash(depth):
     answered(nested_if(depth))
 
 
@@ -254,7 +254,7 @@ def test_a_convolution_without_groups_is_refused(op, groups):
     assert f"{op} of {groups} groups" in refused(broken.SerializeToString())
 
 
-def test_an_empty_tensor_with_a_dim_that_no_array_has_is_read() -> None:
+def test_an_empty_tensor_with_a_dim_beyond_numpys_is_imported() -> None:
     """0 x 2^63 - 1 has no elements, and is too large for NumPy all the same."""
     axes = TensorProto(name="axes", data_type=TensorProto.UINT8, dims=[0, 2**63 - 1])
     answered(one("Clip", initializers=[axes]))
@@ -270,7 +270,7 @@ def test_an_empty_tensor_with_a_dim_that_no_array_has_is_read() -> None:
         ("y\033", False), ("i1", False), ("i_,i->", False), ("i.,i", False), ("i-", False),
     ],
 )  # fmt: skip
-def test_shape_inference_is_not_asked_about_an_equation_that_it_reads_without_end(equation: str, can: bool) -> None:
+def test_shape_inference_skips_einsum_equations_that_hang_it(equation: str, can: bool) -> None:
     assert can_infer_einsum(equation) == can_infer_einsum(equation.encode()) == can
     # With another rank than the equation's, the inference of onnx 1.17 crashes.
     dims = (5,) * max(sum(c.isalpha() for c in equation.split(",")[0]), 1)

@@ -21,7 +21,7 @@ def dims_of(graph):
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_all_dims_but_the_batch_stay_known(shared, name):
+def test_with_a_dynamic_batch_all_other_dims_stay_known(shared, name):
     proto = onnx.load(str(shared / "corpus" / "nets" / f"{name}.onnx"), load_external_data=False)
     static = dims_of(load_onnx(proto))
     initializers = {i.name for i in proto.graph.initializer}

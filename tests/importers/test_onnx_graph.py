@@ -38,20 +38,20 @@ def test_constant_operands_carry_their_source_value_and_users():
     assert graph.constant_users == {"b": 2}
 
 
-def test_constant_layers_are_counted_by_node_and_stand_in_no_graph():
+def test_constant_layers_are_counted_per_node_but_not_in_the_graph():
     graph = load_onnx(shared_bias())
     assert types(shared_bias()) == ["ELEMENTWISE", "ELEMENTWISE"]
     assert [n.constant_layers for n in graph.nodes] == [("CONSTANT",), ()]
 
 
-def test_every_layer_belongs_to_the_node_that_made_it():
+def test_every_layer_names_its_onnx_node():
     proto = one("Conv", dims=(1, 8, 20), initializers=[weights("w", 4, 8, 3)])
     graph = load_onnx(proto)
     assert [n.layers for n in graph.nodes] == [(0, 1, 2)]
     assert {(layer.onnx_node, layer.onnx_op) for layer in graph.layers} == {("n", "Conv")}
 
 
-def test_path_bytes_and_message_give_the_same_layers(tmp_path):
+def test_path_bytes_and_proto_give_the_same_layers(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(CONV.SerializeToString())
     documents = [to_document(load_onnx(m)) for m in (path, str(path), path.read_bytes(), CONV)]
@@ -60,13 +60,13 @@ def test_path_bytes_and_message_give_the_same_layers(tmp_path):
     assert all(d == documents[0] for d in documents)
 
 
-def test_a_message_is_not_changed():
+def test_a_given_proto_is_not_modified():
     before = CONV.SerializeToString()
     load_onnx(CONV)
     assert CONV.SerializeToString() == before
 
 
-def test_the_answer_names_the_file_and_its_digest(tmp_path):
+def test_the_graph_has_the_files_name_and_sha256(tmp_path):
     import hashlib
 
     path = tmp_path / "detector.onnx"
@@ -89,7 +89,7 @@ def test_a_dynamic_batch_alone_is_noted_with_what_fixes_it():
     assert note == "input 'x' leaves batch open (?x3x8x4); give --batch N"
 
 
-def test_an_open_batch_is_one_where_a_build_is_asked_about_as_trtexec_has_it():
+def test_an_open_batch_defaults_to_1_as_in_trtexec_with_a_note():
     graph = load_onnx(one("Relu", dims=("batch", 3, 8, 4)), open_batch=1)
     assert graph.tensors["x"].dims == (1, 3, 8, 4)
     assert graph.notes == ("batch ? taken as 1, as trtexec does; --batch N for another",)
@@ -117,7 +117,7 @@ def test_shapes_and_batch_fix_dims(how, dims):
     assert output_dims(DYNAMIC, **how) == {"y": dims}
 
 
-def test_a_fixed_shape_leaves_nothing_to_note():
+def test_a_given_shape_leaves_no_note_on_dynamic_dims():
     assert load_onnx(DYNAMIC, shapes={"x": (1, 3, 8, 4)}).notes == ()
 
 
@@ -161,7 +161,7 @@ def test_an_unknown_operator_is_one_unknown_layer():
     assert graph.layers[1].params["onnx_op"] == "FancyNorm"
 
 
-def test_dims_described_in_the_model_carry_on_behind_an_unknown_operator():
+def test_value_info_gives_dims_after_an_unknown_operator():
     proto = foreign()
     proto.graph.value_info.append(value("b", [1, 8, 4, 4]))
     graph = load_onnx(proto)
@@ -177,7 +177,7 @@ def test_shape_inference_keeps_the_rank_after_a_slice_with_runtime_bounds():
     assert graph.tensors["y"].dims == (-1, -1, -1, -1)
 
 
-def test_shape_inference_that_crashes_takes_only_its_answer_along(monkeypatch):
+def test_a_crash_of_shape_inference_leaves_only_its_dims_unknown(monkeypatch):
     monkeypatch.setattr(described_shapes, "CHILD", "import os; os.abort()  # {path}")
     graph = load_onnx(foreign())
     assert [layer.type for layer in graph.layers] == ["ACTIVATION", "UNKNOWN", "UNKNOWN", "ACTIVATION"]
@@ -202,12 +202,12 @@ def test_a_standard_operator_without_importer_is_refused_with_the_parsers_reason
     ],
     ids=["groups", "rank 9", "string input", "complex output"],
 )
-def test_refusals(proto, reason):
+def test_models_that_the_parser_refuses_are_refused_with_its_reason(proto, reason):
     with pytest.raises(ModelError, match=reason):
         load_onnx(proto)
 
 
-def test_an_attribute_of_a_wrong_form_makes_its_node_unknown_or_refused_not_a_crash():
+def test_an_attribute_of_wrong_type_never_crashes_the_import():
     for attributes in ({"kernel_shape": "three"}, {"pads": 1.5}, {"strides": [0, 0]}, {"dilations": [-1, 2]}):
         proto = one("Conv", attributes, initializers=[weights("w", 4, 8, 3, 3)])
         try:

@@ -131,7 +131,7 @@ def test_layers_that_differ_between_the_lowerings(what, proto, before, since):
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)
 @pytest.mark.parametrize(("what", "proto", "kind", "expected"), PARAMETERS, **ids)
-def test_parameters_that_decide_placement(what, proto, kind, expected, trt):
+def test_layer_parameters_that_decide_placement_are_imported(what, proto, kind, expected, trt):
     layer = next(layer for layer in load_onnx(proto, trt=trt).layers if layer.type == kind)
     found = {name: layer.params.get(name) for name in expected}
     plain = {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
@@ -142,7 +142,7 @@ def test_parameters_that_decide_placement(what, proto, kind, expected, trt):
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)
 @pytest.mark.parametrize(("what", "proto", "expected"), DIMS, **ids)
-def test_dims_that_are_dynamic_stay_so(what, proto, expected, trt):
+def test_dynamic_dims_stay_dynamic(what, proto, expected, trt):
     assert output_dims(proto, trt) == {"y": expected}
 
 
@@ -154,7 +154,7 @@ def test_dims_that_are_dynamic_stay_so(what, proto, expected, trt):
         ((10, 8), ("10.7", "10.8")), ((11, 4, 1), ("10.10", "11.4")),
     ],
 )  # fmt: skip
-def test_the_newest_observed_parser_that_is_not_newer_answers_and_says_so(trt, lowering):
+def test_an_unobserved_release_uses_the_newest_older_observed_parser(trt, lowering):
     graph = load_onnx(one("Relu"), trt=trt)
     assert (graph.lowering, graph.stands_in_for) == lowering
 

@@ -25,13 +25,13 @@ def branches(condition):
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)
 @pytest.mark.parametrize(("condition", "kind"), [(True, "ACTIVATION"), (False, "UNARY")])
-def test_a_known_condition_takes_one_branch(condition, kind, trt):
+def test_a_constant_condition_imports_one_branch(condition, kind, trt):
     assert kind in types(branches(condition), trt)
     assert len(types(branches(condition), trt)) <= 2
 
 
 @pytest.mark.parametrize("trt", VERSIONS, ids=str)
-def test_a_condition_of_run_time_keeps_both_branches(trt):
+def test_a_runtime_condition_imports_both_branches(trt):
     found = types(branches(None), trt)
     assert {"ACTIVATION", "UNARY", "CONDITION", "CONDITIONAL_OUTPUT"} <= set(found)
 

@@ -22,7 +22,7 @@ def conv(*dims):
     return one("Conv", dims=(1, dims[1], 16, 16), initializers=[weights("w", *dims), weights("b", dims[0])])
 
 
-def test_large_payloads_go_and_everything_else_stays():
+def test_stripping_removes_large_payloads_only():
     proto = conv(*BIG)
     left = onnx.load_from_string(wire.stripped(proto.SerializeToString()))
     assert left.graph.initializer[0].raw_data == b""
@@ -39,7 +39,7 @@ def test_small_models_are_left_alone():
 
 
 @pytest.mark.parametrize("field", ["raw_data", "float_data"])
-def test_payloads_in_either_field_and_in_constant_nodes_go(field):
+def test_stripping_removes_payloads_of_any_field_and_of_constant_nodes(field):
     array = np.ones(BIG, np.float32)
     tensor = constant("w", array)
     if field == "float_data":
@@ -51,7 +51,7 @@ def test_payloads_in_either_field_and_in_constant_nodes_go(field):
     assert [layer.type for layer in load_onnx(data).layers] == ["CONVOLUTION"]
 
 
-def test_payloads_within_subgraphs_go():
+def test_stripping_removes_payloads_in_subgraphs():
     inner = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["t"])], "inner", [], [value("t", None)], [weights("w", *BIG)]
     )

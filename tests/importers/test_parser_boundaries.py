@@ -45,7 +45,7 @@ def cut(start: int, end: int, step: int = 1, size: int = 8):
         (7, 0, -3, (7, 3, -3)),
     ],
 )
-def test_bounds_of_int32_as_numpy_counts_them(start, end, step, expected):
+def test_slice_bounds_at_int32_limits_equal_numpys(start, end, step, expected):
     assert cut(start, end, step) == expected
     assert len(np.arange(8)[start:end:step]) == expected[1]
 
@@ -68,7 +68,7 @@ def test_ceil_mode_counts_from_opset_10_on(opset, mode, out):
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(("opset", "refused"), [(9, False), (10, True), (13, True)])
-def test_dilations_of_windows_are_looked_at_from_opset_10_on(op, opset, refused):
+def test_pooling_dilations_are_refused_from_opset_10_on(op, opset, refused):
     proto = one(op, {"kernel_shape": [2, 2], "dilations": [2, 2]}, opset=opset)
     if refused:
         with pytest.raises(ModelError, match="dilations other than 1"):
@@ -87,7 +87,7 @@ def test_dilations_of_windows_are_looked_at_from_opset_10_on(op, opset, refused)
     ],
 )
 @pytest.mark.parametrize("trt", ["8.5", "10.3"])
-def test_expand_repeats_the_axes_of_one_element(trt, dims, shape, stride):
+def test_expand_has_stride_0_along_axes_of_size_1(trt, dims, shape, stride):
     graph = load_onnx(one("Expand", dims=dims, initializers=[ints("shape", *shape)]), trt=trt)
     assert graph.layers[-1].params["stride"] == stride
 
@@ -135,7 +135,7 @@ def test_a_lone_dynamic_dim_is_kept_where_the_other_operand_has_one():
 
 
 @pytest.mark.parametrize(("trt", "kind"), [("8.5", "SCALE"), ("8.4", "ELEMENTWISE")])
-def test_half_parameters_of_a_normalisation_are_one_scale_from_8_5_on(trt, kind):
+def test_batchnorm_in_half_precision_is_one_scale_layer_from_8_5_on(trt, kind):
     half = [constant(n, np.ones(8, np.float16)) for n in ("s", "b", "m", "v")]
     nodes = [helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], name="n")]
     proto = model(nodes, [value("x", [1, 8, 4, 4], TensorProto.FLOAT16)], ["y"], half, out_type=TensorProto.FLOAT16)

@@ -45,7 +45,7 @@ def test_the_carried_record_covers_the_operators_of_cnns_and_transformers(versio
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("probe", PROBES, ids=lambda p: p["name"])
-def test_layers_as_recorded(probe, version):
+def test_layers_equal_the_carried_record_of_each_release(probe, version):
     proto = model_of(probe["model"])
     if probe[version] is None:
         with pytest.raises(ModelError):
@@ -64,7 +64,7 @@ def counted(tokens):
 
 
 @pytest.mark.parametrize(("name", "form", "version", "answer"), CLASSES, ids=lambda v: v if isinstance(v, str) else "")
-def test_each_way_in_which_releases_differ(name, form, version, answer):
+def test_recorded_differences_between_releases_are_reproduced(name, form, version, answer):
     if name in ON_PURPOSE:
         assert {layer.type for layer in load_onnx(model_of(form), trt=version).layers} == {"UNKNOWN"}
         return
@@ -127,7 +127,7 @@ def folder_of(shared: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["extra", "light", "node_const", "corpus"])
-def test_the_whole_record_beside_the_checkout(shared, version, name):
+def test_layers_equal_the_whole_external_record(shared, version, name):
     if name == "light" and version not in ("8.6", "10.3"):
         pytest.skip("that set was not recorded for this release")
     compared = 0

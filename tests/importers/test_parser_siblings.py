@@ -31,7 +31,7 @@ def gather(op, kind):
         ("GatherND", TensorProto.INT32, ["CAST", "GATHER"]),
     ],
 )
-def test_which_gathers_cast_their_indices(op, kind, expected):
+def test_gather_casts_indices_by_operator_and_type(op, kind, expected):
     assert types(gather(op, kind), NEW) == expected
 
 
@@ -46,7 +46,7 @@ def test_which_gathers_cast_their_indices(op, kind, expected):
         ({"start": 2, "end": 1}, ["SHAPE", "CAST", "SLICE"]),
     ],
 )
-def test_the_part_of_a_shape_is_a_slice_only_where_it_is_a_part(attributes, expected):
+def test_shape_with_start_and_end_has_a_slice_only_if_partial(attributes, expected):
     proto = one("Shape", attributes, dims=("n", 8, 4, 4), out_type=INT64)
     assert types(proto, NEW) == expected
 
@@ -74,13 +74,13 @@ def test_lp_pooling_rounds_up_since_10():
 @pytest.mark.parametrize(
     ("mode", "expected"), [("bilinear", "LINEAR"), ("bicubic", "CUBIC"), ("linear", "NEAREST"), ("cubic", "NEAREST")]
 )
-def test_grid_sampling_knows_the_modes_by_their_first_names(mode, expected):
+def test_gridsample_knows_only_the_older_mode_names(mode, expected):
     graph = load_onnx(one("GridSample", {"mode": mode}, inputs=[("grid", (1, 4, 4, 2))], opset=20), trt=NEW)
     assert graph.layers[-1].params["mode"] == expected
     assert bool([n for n in graph.notes if "does not know the mode" in n]) == (expected == "NEAREST")
 
 
-def test_a_range_of_one_element_vectors():
+def test_range_accepts_vectors_of_one_element_only():
     nodes = [helper.make_node("Range", ["x", "b", "d"], ["y"], name="n")]
     proto = model(nodes, [value("x", [1], INT64), value("b", [1], INT64)], ["y"], [ints("d", 1)], out_type=INT64)
     assert types(proto, NEW).count("SHUFFLE") == types(proto, NEW).count("FILL") + 2
@@ -89,7 +89,7 @@ def test_a_range_of_one_element_vectors():
         load_onnx(wide, trt=NEW)
 
 
-def test_scales_that_are_computed_take_no_axes():
+def test_resize_with_computed_scales_refuses_partial_axes():
     def resize(axes):
         nodes = [helper.make_node("Resize", ["x", "", "s"], ["y"], name="n", axes=axes)]
         return model(nodes, [value("x", [1, 8, 4, 4]), value("s", [len(axes)])], ["y"], opset=18)
@@ -122,7 +122,7 @@ def quantized(scale_dims, zero=True, dims=(4, 8), **attributes):
         (quantized((), zero=False, dims=(4, 7), output_dtype=TensorProto.INT4), "odd last dimension"),
     ],
 )
-def test_scales_by_tensor_channel_and_block(proto, reason):
+def test_quantize_scales_per_tensor_channel_and_block_are_checked(proto, reason):
     if not reason:
         assert types(proto, NEW) == ["QUANTIZE"]
         return
@@ -130,7 +130,7 @@ def test_scales_by_tensor_channel_and_block(proto, reason):
         load_onnx(proto, trt=NEW)
 
 
-def test_tensorrts_own_quantization_operators():
+def test_tensorrts_fp8_operators_import_as_quantize_and_dequantize():
     nodes = [
         helper.make_node("TRT_FP8QuantizeLinear", ["x", "s"], ["q"], domain="trt", name="q"),
         helper.make_node("TRT_FP8DequantizeLinear", ["q", "s"], ["y"], domain="trt", name="d"),
@@ -140,7 +140,7 @@ def test_tensorrts_own_quantization_operators():
 
 
 @pytest.mark.parametrize("op", ["Mish", "HardSwish"])
-def test_activations_of_several_layers_know_two_or_three_types(op):
+def test_composed_activations_refuse_bfloat16(op):
     nodes = [helper.make_node(op, ["x"], ["y"], name="n")]
     proto = model(nodes, [value("x", [1, 8], TensorProto.BFLOAT16)], ["y"], out_type=TensorProto.BFLOAT16)
     with pytest.raises(ModelError, match="is supported for the"):

@@ -26,7 +26,7 @@ def values(dims: Any = DIMS) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(dims).astype(np.float32)
 
 
-def test_ports_are_renamed_and_inner_values_make_room() -> None:
+def test_renaming_ports_moves_inner_values_of_the_same_name() -> None:
     nodes = [node("Conv", "1 output", "image"), node("Relu", "image", "7"), node("Neg", "7", "8")]
     model = onnx_model(nodes, {"1": DIMS}, {"7": DIMS, "8": DIMS}, [ones("output", 3, 3, 1, 1)], opset=17)
     before = outputs_of(model, **{"1": values()})
@@ -37,7 +37,7 @@ def test_ports_are_renamed_and_inner_values_make_room() -> None:
     assert [i.name for i in model.graph.initializer] == ["output_2"]
 
 
-def test_an_input_that_is_handed_on_and_a_value_given_twice() -> None:
+def test_an_input_returned_as_output_and_a_repeated_output_get_own_names() -> None:
     model = onnx_model([node("Neg", "x", "y")], {"x": DIMS}, {"x": DIMS, "y": DIMS}, opset=17)
     model.graph.output.add().CopyFrom(model.graph.output[1])
     name_ports(model, {}, ["same", "first", "second"])
@@ -47,7 +47,7 @@ def test_an_input_that_is_handed_on_and_a_value_given_twice() -> None:
     assert np.array_equal(after["second"], -values())
 
 
-def test_names_as_many_as_the_outputs_or_none() -> None:
+def test_names_of_another_count_than_the_outputs_are_ignored() -> None:
     model = onnx_model([node("Neg", "x", "y")], opset=17)
     name_ports(model, {"z": "a"}, ["first", "second"])
     assert [v.name for v in (*model.graph.input, *model.graph.output)] == ["x", "y"]
@@ -69,7 +69,7 @@ def branching() -> onnx.ModelProto:
     return onnx_model(nodes, {"x": DIMS}, {"y": DIMS}, opset=17)
 
 
-def test_subgraphs_follow() -> None:
+def test_renaming_ports_follows_into_subgraphs() -> None:
     model = branching()
     before = outputs_of(model, x=values())
     without_identities(model)
@@ -79,7 +79,7 @@ def test_subgraphs_follow() -> None:
     assert np.array_equal(before["y"], after["scores"])
 
 
-def test_an_identity_between_ports_or_before_two_of_them_stays() -> None:
+def test_an_identity_between_ports_or_before_two_outputs_stays() -> None:
     nodes = [node("Identity", "x", "y"), node("Relu", "x", "r"), node("Identity", "r", "a"), node("Identity", "r", "b")]
     model = onnx_model(nodes, {"x": DIMS}, {"y": DIMS, "a": DIMS, "b": DIMS}, opset=17)
     before = outputs_of(model, x=values())

@@ -46,7 +46,7 @@ CHANNELS = {name: np.ones(4, np.float32) for name in ("s", "b", "m", "v")}
     ],
     ids=lambda value: "" if isinstance(value, str) else value.graph.node[0].op_type,
 )
-def test_a_refusal_says_what_to_do(model: Any, hint: str) -> None:
+def test_a_parser_refusal_has_a_hint(model: Any, hint: str) -> None:
     with pytest.raises(ModelError, match="TensorRT's ONNX parser refuses the model") as caught:
         load_onnx(model, trt="10.3")
     assert hint in str(caught.value.hint)

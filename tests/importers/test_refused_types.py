@@ -14,7 +14,7 @@ from edgedla.errors import ModelRefused
 from tests.models import node, onnx_model, save
 
 
-def test_the_command_that_turns_the_type_makes_it_a_model(tmp_path: Path) -> None:
+def test_the_hinted_type_conversion_makes_the_model_acceptable(tmp_path: Path) -> None:
     kind = TensorProto.BFLOAT16
     model = onnx_model([node("Relu", "x", "y")], opset=14, kind=kind)
     model.graph.input[0].type.tensor_type.elem_type = kind
@@ -41,7 +41,7 @@ def test_the_command_that_turns_the_type_makes_it_a_model(tmp_path: Path) -> Non
         assert edgedla.check(out, **platform).totals.layers_dla == 1
 
 
-def test_a_type_that_nothing_turns_has_no_command() -> None:
+def test_a_type_without_conversion_gets_no_command_hint() -> None:
     model = onnx_model([node("Relu", "x", "y")], opset=14, kind=TensorProto.UINT32)
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT32
     with pytest.raises(ModelRefused) as refused:

@@ -35,7 +35,7 @@ TRAINED = ["CONVOLUTION", "SCALE", "ACTIVATION"] * 2
 
 
 @pytest.mark.parametrize("trt", ["8.5", "10.3"])
-def test_trained_layers_and_those_of_the_file(trt):
+def test_an_untrained_export_has_layers_as_trained_and_as_exported(trt):
     graph = load_onnx(network(trained=False), trt=trt, as_trained=True)
     assert [layer.type for layer in graph.layers] == TRAINED
     assert [layer.type for layer in graph.as_exported.layers].count("ELEMENTWISE") == 4
@@ -45,13 +45,13 @@ def test_trained_layers_and_those_of_the_file(trt):
     assert [n for n in as_it_is.notes if "export after training" in n]
 
 
-def test_a_trained_model_has_one_answer():
+def test_a_trained_model_has_no_as_exported_graph():
     graph = load_onnx(network(trained=True), as_trained=True)
     assert [layer.type for layer in graph.layers] == TRAINED
     assert graph.as_exported is None
 
 
-def test_an_identity_that_something_else_reads_too_stays():
+def test_an_identity_of_shared_parameters_with_another_reader_stays():
     proto = network(trained=False)
     proto.graph.node.append(helper.make_node("Reshape", ["r1", "shape"], ["flat"], name="flat"))
     proto.graph.initializer.append(constant("shape", np.array([1, 256, 16])))
@@ -63,7 +63,7 @@ def test_an_identity_that_something_else_reads_too_stays():
     assert [layer.type for layer in graph.layers].count("SCALE") == 1
 
 
-def test_check_answers_for_the_trained_model_and_says_what_the_file_gives():
+def test_check_of_an_untrained_export_reports_trained_and_exported_totals():
     report = check(network(trained=False), target="agx-xavier-32gb", trt="8.5.2")
     trained = check(network(trained=True), target="agx-xavier-32gb", trt="8.5.2")
     assert report.totals == trained.totals

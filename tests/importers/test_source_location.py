@@ -63,7 +63,7 @@ def test_the_older_exporters_names_give_the_module(name, module):
 @pytest.mark.parametrize(
     ("text", "module"), [("", ""), ("['', 'add']", ""), ("['', 'a', '', 'add']", "a"), ('["", "a\'b", "add"]', "a'b")]
 )
-def test_the_innermost_module_counts(text, module):
+def test_the_source_is_the_innermost_module(text, module):
     assert module_of_scopes(text) == module
 
 
@@ -79,7 +79,7 @@ def test_the_innermost_module_counts(text, module):
         ('File "/x/torchvision/ops/misc.py", line 9', ("/x/torchvision/ops/misc.py", 9, "")),
     ],
 )
-def test_the_innermost_frame_of_the_user_counts(stack, frame):
+def test_the_source_is_the_users_innermost_frame(stack, frame):
     assert user_frame(stack) == frame
     assert str(SourceLocation(file="C:\\nets\\net.py", line=7)) == "net.py:7"
 
