@@ -57,12 +57,12 @@ def test_final_lists_fill_the_layers_between_first_and_last():
     assert "/model.0/act/Mul" in real.inferred
 
 
-def test_trt7_lists_name_every_member():
+def test_logs_of_trt7_give_the_device_of_every_listed_layer():
     real = real_of_log(TRT7, ["conv_1", "batch_norm_1", "conv_2", "conv_6", "conv1"])
     assert real.devices == {"conv_1": "dla", "batch_norm_1": "dla", "conv_2": "dla", "conv_6": "gpu", "conv1": "gpu"}
 
 
-def test_a_log_that_only_lists_before_the_cap_does_not_tell_the_dla_layers():
+def test_lists_printed_before_the_cap_leave_dla_layers_unknown():
     log = read_build_log(
         [
             "[V] [TRT] ---------- Layers Running on DLA ----------",
@@ -76,14 +76,14 @@ def test_a_log_that_only_lists_before_the_cap_does_not_tell_the_dla_layers():
     assert any("before TensorRT forms subgraphs" in note for note in real.notes)
 
 
-def test_nodes_without_member_lists_count_only_their_ends():
+def test_foreign_nodes_without_member_lists_give_only_their_end_layers():
     log = read_build_log(["[V] [TRT] {ForeignNode[a...c]} successfully offloaded to DLA."])
     real = real_of_log(log, ["a", "b", "c"])
     assert real.devices == {"a": "dla", "c": "dla"}
     assert any("unknown" in note for note in real.notes)
 
 
-def test_engine_layers_by_metadata_or_range():
+def test_engine_layers_are_assigned_by_metadata_or_range():
     info = read_engine_info(
         {
             "Layers": [
@@ -98,7 +98,7 @@ def test_engine_layers_by_metadata_or_range():
     assert real.devices == {"a": "dla", "b": "gpu", "c": "dla", "d": "gpu", "e": "dla", "f": "gpu", "g": "dla"}
 
 
-def test_names_only_output_leaves_foreign_nodes_open():
+def test_layer_info_with_names_only_leaves_foreign_nodes_unknown():
     real = real_of_engine(read_engine_info({"Layers": ["{ForeignNode[a...c]}", "d"]}), list("abcd"))
     assert real.devices == {"d": "gpu"}
     assert any("unknown" in note for note in real.notes)
@@ -129,7 +129,7 @@ def the_log():
     )
 
 
-def test_differences_carry_both_reasons_and_unknown_verdicts_do_not_count():
+def test_differences_hold_both_reasons_and_skip_unknown_verdicts():
     predicted = predictions()
     comparison = compare(predicted, real_of_log(the_log(), [p.name for p in predicted]), ["{ForeignNode[conv...last]}"])
     assert (comparison.agree, comparison.untold, comparison.layers) == (3, 1, 5)
@@ -143,7 +143,7 @@ def test_differences_carry_both_reasons_and_unknown_verdicts_do_not_count():
     json.dumps(comparison.to_dict())
 
 
-def test_drift_records_name_the_platform_and_the_message():
+def test_drift_records_hold_platform_and_message():
     predicted = predictions()
     platform = {"target": "agx-orin-64gb", "trt": "10.3"}
     real = real_of_log(the_log(), [p.name for p in predicted])
@@ -156,17 +156,17 @@ def test_drift_records_name_the_platform_and_the_message():
     assert compare(predicted, real).to_dict()["drift"] == []
 
 
-def test_a_log_of_another_model_says_so():
+def test_comparing_a_log_of_another_model_notes_it():
     comparison = compare([Predicted("x", "CONVOLUTION", "dla", "dla")], real_of_log(the_log(), ["x"]))
     assert any("another model" in note for note in comparison.notes)
 
 
-def test_a_strict_failure_says_nothing_of_the_other_layers_checks():
+def test_a_strict_failure_leaves_the_other_layers_checks_unknown():
     log = read_build_log(["Layer 'b' is not supported on DLA but GPU fallback is not enabled"])
     assert compare(predictions(), real_of_log(log, ["conv"])).check_agree is None
 
 
-def test_recorded_devices_of_an_artifact():
+def test_recorded_and_predicted_devices_of_an_artifact_are_compared():
     real = real_of_mapping({"a": "DLA0", "b": "GPU", "c": "DLA1"}, "artifact")
     assert real.devices == {"a": "dla", "b": "gpu", "c": "dla"}
     comparison = compare(predicted_of_mapping({"a": "DLA1", "b": "DLA0", "c": "GPU"}), real)
@@ -177,6 +177,6 @@ def test_recorded_devices_of_an_artifact():
 
 
 @pytest.mark.parametrize("document", [{}, {"document": "edgedla.check"}, {"document": "other", "layers": []}])
-def test_other_documents_are_refused(document):
+def test_predictions_from_other_documents_are_refused(document):
     with pytest.raises(DocumentError):
         predicted_of_check(document)

@@ -78,7 +78,7 @@ def facts(inspection, section):
     return {f.key: f.value for f in inspection.facts if f.section == section}
 
 
-def test_build_log():
+def test_a_build_log_shows_version_refusals_and_loadables():
     inspection = inspect(RESNET)
     assert inspection.kind == "build-log"
     assert facts(inspection, "Build")["TensorRT"] == "10.3.0"
@@ -88,7 +88,7 @@ def test_build_log():
     assert "overstates" in facts(inspection, "Layers Running on DLA, as listed")["layers"]
 
 
-def test_a_log_with_several_builds_shows_the_last_and_says_so(tmp_path):
+def test_a_log_of_several_builds_shows_the_last_with_a_note(tmp_path):
     path = tmp_path / "all.log"
     path.write_text(RESNET.read_text() + YOLO.read_text())
     inspection = inspect(path)
@@ -100,7 +100,7 @@ def test_known_messages_come_with_what_to_do():
     assert any(key.startswith("MSG112 ") for key in facts(inspect(YOLO), "What to do"))
 
 
-def test_engine_layers(tmp_path):
+def test_engine_layer_info_shows_loadables_and_reformats(tmp_path):
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(ENGINE))
     inspection = inspect(path)
@@ -109,7 +109,7 @@ def test_engine_layers(tmp_path):
     assert facts(inspection, "Engine")["reformats"] == "1"
 
 
-def test_loadable(tmp_path):
+def test_a_loadable_shows_tasks_and_bindings(tmp_path):
     path = tmp_path / "net.dla"
     path.write_bytes(make_loadable())
     inspection = inspect(path)
@@ -118,7 +118,7 @@ def test_loadable(tmp_path):
     assert facts(inspection, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
 
 
-def test_an_onnx_model(tmp_path):
+def test_an_onnx_model_shows_inputs_and_layers_by_type(tmp_path):
     inspection = inspect(two_convolutions(tmp_path / "net.onnx"))
     assert inspection.kind == "onnx"
     assert facts(inspection, "Inputs") == {"x": "1x3x32x32 FLOAT"}
@@ -217,7 +217,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
         inspect(tmp_path / "build.log")
 
 
-def test_calibration_caches(tmp_path):
+def test_a_calibration_cache_shows_its_scales(tmp_path):
     cache = tmp_path / "calib-0.cache"
     cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\na:b: 3d010a14\n")
     inspection = inspect(cache)
@@ -234,7 +234,7 @@ def test_calibration_caches(tmp_path):
     jsonschema.validate(json.loads(render_inspection(inspection, "json")), schema("edgedla.inspect"))
 
 
-def test_drift_files(tmp_path):
+def test_a_drift_file_is_recognised(tmp_path):
     path = tmp_path / "drift.yaml"
     path.write_text(
         "# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n"
@@ -256,7 +256,7 @@ def test_drift_files(tmp_path):
     ],
     ids=["UTF-16", "the list of layers alone", "C++ numbers"],
 )
-def test_engine_layers_in_other_forms(tmp_path, form):
+def test_engine_layer_info_is_recognised_in_any_encoding(tmp_path, form):
     path = tmp_path / "layers.json"
     path.write_bytes(form(ENGINE))
     inspection = inspect(path)
@@ -279,14 +279,14 @@ def test_truncated_json_is_reported_as_such(tmp_path):
     ],
     ids=["zeros after a loss of power", "UTF-16 without its mark"],
 )
-def test_logs_with_zeros_are_logs(tmp_path, data):
+def test_a_log_with_nul_bytes_is_a_build_log(tmp_path, data):
     path = tmp_path / "log"
     path.write_bytes(data)
     inspection = inspect(path)
     assert (inspection.kind, [f.key for f in inspection.facts]) == ("build-log", ["a (CAST)"])
 
 
-def test_documents_of_edgedla(tmp_path):
+def test_check_documents_and_profiles_are_shown(tmp_path):
     inspection = inspect(check_document(tmp_path / "check.json", two_convolutions(tmp_path / "net.onnx")))
     assert inspection.kind == "check"
     assert facts(inspection, "Layers")["conv1"] == "dla"
@@ -295,7 +295,7 @@ def test_documents_of_edgedla(tmp_path):
     assert facts(inspect(profile), "Average time in ms") == {"conv1": "0.5"}
 
 
-def test_against_a_model_and_against_a_check_document_agree(tmp_path):
+def test_comparison_with_a_model_equals_that_with_its_check_document(tmp_path):
     model = two_convolutions(tmp_path / "net.onnx")
     layers = tmp_path / "layers.json"
     layers.write_text(json.dumps(ENGINE))
@@ -306,7 +306,7 @@ def test_against_a_model_and_against_a_check_document_agree(tmp_path):
     assert by_model.loadables_predicted == ("{ForeignNode[conv1...conv2]}",)
 
 
-def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
+def test_the_release_of_a_log_decides_the_compared_prediction(tmp_path):
     log = tmp_path / "build.log"
     log.write_text(
         "[I] TensorRT version: 8.5.2\n"
@@ -336,7 +336,7 @@ def test_a_log_of_another_release_chip_or_precision_is_noted(tmp_path, lines, no
     assert all(expected in text for expected, text in zip(notes, messages))
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path):
+def test_comparing_files_without_a_placement_or_prediction_is_refused(tmp_path):
     model = two_convolutions(tmp_path / "net.onnx")
     with pytest.raises(UsageError, match="no placement"):
         inspect(model, against=model)
@@ -344,7 +344,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         inspect(RESNET, against=YOLO)
 
 
-def test_diff_of_logs_and_of_artifacts(tmp_path):
+def test_diff_lists_differences_of_logs_and_artifacts(tmp_path):
     assert diff(inspect(RESNET), inspect(RESNET)).equal
     difference = diff(inspect(RESNET), inspect(YOLO))
     changed = {d.key: (d.first, d.second) for d in difference.differences if d.section == "Build"}
@@ -373,28 +373,28 @@ def test_diff_of_logs_and_of_artifacts(tmp_path):
         ("half.json", b'{"Layers": ['),
     ],
 )
-def test_other_files_are_errors_with_words(tmp_path, name, data):
+def test_invalid_files_are_refused(tmp_path, name, data):
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(EdgedlaError):
         inspect(path)
 
 
-def test_a_file_of_no_kind_is_not_called_a_broken_loadable_alone(tmp_path):
+def test_an_unrecognised_file_lists_the_accepted_kinds(tmp_path):
     np.savez(tmp_path / "s.npz", x=np.ones((4, 4)))
     with pytest.raises(DocumentError, match="none of the files that edgedla reads") as caught:
         inspect(tmp_path / "s.npz")
     assert "a calibration cache" in caught.value.allowed
 
 
-def test_missing_files_and_plain_folders_are_errors_with_words(tmp_path):
+def test_missing_files_and_plain_folders_are_refused(tmp_path):
     with pytest.raises(DocumentError, match="cannot read"):
         inspect(tmp_path / "none")
     with pytest.raises(DocumentError, match="not an artifact"):
         inspect(tmp_path)
 
 
-def test_damaged_files_of_every_kind_are_an_answer_or_an_error(tmp_path):
+def test_damaged_files_of_every_kind_never_crash_inspect(tmp_path):
     rng = random.Random(5)
     sources = [
         RESNET.read_bytes(), json.dumps(ENGINE).encode(), make_loadable(), plan_file(),
@@ -411,7 +411,7 @@ def test_damaged_files_of_every_kind_are_an_answer_or_an_error(tmp_path):
                 render_inspection(inspect(path), "json")
 
 
-def test_documents_meet_their_schemas(tmp_path):
+def test_inspect_documents_meet_their_schema(tmp_path):
     folder = artifact(
         tmp_path / "out",
         contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
@@ -422,7 +422,7 @@ def test_documents_meet_their_schemas(tmp_path):
     jsonschema.validate(json.loads(render_diff(difference, "json")), schema("edgedla.inspect-diff"))
 
 
-def test_texts(golden):
+def test_inspect_and_diff_texts_match_their_golden_files(golden):
     def plain(text):
         return text.replace(str(LOGS) + "/", "")
 
@@ -430,7 +430,7 @@ def test_texts(golden):
     golden("inspect_diff.txt", plain(render_diff(diff(inspect(RESNET), inspect(YOLO)), "text")))
 
 
-def test_command_line(tmp_path, capsys):
+def test_inspect_command_fails_on_difference_if_requested(tmp_path, capsys):
     model = two_convolutions(tmp_path / "net.onnx")
     layers = tmp_path / "layers.json"
     layers.write_text(json.dumps(ENGINE))

@@ -53,7 +53,7 @@ def test_folders_with_a_dot_and_artifacts_are_passed_over(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("manifest", [{}, [], {"name": "an app"}, header("edgedla.plan"), "no JSON"])
-def test_a_manifest_of_another_kind_makes_no_artifact(manifest: Any, tmp_path: Path) -> None:
+def test_a_folder_with_another_manifest_is_not_an_artifact(manifest: Any, tmp_path: Path) -> None:
     artifact(tmp_path / "app", manifest)
     if manifest == "no JSON":
         put(tmp_path / "app" / "manifest.json", b'{"document": ')
@@ -73,7 +73,7 @@ def test_an_artifact_is_no_folder_of_models(tmp_path: Path, monkeypatch: pytest.
         models_below(".")
 
 
-def test_a_folder_of_artifacts_alone_says_so(tmp_path: Path) -> None:
+def test_a_folder_of_artifacts_alone_is_refused_with_a_hint(tmp_path: Path) -> None:
     built = artifact(tmp_path / "built")
     with pytest.raises(ModelError, match="except what edgedla wrote") as caught:
         models_below(str(tmp_path))
@@ -135,7 +135,7 @@ def test_a_link_to_an_artifact_is_not_followed(tmp_path: Path) -> None:
     assert (names(tmp_path, below.models), below.left_out) == (["models/a.onnx"], ())
 
 
-def test_of_many_artifacts_some_are_named(tmp_path: Path) -> None:
+def test_skipped_artifacts_are_named_with_the_number_of_others(tmp_path: Path) -> None:
     put(tmp_path / "a.onnx")
     for n in range(5):
         artifact(tmp_path / f"built{n}")
