@@ -175,7 +175,7 @@ def fleet(tmp_path):
 
 
 @pytest.mark.slow
-def test_five_boards_one_of_which_fails_and_goes_back(fleet):
+def test_a_rollout_to_five_boards_rolls_the_failing_one_back(fleet):
     boards = fleet(5)
     dry = boards.play("--check")
     assert all(r["failed"] == r["unreachable"] == 0 for r in dry.values()), boards.said
@@ -201,7 +201,7 @@ def test_five_boards_one_of_which_fails_and_goes_back(fleet):
 
 
 @pytest.mark.slow
-def test_a_damaged_artifact_never_counts(fleet):
+def test_a_damaged_artifact_fails_the_rollout(fleet):
     boards = fleet(1)
     engine = next((boards.folder / "artifact").glob("model-*.onnx"))
     engine.write_bytes(engine.read_bytes()[:-1] + b"x")
@@ -230,6 +230,6 @@ def test_every_file_of_the_role_is_yaml_and_every_task_has_a_name():
 
 
 @pytest.mark.skipif(shutil.which("ansible-lint") is None, reason="ansible-lint is not installed")
-def test_ansible_lint_has_nothing_to_say():
+def test_ansible_lint_passes():
     done = subprocess.run(["ansible-lint", "--offline", "-q", str(ANSIBLE)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

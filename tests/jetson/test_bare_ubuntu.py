@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_setup_runs_to_its_end_and_says_in_one_line_what_is_missing(suite: str) -> None:
+def test_setup_on_bare_ubuntu_completes_and_names_missing_packages(suite: str) -> None:
     root = Path(ROOTS) / suite
     if not ROOTS or not (root / "usr/bin/apt-get").exists():
         pytest.skip("no bare Ubuntu: tests/jetson/make_ubuntu_roots.sh FOLDER, then EDGEDLA_UBUNTU_ROOTS=FOLDER")

@@ -42,7 +42,7 @@ def test_selectors_find_the_pods(objects):
     assert objects["Service"]["spec"]["selector"].items() <= labels.items()
 
 
-def test_probes_ask_what_is_served_where_it_is_served(objects, tmp_path):
+def test_probes_use_the_pipelines_metrics_port_and_paths(objects, tmp_path):
     container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     (tmp_path / "p.yaml").write_text(objects["ConfigMap"]["data"]["pipeline.yaml"])
     metrics = load_config(str(tmp_path / "p.yaml")).metrics
@@ -53,7 +53,7 @@ def test_probes_ask_what_is_served_where_it_is_served(objects, tmp_path):
     assert {container[p]["httpGet"]["path"] for p in ("livenessProbe", "startupProbe")} <= set(PATHS)
 
 
-def test_volumes_and_class_are_there(objects):
+def test_volumes_and_runtime_class_are_defined(objects):
     spec = objects["Deployment"]["spec"]["template"]["spec"]
     assert spec["runtimeClassName"] == objects["RuntimeClass"]["metadata"]["name"]
     mounted = {m["name"] for m in spec["containers"][0]["volumeMounts"]}

@@ -42,7 +42,7 @@ def expressions():
     return found + [v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"]
 
 
-def test_every_metric_that_is_asked_for_is_served(page):
+def test_every_metric_in_alerts_and_dashboard_is_served(page):
     served = set(re.findall(r"^(edgedla_\w+)", page, re.M))
     asked = {name for e in expressions() for name in re.findall(r"edgedla_\w+", e)}
     assert asked <= served, asked - served
@@ -75,7 +75,7 @@ def test_promtool_takes_rules_and_metrics(page):
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (apt install prometheus)")
-def test_alerts_fire_when_they_should_and_only_then(tmp_path):
+def test_alerts_fire_only_under_their_conditions(tmp_path):
     (tmp_path / "alerts.yml").write_text((FOLDER / "alerts.yml").read_text())
 
     def alert(name, at, **labels):

@@ -97,7 +97,7 @@ def test_a_fresh_board_gets_what_tensorrt_cudla_and_pycuda_need(tmp_path: Path, 
     assert ("nvidia-l4t-dla-compiler=36.4.3-20250107" in wanted) is compiler
 
 
-def test_cuda_is_that_of_the_board_and_not_the_newest(tmp_path: Path) -> None:
+def test_cuda_packages_match_the_boards_version(tmp_path: Path) -> None:
     (tmp_path / "usr/local/cuda-12.2").mkdir(parents=True)
     sources = (*everything("6.0"), *everything("6.2"))
     wanted = packages(dry_run(tmp_path, "6.0", sources=sources))
@@ -130,7 +130,7 @@ def test_a_board_without_nvidias_source_gets_a_one_line_message(tmp_path: Path) 
     assert "doctor" in lines[-1]
 
 
-def test_pycuda_is_built_where_its_compiler_and_headers_are(tmp_path: Path) -> None:
+def test_pycuda_is_built_if_nvcc_and_headers_are_present(tmp_path: Path) -> None:
     for file in ("bin/nvcc", "include/cuda.h", "include/curand.h"):
         path = tmp_path / "usr/local/cuda" / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def test_pycuda_is_built_where_its_compiler_and_headers_are(tmp_path: Path) -> N
     assert "pip install --quiet pycuda numpy<2" in said
 
 
-def test_the_service_gives_nvcc_a_folder_to_write_to(tmp_path: Path) -> None:
+def test_the_service_gives_nvcc_a_writable_tmpdir(tmp_path: Path) -> None:
     """ProtectSystem=strict makes /tmp read-only: nvcc ends with "Could not open output file '/tmp/tmpxft_...'"."""
     unit = (ROOT / "jetson/edgedla-pipeline@.service").read_text().splitlines()
     folder = next(x for x in unit if x.startswith("Environment=TMPDIR=")).partition("TMPDIR=")[2]
@@ -172,7 +172,7 @@ def test_a_compiler_that_writes_to_tmpdir_works_under_a_read_only_tmp(tmp_path: 
     assert [a.stdout.strip() for a in answers] == ["", "compiled"]
 
 
-def test_each_releases_base_image_is_named() -> None:
+def test_base_images_of_all_releases_are_documented() -> None:
     """r8.6.2 is JetPack 6.0's alone; 6.1 and 6.2 have TensorRT 10.3."""
     for text in ((ROOT / "jetson" / name).read_text() for name in ("Dockerfile", "README.md")):
         for tag in ("r8.5.2.2-devel", "r8.6.2-devel", "r10.3.0-devel"):
@@ -189,7 +189,7 @@ def test_the_image_installs_into_an_environment_with_its_own_pip() -> None:
         assert part in text
 
 
-def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else_of_a_checkout() -> None:
+def test_the_image_context_holds_only_the_wheels_sources() -> None:
     """Without .dockerignore the environments and the history of a checkout became a layer of the image."""
     ignored, *let_in = (x for x in (ROOT / ".dockerignore").read_text().splitlines() if x and x[0] != "#")
     allowed = {line[1:] for line in let_in if line.startswith("!")}

@@ -94,13 +94,13 @@ def test_jetpacks_opencv_keeps_its_numpy():
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
-def test_shellcheck_has_nothing_to_say():
+def test_shellcheck_passes():
     done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_unit(tmp_path):
+def test_systemd_verifies_the_unit(tmp_path):
     unit = tmp_path / "edgedla-pipeline@.service"
     unit.write_text((ROOT / "jetson" / unit.name).read_text().replace("/opt/edgedla/bin/edgedla", "/bin/true"))
     done = subprocess.run(
@@ -136,7 +136,7 @@ def test_a_password_prompt_that_nobody_can_answer_is_explained(tmp_path):
     assert "--no-packages" in done.stderr
 
 
-def test_without_a_network_it_says_how_to_get_each_package(tmp_path):
+def test_without_a_network_setup_says_how_to_get_each_package(tmp_path):
     sudo = (
         '[ "$1" = -n ] && exit 0; case "$*" in *update*) exit 100;; *apt-get*) [ -n "$APT" ] && exit 0; exit 100;; esac'
     )
@@ -158,7 +158,7 @@ def test_without_a_network_it_says_how_to_get_each_package(tmp_path):
 @pytest.mark.parametrize(
     "parts", [("home", "nvidia", "edgedla"), ("root", "e"), ("root",), ("opt", "a b"), ("opt", "100%")]
 )
-def test_a_service_has_its_environment_where_its_unit_finds_it(tmp_path, parts):
+def test_a_venv_that_the_unit_cannot_see_is_refused_for_a_service(tmp_path, parts):
     """The unit hides home folders (ProtectHome): systemd would end with 203/EXEC."""
     venv = os.path.join(os.sep, *parts)
     done = run(board(tmp_path, "36"), "--dry-run", "--service", "--venv", venv)
@@ -166,7 +166,7 @@ def test_a_service_has_its_environment_where_its_unit_finds_it(tmp_path, parts):
     assert venv in done.stderr
 
 
-def test_the_environment_of_a_unit_is_named_in_full(tmp_path):
+def test_a_relative_venv_of_a_service_becomes_absolute(tmp_path):
     path = programs(tmp_path / "bin", **BARE)
     done = subprocess.run(
         ["bash", str(SCRIPT), "--dry-run", "--service", "--venv", "v"],
@@ -176,14 +176,14 @@ def test_the_environment_of_a_unit_is_named_in_full(tmp_path):
     assert f"-m venv --system-site-packages {tmp_path}/v" in done.stdout
 
 
-def test_whose_environment_it_is_and_how_it_comes_on_path_is_said(tmp_path):
+def test_setup_names_the_owner_and_activation_of_the_environment(tmp_path):
     path = programs(tmp_path / "bin", **{**BARE, "id": "echo 0"})
     done = run(board(tmp_path, "36"), "--dry-run", PATH=path, SUDO_USER="nvidia")
     assert "warning: by sudo the environment becomes root's" in done.stdout
     assert f"source {tmp_path}/edgedla/bin/activate" in done.stdout
 
 
-def test_the_log_of_pycuda_has_a_name_that_nobody_else_took():
+def test_pycudas_build_log_is_created_by_mktemp():
     """Of /tmp/edgedla-pycuda.log: one that another user had made stopped the build."""
     assert "mktemp" in SCRIPT.read_text()
     assert "/edgedla-pycuda.log" not in SCRIPT.read_text()
@@ -193,7 +193,7 @@ def test_an_unknown_option_is_wrong_use(tmp_path):
     assert run(tmp_path, "--frobnicate").returncode == 2
 
 
-def test_the_service_keeps_its_promises():
+def test_the_service_unit_has_the_documented_settings():
     unit = (ROOT / "jetson" / "edgedla-pipeline@.service").read_text()
     for line in (
         "Type=notify",
