@@ -36,7 +36,7 @@ def side_branch() -> ModelProto:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_the_loadables_are_those_of_check(precision: str) -> None:
+def test_loadables_are_those_that_check_predicts(precision: str) -> None:
     report = edgedla.check(side_branch(), target=TARGET, precision=precision)
     assert report.totals.regions == 2
     assert [str(layer.cause) for layer in report.layers if str(layer.placed) == "gpu"] in (["unknown"], ["validation"])
@@ -58,7 +58,7 @@ def test_the_loadables_are_those_of_check(precision: str) -> None:
     )
 
 
-def test_a_plan_that_forms_other_loadables_says_so() -> None:
+def test_a_plan_with_other_loadables_than_check_notes_it() -> None:
     """A build tells TensorRT which layers are the GPU's, so the second look splits nothing."""
     plan = edgedla.plan_build(side_branch(), edgedla.BuildRequest(target=TARGET))
     assert len(plan.regions) == 1
@@ -69,7 +69,7 @@ def test_a_plan_that_forms_other_loadables_says_so() -> None:
     assert not any("by itself" in note for note in edgedla.plan_build(side_branch(), pinned).notes)
 
 
-def test_the_worth_of_check_is_that_of_its_loadables() -> None:
+def test_checks_worth_equals_the_prediction_of_its_loadables() -> None:
     platform = platform_for(TARGET)
     graph = load_onnx(side_branch(), trt=platform.release.trt)
     worth = worth_of(graph, platform, load_rules().check(graph, platform, "fp16"), CostModel.load(platform, "fp16"))
@@ -77,7 +77,7 @@ def test_the_worth_of_check_is_that_of_its_loadables() -> None:
     assert worth.ways[0].cost.latency_us == pytest.approx(stream.latency.latency_us)
 
 
-def test_pins_and_placements_keep_it_on_the_gpu_from_the_start() -> None:
+def test_pinned_gpu_layers_give_predict_and_place_the_same_loadables() -> None:
     pins = {layer.name: "DLA0" for layer in edgedla.check(side_branch(), target=TARGET).layers}
     pins.update(b1="GPU")
     (pinned,) = edgedla.predict(side_branch(), devices=pins, target=TARGET).streams

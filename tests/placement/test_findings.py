@@ -41,27 +41,27 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
     1: (
         "a recurrent network ends `place` and the HTML page with an error",
         (
-            "placement/test_prediction.py::test_a_recurrent_network_is_one_piece_on_the_gpu",
+            "placement/test_prediction.py::test_a_recurrent_network_is_predicted_as_one_gpu_segment",
             "placement/test_placement_goals.py::test_a_network_with_loops_is_placed_as_brute_force_places_it",
-            "placement/test_findings.py::test_the_pages_of_a_recurrent_network",
+            "placement/test_findings.py::test_a_recurrent_network_is_placed_and_rendered_for_every_objective",
         ),
     ),
     2: (
         "slowdown counts the engines in use, not how busy they are, and stretches arithmetic too",
         (
             "placement/test_prediction.py::test_traffic_slows_an_engine_down_on_its_transfers_alone",
-            "placement/test_prediction.py::test_traffic_of_others_stretches_transfers_alone",
-            "placement/test_prediction.py::test_resnet50_beside_itself_comes_out_in_the_measured_order",
-            "placement/test_prediction.py::test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measured",
+            "placement/test_prediction.py::test_memory_traffic_of_others_slows_transfers_only",
+            "placement/test_prediction.py::test_engine_sets_of_resnet50_are_predicted_in_measured_order",
+            "placement/test_prediction.py::test_alexnet_on_the_dla_slows_down_as_measured_next_to_a_gpu_network",
         ),
     ),
     3: (
         "a DLA stream's visits to the GPU do not queue behind the GPU's stream",
         (
-            "placement/test_prediction.py::test_each_visit_of_the_gpu_waits_for_one_frame_of_a_stream_that_fills_it",
+            "placement/test_prediction.py::test_each_gpu_segment_waits_for_one_frame_of_a_saturating_stream",
             "placement/test_placement_goals.py::test_place_and_predict_agree_on_one_frame_in_flight",
-            "placement/test_placement_goals.py::test_a_visit_of_the_gpu_behind_a_full_gpu_is_in_the_value",
-            "placement/test_findings.py::test_the_streams_of_resnet50_beside_itself",
+            "placement/test_placement_goals.py::test_the_wait_for_a_full_gpu_is_part_of_the_throughput",
+            "placement/test_findings.py::test_resnet50_on_gpu_and_dla_together_is_predicted_within_15_percent",
         ),
     ),
     4: (
@@ -72,19 +72,19 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
         "engines with fallback are predicted too fast, with a narrow spread",
         (
             "placement/test_findings.py::test_yolo11n_on_the_dla_at_fp16_is_within_its_spread",
-            "placement/test_findings.py::test_fallback_widens_the_spread_and_names_the_measurement",
-            "placement/test_findings.py::test_a_table_costs_its_call_at_fp16_not_its_elements",
+            "placement/test_findings.py::test_gpu_fallback_widens_the_spread_and_suggests_a_profile",
+            "placement/test_findings.py::test_fp16_lookup_tables_cost_per_call_not_per_element",
         ),
     ),
     6: (
         "an engine that is wholly on the DLA is not charged its call",
-        ("placement/test_findings.py::test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit",),
+        ("placement/test_findings.py::test_a_final_reshape_costs_the_same_implicit_and_explicit",),
     ),
     7: (
         "`nothing runs on the DLA: every placement with it costs more` where the proof was stopped",
         (
-            "placement/test_findings.py::test_what_is_not_proven_is_not_said",
-            "placement/test_findings.py::test_a_search_that_was_stopped_does_not_say_that_every_placement_costs_more",
+            "placement/test_findings.py::test_unproven_placements_are_not_reported_as_optimal",
+            "placement/test_findings.py::test_a_stopped_search_does_not_report_that_all_others_cost_more",
         ),
     ),
     8: (
@@ -104,28 +104,28 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
     10: (
         "the GPU's memory term is faster than the DRAM, its launches do not follow the clock",
         (
-            "placement/test_findings.py::test_the_gpu_is_bound_by_its_dram_and_its_launches_by_the_clock",
+            "placement/test_findings.py::test_gpu_time_is_bounded_by_dram_and_launch_time_by_the_clock",
             "costs/test_fit.py::test_networks_of_unseen_sources_lie_within_fifteen_percent",
             "costs/test_fit.py::test_power_modes_lie_within_eight_percent",
         ),
     ),
     11: (
         "Xavier's DLA runs INT8 at 91 % of its peak",
-        ("placement/test_findings.py::test_xaviers_int8_is_further_from_its_peak_than_its_fp16",),
+        ("placement/test_findings.py::test_xaviers_int8_reaches_less_of_its_peak_than_fp16",),
     ),
     12: (
         "clocks, formats at the border, and a given assignment cannot be asked for",
         (
             "placement/test_prediction.py::test_lower_clocks_take_longer",
             "placement/test_prediction.py::test_formats_of_the_dla_at_the_border_need_no_reformat",
-            "placement/test_prediction.py::test_a_placement_is_predicted_as_place_says",
-            "placement/test_pareto.py::test_a_wrong_request_says_what_is_wrong",
+            "placement/test_prediction.py::test_predict_of_a_placement_equals_place",
+            "placement/test_pareto.py::test_an_invalid_placement_request_names_the_mistake",
         ),
     ),
     13: (
         "large throughput problems end at a baseline; equal models and cores are searched twice; the limit is not kept",
         (
-            "placement/test_placement_own_sums.py::test_two_models_that_are_the_same",
+            "placement/test_placement_own_sums.py::test_two_equal_models_equal_independent_sums",
             "placement/test_findings.py::test_many_layers_on_three_engines_beat_every_baseline",
             "placement/test_findings.py::test_the_time_limit_counts_from_reading_the_model",
             "placement/test_findings.py::test_the_time_limit_holds_for_the_whole_command",
@@ -159,7 +159,7 @@ def recurrent_model() -> onnx.ModelProto:
     return onnx_model(nodes, {"x": (1, 3, 4, 4)}, {"y": (1, 8, 4, 4)}, weights, name="recurrent")
 
 
-def test_the_pages_of_a_recurrent_network() -> None:
+def test_a_recurrent_network_is_placed_and_rendered_for_every_objective() -> None:
     model = recurrent_model()
     for objective in ("latency", "throughput", "energy"):
         placement = edgedla.place(model, objective=objective, **ORIN)
@@ -170,7 +170,7 @@ def test_the_pages_of_a_recurrent_network() -> None:
     assert "lstm" in render_check([report], "html")
 
 
-def test_the_streams_of_resnet50_beside_itself() -> None:
+def test_resnet50_on_gpu_and_dla_together_is_predicted_within_15_percent() -> None:
     """AGX Orin, MAXN, INT8, TensorRT 10.3 (embedded-ai-quantization-guide): the DLA's stream beside the GPU's 211 frames/s,
     657 alone; sums within 15 %."""
     graph = network("resnet50_b1")
@@ -196,7 +196,7 @@ def test_yolo11n_on_the_dla_at_fp16_is_within_its_spread() -> None:
         assert predicted == pytest.approx(sample.time_us, rel=numbers.spread)
 
 
-def test_fallback_widens_the_spread_and_names_the_measurement() -> None:
+def test_gpu_fallback_widens_the_spread_and_suggests_a_profile() -> None:
     prediction = edgedla.predict(small_model(), devices="DLA0", **ORIN)
     whole = edgedla.predict(small_model(pool=False), devices="DLA0", **ORIN)
     assert prediction.spread > whole.spread
@@ -204,7 +204,7 @@ def test_fallback_widens_the_spread_and_names_the_measurement() -> None:
     assert not any("--export-profile" in note for note in whole.notes)
 
 
-def test_a_table_costs_its_call_at_fp16_not_its_elements() -> None:
+def test_fp16_lookup_tables_cost_per_call_not_per_element() -> None:
     """YOLO11n at 640 x 640: loadable 1 looks 9.27 million elements up in 34 calls, loadables 2 to 4 look 6.83 in 43.
 
     What the other terms leave of the two figures agrees per call, not per element. The published firmware of the
@@ -225,7 +225,7 @@ def test_a_table_costs_its_call_at_fp16_not_its_elements() -> None:
     assert ratio(elements) > 1.5
 
 
-def test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit() -> None:
+def test_a_final_reshape_costs_the_same_implicit_and_explicit() -> None:
     """Both engines are called once, wherever their layers are."""
     weights = [
         numpy_helper.from_array(np.zeros((16, 64, 1, 1), np.float32), "w"),
@@ -246,7 +246,7 @@ def test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit() -> Non
     assert explicit.latency_us - plain.latency_us < 0.5 * call_us
 
 
-def test_what_is_not_proven_is_not_said() -> None:
+def test_unproven_placements_are_not_reported_as_optimal() -> None:
     placement = edgedla.place(small_model(widths=(8,), size=8), **ORIN)
     assert not placement.models[0].regions
     texts = {True: "every placement with it costs more", False: "is not proven"}
@@ -263,7 +263,7 @@ def test_what_is_not_proven_is_not_said() -> None:
     assert proof_text(stopped) == "best found, the optimum is at most 50.00% lower (stopped by the time limit)"
 
 
-def test_a_search_that_was_stopped_does_not_say_that_every_placement_costs_more(monkeypatch) -> None:
+def test_a_stopped_search_does_not_report_that_all_others_cost_more(monkeypatch) -> None:
     from edgedla.placement import api
 
     solve = api.solve
@@ -290,7 +290,7 @@ def test_the_dlas_energy_grows_with_its_arithmetic() -> None:
     assert 0.6 < mj / 71.8 < 1.3
 
 
-def test_the_gpu_is_bound_by_its_dram_and_its_launches_by_the_clock() -> None:
+def test_gpu_time_is_bounded_by_dram_and_launch_time_by_the_clock() -> None:
     for chip in ("orin", "xavier"):
         values = coefficients(f"gpu-{chip}").values
         assert values["memory"] >= 1.0
@@ -300,7 +300,7 @@ def test_the_gpu_is_bound_by_its_dram_and_its_launches_by_the_clock() -> None:
     assert low == pytest.approx(2 * high)
 
 
-def test_xaviers_int8_is_further_from_its_peak_than_its_fp16() -> None:
+def test_xaviers_int8_reaches_less_of_its_peak_than_fp16() -> None:
     int8, fp16 = (coefficients(f"dla1-{p}").values["mac.dense"] for p in ("int8", "fp16"))
     assert int8 >= 1.25 * fp16
     assert 1 / int8 < 0.8

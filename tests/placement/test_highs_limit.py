@@ -10,7 +10,7 @@ from edgedla.placement.solvers.highs import LinearModel, available
 
 
 @pytest.mark.skipif(not available(), reason="HiGHS is not installed")
-def test_each_run_of_an_integer_program_has_the_limit_that_it_is_given() -> None:
+def test_each_run_of_an_integer_program_keeps_its_own_time_limit() -> None:
     """Its clock starts with each run: with what earlier runs took on top, the third one took twice its limit and more."""
     draw = random.Random(0)
     model = LinearModel()

@@ -32,7 +32,7 @@ def branches(wide: int, long: int, turn: bool = False) -> Problem:
     return Problem(tuple(items), tuple(flows), (), lambda problem, core, members: (members,))
 
 
-def test_branches_are_taken_one_after_the_other() -> None:
+def test_narrow_order_visits_branches_one_after_the_other() -> None:
     problem = branches(6, 4, turn=True)
     order = narrow_order(problem)
     assert sorted(order) == list(range(25))
@@ -41,12 +41,12 @@ def test_branches_are_taken_one_after_the_other() -> None:
     assert all(position[f.producer] < position[c] for f in problem.flows if f.producer is not None for c in f.consumers)
 
 
-def test_with_no_time_the_order_is_the_problems_own() -> None:
+def test_narrow_order_without_time_keeps_the_problems_order() -> None:
     problem = branches(6, 4, turn=True)
     assert narrow_order(problem, time.monotonic() - 1) == tuple(range(25))
 
 
-def test_many_branches_take_no_longer_than_they_may() -> None:
+def test_narrow_order_of_many_branches_keeps_its_deadline() -> None:
     problem, began = branches(300, 3, turn=True), time.process_time()
     assert len(narrow_order(problem, time.monotonic() + 0.3)) == len(problem.items)
     assert time.process_time() - began < 2.0

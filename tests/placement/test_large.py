@@ -22,7 +22,7 @@ def _few_items(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("objective", ["latency", "energy", "throughput", "makespan"])
-def test_the_best_start_stands_in_for_a_search_and_says_so(objective: str) -> None:
+def test_a_model_too_large_for_a_search_gets_the_best_start_with_a_note(objective: str) -> None:
     models = [diamonds(4).SerializeToString()] * (2 if objective == "makespan" else 1)
     jsonschema = pytest.importorskip("jsonschema")
     placement = edgedla.place(models, objective=objective, **ORIN)
@@ -41,7 +41,7 @@ def test_the_best_start_stands_in_for_a_search_and_says_so(objective: str) -> No
         assert baseline.broken or placement.proof.value <= reached(baseline.figures) * (1 + 1e-9)
 
 
-def test_a_bound_that_no_start_keeps_is_no_proof_that_none_does() -> None:
+def test_a_bound_missed_by_all_starts_is_reported_as_not_found() -> None:
     model = alternating(20).SerializeToString()
     with pytest.raises(NoPlacement, match=r"no placement was found that keeps every frame within 0\.5 us"):
         edgedla.place(model, latency_bound_us=0.5, **ORIN)

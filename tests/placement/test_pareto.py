@@ -20,7 +20,7 @@ def front() -> edgedla.ParetoFront:
     return edgedla.pareto(small_model(), edgedla.PlacementRequest(**ORIN))
 
 
-def test_no_point_is_better_than_another_in_both(front) -> None:
+def test_no_point_of_the_front_dominates_another(front) -> None:
     assert front.points
     for a in front.points:
         for b in front.points:
@@ -28,18 +28,18 @@ def test_no_point_is_better_than_another_in_both(front) -> None:
                 assert not (a.latency_us <= b.latency_us and a.energy_mj <= b.energy_mj)
 
 
-def test_its_ends_are_the_optima_of_each_objective(front) -> None:
+def test_the_ends_of_the_front_are_the_optima_of_each_objective(front) -> None:
     fastest, thriftiest = (edgedla.place(small_model(), objective=o, **ORIN) for o in ("latency", "energy"))
     assert front.points[0].latency_us == pytest.approx(fastest.figures.latency.latency_us)
     assert front.points[-1].energy_mj == pytest.approx(thriftiest.figures.energy.energy_mj)
 
 
-def test_a_pair_that_cannot_be_traded_is_wrong_use() -> None:
+def test_an_unsupported_pair_of_objectives_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no front"):
         edgedla.pareto(small_model(), edgedla.PlacementRequest(**ORIN), ("energy", "latency"))
 
 
-def test_its_forms(front) -> None:
+def test_a_front_renders_in_every_format(front) -> None:
     text = render_front(front, "text")
     assert "latency ms" in text
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -58,7 +58,7 @@ def test_its_forms(front) -> None:
         ("energy", 1.0, "no bound proven"),
     ],
 )
-def test_a_point_that_is_not_proven_says_how_much_better_the_optimum_may_be(front, second, gap, said) -> None:
+def test_an_unproven_point_of_the_front_shows_its_gap(front, second, gap, said) -> None:
     point = replace(front.points[0], proven=False, gap=gap)
     unproven = replace(front, objectives=("latency", second), points=(point,))
     assert said in render_front(unproven, "text")
@@ -75,7 +75,7 @@ def test_a_prediction_as_text_names_the_spread_and_the_memory() -> None:
         render_prediction(edgedla.predict(small_model(), **ORIN), "html")
 
 
-def test_one_string_is_read_as_the_command_reads_it() -> None:
+def test_devices_and_pins_as_one_string_are_parsed_as_on_the_command_line() -> None:
     pinned = edgedla.place(small_model(), devices="GPU,DLA0", pins="*:GPU", **ORIN)
     assert {x.device for x in pinned.models[0].layers} == {"GPU"}
     assert pinned.devices == ("GPU", "DLA0")
@@ -92,7 +92,7 @@ def test_one_string_is_read_as_the_command_reads_it() -> None:
         ({"objective": "speed"}, "objective"),
     ],
 )
-def test_a_wrong_request_says_what_is_wrong(wrong, message: str) -> None:
+def test_an_invalid_placement_request_names_the_mistake(wrong, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         edgedla.PlacementRequest(target="orin", **wrong)
 

@@ -75,7 +75,7 @@ def test_the_period_within_a_latency_is_that_of_brute_force(case: Tuple[Problem,
 
 @CHECKED
 @given(bounded())
-def test_a_price_on_the_latency_says_nothing_that_a_period_is_below(case: Tuple[Problem, Goal, float]) -> None:
+def test_bounds_with_a_price_on_latency_are_below_every_period(case: Tuple[Problem, Goal, float]) -> None:
     problem, goal, least = case
     most_us = most_of_all(problem, goal)
     assert most_us is not None

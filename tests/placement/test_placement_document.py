@@ -37,7 +37,7 @@ def placement(model: bytes) -> Placement:
 
 
 @pytest.mark.parametrize("objective", ["latency", "throughput", "energy", "makespan"])
-def test_the_same_input_gives_the_same_bytes_and_they_come_back_whole(model: bytes, objective: str) -> None:
+def test_equal_requests_give_equal_documents_that_read_back(model: bytes, objective: str) -> None:
     models = [model, model] if objective == "makespan" else model
     first = place(models, objective=objective, **TARGET)
     second = place(models, objective=objective, **TARGET)
@@ -48,7 +48,7 @@ def test_the_same_input_gives_the_same_bytes_and_they_come_back_whole(model: byt
     assert first.proof.optimal
 
 
-def test_a_time_has_one_spread_and_an_idle_device_a_load_that_nobody_measured(model: bytes) -> None:
+def test_latency_and_energy_share_a_spread_and_idle_loads_are_not_measured(model: bytes) -> None:
     figures = [place(model, target="agx-orin-64gb", precision="fp16").to_dict()["predicted"]]
     figures += place(model, **TARGET).to_dict()["baselines"]
     figures += place(refused_model().SerializeToString(), **TARGET).to_dict()["baselines"]
@@ -61,7 +61,7 @@ def test_a_time_has_one_spread_and_an_idle_device_a_load_that_nobody_measured(mo
 
 
 @pytest.mark.parametrize("wrong", [[[]], ["1"], [True], 7])
-def test_lists_of_numbers_hold_numbers(placement: Placement, wrong: object) -> None:
+def test_a_non_number_in_a_list_of_latencies_is_refused(placement: Placement, wrong: object) -> None:
     document = json.loads(placement.to_json())
     for part in (document, document["predicted"]):
         if "frame_latency_us" in part:
@@ -77,12 +77,12 @@ def test_an_integer_beyond_a_double_is_refused(placement: Placement) -> None:
         read_placement(document)
 
 
-def test_neither_solver_is_named_as_better(model: bytes) -> None:
+def test_both_solvers_find_the_same_value(model: bytes) -> None:
     values = [place(model, objective="energy", solver=s, **TARGET).proof.value for s in ("highs", "python")]
     assert values[0] == pytest.approx(values[1], rel=2e-4)
 
 
-def test_energy_on_orin_uses_the_dla_for_the_convolutions_and_the_gpu_for_what_it_refuses(placement: Placement) -> None:
+def test_energy_on_orin_puts_convolutions_on_the_dla_and_refused_layers_on_the_gpu(placement: Placement) -> None:
     (m,) = placement.models
     by_name = {x.name: x for x in m.layers}
     assert by_name["conv1"].device == "DLA0"
@@ -102,7 +102,7 @@ def test_costs_of_layers_regions_and_transitions_add_up_to_the_latency(placement
     assert placement.figures.loads["DLA0"].latency_us == pytest.approx(on_dla, rel=0.5)
 
 
-def test_device_types_name_every_layer_that_is_left_and_trtexec_those_on_the_gpu(placement: Placement) -> None:
+def test_device_types_cover_unfolded_layers_and_trtexec_lists_gpu_layers(placement: Placement) -> None:
     (m,) = placement.models
     types = device_types(m, "DLA0")
     assert set(types) == {x.name for x in m.layers if x.why != "folded"}
@@ -120,7 +120,7 @@ def test_a_model_on_two_cores_is_no_single_trtexec_engine(model: bytes) -> None:
         trtexec_commands(both)
 
 
-def test_a_placement_holds_for_its_model_and_not_once_it_is_tampered_with(model: bytes, placement: Placement) -> None:
+def test_verify_accepts_a_placement_and_names_tampered_fields(model: bytes, placement: Placement) -> None:
     assert verify(placement, [model]) == ()
     document = placement.to_dict()
     moved = copy.deepcopy(document)
@@ -199,7 +199,7 @@ def test_a_pin_is_kept_and_named(model: bytes) -> None:
     assert (layer.device, layer.why) == ("GPU", "pinned")
 
 
-def test_a_pattern_pins_what_the_rules_allow_and_leaves_the_rest_on_the_gpu(model: bytes) -> None:
+def test_a_pin_pattern_applies_to_legal_layers_only(model: bytes) -> None:
     (m,) = place(model, objective="latency", pins=["*:DLA"], **TARGET).models
     assert {x.name: x.device for x in m.layers}["conv0"] == "DLA0"
     assert {x.name: x.device for x in m.layers}["mean"] == "GPU"
@@ -218,7 +218,7 @@ def test_a_pin_against_a_rule_is_refused_with_the_rule(model: bytes, pins: List[
         place(model, pins=pins, **TARGET)
 
 
-def test_a_bound_that_cannot_be_kept_names_the_least(model: bytes) -> None:
+def test_an_infeasible_latency_bound_names_the_least_latency(model: bytes) -> None:
     least = place(model, **TARGET).proof.value
     with pytest.raises(NoPlacement, match="within") as caught:
         place(model, objective="energy", latency_bound_us=least * 0.99, **TARGET)
@@ -227,7 +227,7 @@ def test_a_bound_that_cannot_be_kept_names_the_least(model: bytes) -> None:
     assert place(model, objective="energy", latency_bound_us=least * 1.001, **TARGET).proof.optimal
 
 
-def test_a_module_without_dla_gets_an_answer_and_not_an_error(model: bytes) -> None:
+def test_a_module_without_dla_is_placed_on_the_gpu(model: bytes) -> None:
     answer = place(model, target="orin-nano-8gb")
     assert answer.devices == ("GPU",)
     assert "no DLA" in answer.notes[0]
@@ -235,7 +235,7 @@ def test_a_module_without_dla_gets_an_answer_and_not_an_error(model: bytes) -> N
         place(model, target="orin-nano-8gb", devices=["GPU", "DLA0"])
 
 
-def test_a_model_without_a_legal_layer_says_so() -> None:
+def test_a_model_without_a_dla_layer_is_noted_or_refused_without_gpu() -> None:
     refused = refused_model().SerializeToString()
     answer = place(refused, objective="throughput", **TARGET)
     assert any("no layer of" in note for note in answer.notes)
@@ -253,7 +253,7 @@ def test_a_placement_without_the_gpu_is_possible_where_every_layer_is_legal() ->
     "changes",
     [{"latency_bound_us": x} for x in (0.0, -5.0, math.nan)] + [{"time_limit_s": x} for x in (-1.0, math.nan)],
 )
-def test_bounds_that_are_no_times_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
+def test_invalid_latency_bounds_and_time_limits_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="a number >"):
         place(model, target="agx-orin-64gb", **changes)
 
@@ -262,7 +262,7 @@ def test_bounds_that_are_no_times_are_refused(model: bytes, changes: Dict[str, A
     "changes",
     [{"objective": "speed"}, {"precision": "fp8"}, {"solver": "magic"}, {"rates": [1.0, 2.0]}, {"devices": []}],
 )
-def test_unknown_words_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
+def test_unknown_words_and_wrong_rates_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         place(model, **{**TARGET, **changes})
 

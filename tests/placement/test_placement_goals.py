@@ -86,7 +86,7 @@ def test_frame_rates_that_a_device_cannot_keep_are_no_placement(problem: Problem
 
 @QUICK
 @given(problems(max_items=6, pools=False))
-def test_a_front_holds_every_placement_within_its_resolution(problem: Problem) -> None:
+def test_the_front_equals_brute_force_within_its_resolution(problem: Problem) -> None:
     def best_within(bound: object) -> object:
         answer = solve(problem, Goal("energy", total_latency_us=bound), time_limit_s=60)  # type: ignore[arg-type]
         if answer.best is None:
@@ -155,7 +155,7 @@ def test_wrong_bounds_and_rates_are_named(wrong, message: str) -> None:
         edgedla.place(small_model(), **{**ORIN, **wrong})
 
 
-def test_limits_of_the_user_keep_the_releases_own_cap() -> None:
+def test_user_limits_keep_the_releases_cap_on_loadables() -> None:
     old = edgedla.place(small_model(), target="agx-xavier", trt="8.4", limits=Limits(max_regions=1))
     assert old.limits["loadables_per_core"] == 8
 
@@ -178,7 +178,7 @@ def test_place_and_predict_agree_on_one_frame_in_flight(one_process: bool) -> No
     assert (again.in_flight, again.one_process) == ("one", one_process)
 
 
-def test_a_visit_of_the_gpu_behind_a_full_gpu_is_in_the_value() -> None:
+def test_the_wait_for_a_full_gpu_is_part_of_the_throughput() -> None:
     """What the busiest engine says is not reached by a DLA stream that waits for the GPU's frames."""
     graph = network("resnet50_b1")
     pinned = edgedla.place(

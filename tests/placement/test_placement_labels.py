@@ -45,7 +45,7 @@ WEIGHED = np.array([True, False, True, True])
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3).filter(any))
-def test_rings_of_weights_hold_the_best_one_and_bound_every_schedule(shares: List[float]) -> None:
+def test_weights_in_rings_contain_the_best_weight_and_give_valid_bounds(shares: List[float]) -> None:
     best = np.zeros(4)
     best[WEIGHED] = np.array(shares) / sum(shares)
     rows = weights_in_rings(best, WEIGHED)
@@ -100,7 +100,7 @@ def test_labels_alone_prove_most_tiny_pairs() -> None:
 
 @CHECKED
 @given(problems(6, ("GPU", "DLA0"), 1), st.integers(0, 10**6))
-def test_what_is_still_to_come_is_no_more_than_any_way_on(drawn: Problem, seed: int) -> None:
+def test_remaining_cost_is_a_lower_bound_of_every_completion(drawn: Problem, seed: int) -> None:
     frontier = Frontier(of_one_batch(drawn), ("GPU", "DLA0"))
     moments = Moments(frontier, (1.2, 1.1), range(len(frontier.allowed)))
     random = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def test_arrays_grow_and_keep_their_rows() -> None:
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(0, []), (1, [0]), (0b101001, [0, 3, 5]), (1 << 300, [300])])
-def test_positions_of_bits(bits: int, expected: List[int]) -> None:
+def test_positions_lists_the_set_bits(bits: int, expected: List[int]) -> None:
     assert list(positions(bits)) == expected
 
 
@@ -191,7 +191,9 @@ BESIDE = chain(("GPU", 30), ("DLA", 30), ("GPU", 10), ("DLA", 40))
     ],
     ids=["reformat behind work of no time", "reformat behind a loadable", "no engine of layers to call"],
 )
-def test_the_only_placement_is_not_below_the_bound(networks: Sequence[Network], layered: bool, length: int) -> None:
+def test_the_length_of_the_only_placement_is_not_below_the_bound(
+    networks: Sequence[Network], layered: bool, length: int
+) -> None:
     problem = pair_of(networks, 5, 0 if layered else 3, layered)
     devices = ["GPU" if item.allowed == ("GPU",) else f"DLA{item.model}" for item in problem.items]
     assert shortest_schedule(problem, evaluate(problem, devices)).length_us == length
@@ -221,7 +223,9 @@ def test_no_label_is_needed_beside_those_that_any_placement_has(drawn: Problem, 
 
 
 @pytest.mark.parametrize(("most_moments", "ticks"), [(10**6, 20), (5_000, 10**6)], ids=["time", "moments"])
-def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_beyond_its_time_or_moment_limit_ends_within_a_step(
+    most_moments: int, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of many branches that may run in any order, one step looks at very many moments."""
     branches = 40
     wide: Network = (
@@ -246,7 +250,7 @@ def test_a_look_ends_within_a_step(most_moments: int, ticks: int, monkeypatch: p
 
 
 @pytest.mark.parametrize(("most_moments", "crowded"), [(4, True), (10**6, False)])
-def test_a_look_into_too_many_moments_ends_the_search(
+def test_a_look_with_too_many_moments_ends_the_search(
     most_moments: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = pair_of([chain(*[("GPU", 3)] * 12)] * 2, 5)
@@ -262,5 +266,5 @@ def test_a_look_into_too_many_moments_ends_the_search(
     ("first", "counts", "numbers"),
     [([], [], []), ([5], [0], []), ([5, 0, 7], [2, 0, 3], [5, 6, 7, 8, 9]), ([3, 3], [1, 2], [3, 3, 4])],
 )
-def test_ranges_one_after_the_other(first: List[int], counts: List[int], numbers: List[int]) -> None:
+def test_ranges_concatenates_consecutive_integers(first: List[int], counts: List[int], numbers: List[int]) -> None:
     assert ranges(np.array(first, int), np.array(counts, int)).tolist() == numbers

@@ -39,7 +39,7 @@ ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
-def test_value_and_bound_hold_what_brute_force_finds(problem: Problem) -> None:
+def test_bound_and_value_enclose_the_brute_force_makespan_of_many_models(problem: Problem) -> None:
     assert can_solve(problem, MAKESPAN)
     least = least_makespan(problem)
     solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
@@ -70,7 +70,7 @@ def with_unlike_cores(draw: Any, models: int) -> Problem:
 
 @CHECKED
 @given(st.one_of(with_unlike_cores(2), with_unlike_cores(3)))
-def test_cores_that_differ_hold_what_brute_force_finds(problem: Problem) -> None:
+def test_bound_and_value_enclose_brute_force_on_unequal_cores(problem: Problem) -> None:
     least = least_makespan(problem)
     assert least_makespan(with_equal_cores(problem)) <= least * (1 + 1e-9)
     solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
@@ -89,7 +89,7 @@ def test_two_networks_on_cores_that_differ_are_proven() -> None:
     assert (solution.solver, solution.optimal) == ("rounds", True)
 
 
-def test_three_networks_take_less_than_any_way_to_give_each_a_device() -> None:
+def test_three_networks_beat_every_whole_model_assignment() -> None:
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     graphs = [network(name) for name in ("resnet18", "mobilenet_v2", "googlenet_caffe")]
     problem = prepare(graphs, request).problem(MAKESPAN)
@@ -112,7 +112,7 @@ def test_three_tiny_networks_are_proven(seed: int) -> None:
 
 @CHECKED
 @given(problems(5, ALL, 3))
-def test_a_part_of_the_models_takes_no_longer_than_all(problem: Problem) -> None:
+def test_a_subset_of_the_models_has_no_longer_makespan(problem: Problem) -> None:
     """Also where more engines slow the part down: without the others fewer may be in use."""
     least = least_makespan(problem)
     for two in itertools.combinations(range(3), 2):
@@ -123,7 +123,7 @@ def test_a_part_of_the_models_takes_no_longer_than_all(problem: Problem) -> None
 
 @CHECKED
 @given(problems(6, ALL, 3), st.data())
-def test_a_part_has_the_loadables_of_the_whole(problem: Problem, data: st.DataObject) -> None:
+def test_a_subset_of_the_models_keeps_its_loadables(problem: Problem, data: st.DataObject) -> None:
     devices = [data.draw(st.sampled_from(item.allowed)) for item in problem.items]
     part, members = part_of(problem, (0, 2))
     formed = [(core, tuple(members[k] for k in g)) for core, g in part.regions([devices[i] for i in members])]
@@ -132,13 +132,13 @@ def test_a_part_has_the_loadables_of_the_whole(problem: Problem, data: st.DataOb
 
 @CHECKED
 @given(problems(6, ALL, 3))
-def test_weights_say_nothing_that_a_schedule_is_below(problem: Problem) -> None:
+def test_weighted_bounds_are_below_the_brute_force_makespan(problem: Problem) -> None:
     assert weighed_bound(problem, MAKESPAN, float("inf"), float("inf")) <= least_makespan(problem) * (1 + 1e-9)
 
 
 @CHECKED
 @given(problems(9, ALL, 3), st.data())
-def test_segments_that_are_moved_keep_their_order_and_their_devices(problem: Problem, data: st.DataObject) -> None:
+def test_moved_segments_keep_their_order_and_devices(problem: Problem, data: st.DataObject) -> None:
     evaluation = evaluate(problem, [data.draw(st.sampled_from(item.allowed)) for item in problem.items])
     if not legal(problem, evaluation, MAKESPAN):
         return
@@ -157,7 +157,7 @@ def test_segments_that_are_moved_keep_their_order_and_their_devices(problem: Pro
 
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
-def test_rounds_alone_offer_legal_placements_with_their_lengths(problem: Problem) -> None:
+def test_rounds_offer_legal_placements_with_their_lengths(problem: Problem) -> None:
     best = Best(problem, MAKESPAN, schedule_length())
     best.offer_all(starts(problem), float("inf"))
     before = best.value
@@ -170,7 +170,7 @@ def test_rounds_alone_offer_legal_placements_with_their_lengths(problem: Problem
         assert makespan(problem, best.evaluation.assignment) == pytest.approx(best.value)
 
 
-def test_without_time_the_answer_is_the_best_start_with_a_bound() -> None:
+def test_without_time_many_models_get_the_best_start_and_a_bound() -> None:
     problem = tiny_triple(1, ALL)
     solution = solve_many(problem, MAKESPAN, starts(problem), 0.0, value_of=schedule_length())
     reached = [makespan(problem, a) for a in starts(problem) if is_legal(problem, a)]

@@ -100,7 +100,7 @@ def test_the_rival_is_not_called_without_time_for_it() -> None:
 
 
 @pytest.mark.parametrize("guided", [False, True])
-def test_guided_looks_go_on_while_they_raise_the_bound(guided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guided_looks_continue_while_the_bound_rises(guided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
     def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:
@@ -118,7 +118,7 @@ def test_guided_looks_go_on_while_they_raise_the_bound(guided: bool, monkeypatch
     assert looks == sorted(looks)
 
 
-def test_looks_that_get_no_further_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_that_do_not_raise_the_bound_end(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
     def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:

@@ -37,19 +37,19 @@ def agree(problem: Problem, objective: str, bound: float | None = None) -> None:
 
 @QUICK
 @given(problems(max_items=7), st.sampled_from(["latency", "energy"]))
-def test_one_core(problem: Problem, objective: str) -> None:
+def test_one_core_equals_independent_sums(problem: Problem, objective: str) -> None:
     agree(problem, objective)
 
 
 @QUICK
 @given(problems(max_items=5, devices=ALL, models=2, pools=False), st.sampled_from(["latency", "energy", "throughput"]))
-def test_three_engines_and_two_models(problem: Problem, objective: str) -> None:
+def test_two_models_on_three_engines_equal_independent_sums(problem: Problem, objective: str) -> None:
     agree(problem, objective)
 
 
 @QUICK
 @given(problems(max_items=6), st.integers(20, 200))
-def test_energy_under_a_bound(problem: Problem, bound: int) -> None:
+def test_energy_under_a_latency_bound_equals_independent_sums(problem: Problem, bound: int) -> None:
     agree(problem, "energy", float(bound))
 
 
@@ -81,7 +81,7 @@ def twice(problem: Problem) -> Problem:
 @pytest.mark.skipif(not available(), reason="highspy is not installed")
 @QUICK
 @given(problems(max_items=3, devices=ALL, pools=False))
-def test_two_models_that_are_the_same(problem: Problem) -> None:
+def test_two_equal_models_equal_independent_sums(problem: Problem) -> None:
     problem = twice(problem)
     assert equal_models(problem) == ((0, 1),)
     agree(problem, "throughput")
@@ -92,34 +92,34 @@ def test_two_models_that_are_the_same(problem: Problem) -> None:
 @pytest.mark.slow
 @MANY
 @given(problems(max_items=6), st.sampled_from(["latency", "energy"]))
-def test_one_core_many(problem: Problem, objective: str) -> None:
+def test_one_core_equals_independent_sums_on_many_cases(problem: Problem, objective: str) -> None:
     agree(problem, objective)
 
 
 @pytest.mark.slow
 @MANY
 @given(problems(max_items=5, devices=ALL, models=2, pools=False), st.sampled_from(["latency", "energy", "throughput"]))
-def test_three_engines_and_two_models_many(problem: Problem, objective: str) -> None:
+def test_two_models_on_three_engines_equal_independent_sums_on_many_cases(problem: Problem, objective: str) -> None:
     agree(problem, objective)
 
 
 @pytest.mark.slow
 @MANY
 @given(problems(max_items=6, devices=ALL, pools=False), st.sampled_from(["latency", "energy", "throughput"]))
-def test_three_engines_many(problem: Problem, objective: str) -> None:
+def test_three_engines_equal_independent_sums_on_many_cases(problem: Problem, objective: str) -> None:
     agree(problem, objective)
 
 
 @pytest.mark.slow
 @MANY
 @given(problems(max_items=6), st.integers(20, 200))
-def test_energy_under_a_bound_many(problem: Problem, bound: int) -> None:
+def test_energy_under_a_latency_bound_equals_independent_sums_on_many_cases(problem: Problem, bound: int) -> None:
     agree(problem, "energy", float(bound))
 
 
 @QUICK
 @given(problems(max_items=5, devices=ALL, models=2))
-def test_the_program_adds_up_what_the_sums_add_up(problem: Problem) -> None:
+def test_every_assignment_is_worth_its_independent_sum(problem: Problem) -> None:
     for assignment in list(assignments(problem))[:60]:
         e = evaluate(problem, assignment)
         for objective in ("latency", "energy", "throughput"):
@@ -139,7 +139,7 @@ def line(devices: tuple, allowed: list, flows: list, **kwargs: object) -> Proble
     return replace(bare, grouping=regroup(bare, "int8"))
 
 
-def test_loadables_of_two_cores_that_wait_for_each_other_are_illegal() -> None:
+def test_loadables_of_two_cores_in_a_cycle_are_illegal() -> None:
     # l0 -> l3 and l1 -> l2, with {l0, l2} on one core and {l1, l3} on the other: neither can begin.
     flows = [(None, (0, 1)), (0, (2, 3)), (1, (2, 3)), (2, ()), (3, ())]
     problem = line(ALL, [ALL] * 4, flows)
@@ -160,7 +160,7 @@ def test_the_contention_factor_decides_between_one_engine_and_two() -> None:
         assert solve(problem, Goal("throughput"), time_limit_s=10).value == pytest.approx(expected)
 
 
-def test_tensorrts_baseline_is_what_the_cap_leaves() -> None:
+def test_the_tensorrt_baseline_drops_loadables_above_the_cap() -> None:
     # l1 runs on the GPU alone, so the core gets {l0} and {l2, l3}; one loadable may stay: the larger one.
     flows = [(None, (0,)), (0, (1,)), (1, (2,)), (2, (3,)), (3, ())]
     allowed = [("GPU", "DLA0"), ("GPU",), ("GPU", "DLA0"), ("GPU", "DLA0")]

@@ -54,7 +54,7 @@ def frames_of(lane: Lane, known: bool) -> Frames:
 
 @pytest.mark.parametrize("one_process", [True, False])
 @pytest.mark.parametrize("slower", [1.0, 1.3])
-def test_no_two_streams_wait_less_than_the_bound_says(one_process: bool, slower: float) -> None:
+def test_waits_of_two_streams_are_not_below_the_bound(one_process: bool, slower: float) -> None:
     rng = random.Random(int(slower * 10) + one_process)
     reached = 0.0
     for _ in range(amount(400, 4000)):

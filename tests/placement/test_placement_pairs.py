@@ -78,7 +78,7 @@ def held_against_brute_force(problem: Problem, **options: float) -> Tuple[Soluti
 
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)))
-def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
+def test_bound_and_value_enclose_the_brute_force_makespan_of_pairs(drawn: Problem) -> None:
     problem = of_one_batch(drawn)
     assert can_solve(problem, MAKESPAN)
     solution, least = held_against_brute_force(problem)
@@ -87,7 +87,7 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
 
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(0, 6_000), st.integers(1, 18))
-def test_orders_of_segments_alone_hold_what_brute_force_finds(drawn: Problem, most_left: int, climb: int) -> None:
+def test_segment_order_search_alone_encloses_brute_force(drawn: Problem, most_left: int, climb: int) -> None:
     """Without the search in the order of time, which would prove most of these, and without turns."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_pair_module, "MOST_LEFT", most_left)
@@ -125,7 +125,7 @@ def test_the_shortest_schedule_is_the_longest_path_in_the_best_order(data: st.Da
     assert min(lengths) == pytest.approx(least)
 
 
-def test_of_three_gpu_segments_in_turn_every_way_counts() -> None:
+def test_three_alternating_gpu_segments_give_every_critical_path() -> None:
     """5 us, then 9 us of the other model, then its 2 us more; the first model's core runs 4 us meanwhile."""
     names = ("GPU", "DLA0", "GPU"), ("GPU",)
     order = [(0, 0), (1, 0), (0, 1), (0, 2)]
@@ -136,7 +136,7 @@ def test_of_three_gpu_segments_in_turn_every_way_counts() -> None:
 
 @CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
-def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> None:
+def test_a_search_with_few_states_and_rows_gives_valid_bounds(drawn: Problem, room: int) -> None:
     """So few states and rows that most are merged or left out, and no turns that meet the best before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solve_pair_module, "STATES", (room, 2 * room))
@@ -185,7 +185,7 @@ def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:
 
 @CHECKED
 @given(problems(6, ONE_CORE, 1, limits=False), st.data())
-def test_segments_add_up_to_those_of_the_schedule(drawn: Problem, data: st.DataObject) -> None:
+def test_segment_times_equal_those_of_the_schedule(drawn: Problem, data: st.DataObject) -> None:
     """A placement walked through in its true segments takes in each what the schedule says."""
     problem = problem_of_model(of_one_batch(drawn), 0)
     devices = [data.draw(st.sampled_from(i.allowed)) for i in problem.items]
@@ -235,7 +235,7 @@ def same_steps(plain: Steps, arrays: Steps, items: int) -> None:
 
 @CHECKED
 @given(problems(7, ONE_CORE, 1, limits=False), st.sampled_from([0, 1, 2, 3, 9]))
-def test_states_in_arrays_are_those_that_are_stepped_one_by_one(drawn: Problem, loadables: int) -> None:
+def test_segment_states_in_arrays_equal_states_stepped_singly(drawn: Problem, loadables: int) -> None:
     problem = problem_of_model(of_one_batch(drawn), 0)
     frontier, weights = Frontier(problem, ONE_CORE), np.random.default_rng(0).random((5, 2))
     flat, prices = (Prices(frontier, weights, np.full(5, along)) for along in (False, True))
@@ -247,7 +247,7 @@ def test_states_in_arrays_are_those_that_are_stepped_one_by_one(drawn: Problem, 
 
 @CHECKED
 @given(problems(8, ONE_CORE, 1), st.integers(0, 100))
-def test_a_dive_is_a_placement_and_takes_what_it_says(drawn: Problem, seed: int) -> None:
+def test_a_dive_gives_a_placement_of_its_stated_length(drawn: Problem, seed: int) -> None:
     bare = of_one_batch(drawn)
     problem = replace(bare, grouping=regroup(bare, "fp16"))
     frontier = Frontier(problem, ONE_CORE)
@@ -262,7 +262,7 @@ def test_a_dive_is_a_placement_and_takes_what_it_says(drawn: Problem, seed: int)
 
 @CHECKED
 @given(problems(7, ONE_CORE, 1, limits=False))
-def test_around_nothing_a_model_is_placed_at_least_latency(drawn: Problem) -> None:
+def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> None:
     bare = of_one_batch(drawn)
     problem = replace(bare, grouping=regroup(bare, "fp16"))
     frontier = Frontier(problem, ONE_CORE)
@@ -278,7 +278,7 @@ def test_around_nothing_a_model_is_placed_at_least_latency(drawn: Problem) -> No
 
 @CHECKED
 @given(problems(6, ONE_CORE, 1, limits=False), st.lists(st.integers(1, 25), min_size=4, max_size=4))
-def test_around_another_model_no_less_time_is_taken(drawn: Problem, steps: List[int]) -> None:
+def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[int]) -> None:
     bare = of_one_batch(drawn)
     problem = replace(bare, grouping=regroup(bare, "fp16"))
     at = np.cumsum(steps).astype(float)
@@ -307,13 +307,13 @@ def test_around_another_model_no_less_time_is_taken(drawn: Problem, steps: List[
         (33, 0, 33),
     ],
 )
-def test_work_starts_where_it_is_not_interrupted(earliest: float, length: float, start: float) -> None:
+def test_first_start_finds_an_uninterrupted_interval(earliest: float, length: float, start: float) -> None:
     busy = taken([[(30.0, 40.0), (10.0, 20.0)], []])
     met = first_start(np.full((1, 2), float(earliest)), np.full((1, 2), float(length)), busy)
     assert met.tolist() == [[start, earliest]]
 
 
-def test_after_the_deadline_nothing_is_placed() -> None:
+def test_around_after_the_deadline_places_nothing() -> None:
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = problem_of_model(prepare([network("resnet18")] * 2, request).problem(MAKESPAN), 0)
     frontier = Frontier(problem, ONE_CORE)
@@ -324,7 +324,7 @@ def test_after_the_deadline_nothing_is_placed() -> None:
     assert len(ends) == len(choices) == 0
 
 
-def test_turns_make_a_pair_shorter_and_the_same_each_time() -> None:
+def test_turns_shorten_a_pair_deterministically() -> None:
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     answers = []
     for _ in range(2):
@@ -346,7 +346,7 @@ def test_turns_make_a_pair_shorter_and_the_same_each_time() -> None:
     assert answers[0] == answers[1]
 
 
-def test_without_time_for_a_search_there_is_more_than_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve_pair_module, "STATES", ())
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
@@ -358,7 +358,7 @@ def test_without_time_for_a_search_there_is_more_than_a_baseline(monkeypatch: py
 
 @CHECKED
 @given(st.data())
-def test_simple_bounds_are_below_the_schedule(data: st.DataObject) -> None:
+def test_simple_bounds_of_a_pair_are_below_its_schedule(data: st.DataObject) -> None:
     rows = [data.draw(st.sampled_from([("GPU",), ("GPU", core, "GPU"), ("GPU", core, "GPU", core, "GPU")])) for core in
             ("DLA0", data.draw(st.sampled_from(["DLA0", "DLA1"])))]  # fmt: skip
     times = [[float(data.draw(st.integers(1, 30))) for _ in row] for row in rows]
@@ -369,7 +369,7 @@ def test_simple_bounds_are_below_the_schedule(data: st.DataObject) -> None:
     assert simple_bounds(names, (arrays[0], arrays[1]))[0] <= search.length_us + 1e-9
 
 
-def test_a_companion_says_how_short_a_pair_can_be() -> None:
+def test_a_companions_loads_give_a_lower_bound_of_the_pair() -> None:
     random = np.random.default_rng(0)
     for count in (1, 2, 30):
         loads = random.integers(0, 50, (count, 2)).astype(float)

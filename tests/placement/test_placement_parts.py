@@ -65,7 +65,7 @@ BROKEN: List[Tuple[str, str, List[Tuple[str, Tuple[int, ...]]], Dict[str, object
 
 
 @pytest.mark.parametrize(("rule", "devices", "regions", "changes"), BROKEN, ids=[b[0] for b in BROKEN])
-def test_each_rule_names_the_placement_that_breaks_it(
+def test_validate_names_the_rule_that_a_placement_breaks(
     rule: str, devices: str, regions: List[Tuple[str, Tuple[int, ...]]], changes: Dict[str, object]
 ) -> None:
     problem = broken_problem(dict(changes))
@@ -87,11 +87,11 @@ def broken_problem(changes: Dict[str, object]) -> Problem:
     return replace(problem, items=tuple(items), flows=flows, limits=limits)
 
 
-def test_every_rule_has_a_case() -> None:
+def test_every_validation_rule_has_a_case() -> None:
     assert {b[0] for b in BROKEN} == set(RULES)
 
 
-def test_limits_are_kept_at_their_boundary() -> None:
+def test_validate_accepts_a_placement_at_its_limits() -> None:
     limits = Limits(loadables_per_core=1, max_regions=1, min_region_layers=2, global_dram_bytes=8, local_dram_bytes=9)
     problem = broken_problem({"limits": limits})
     assert validate(problem, ["GPU", "DLA0", "DLA0", "GPU"], [Region("DLA0", 0, (1, 2))]) == ()
@@ -105,7 +105,7 @@ def test_regions_that_wait_for_each_other_are_found() -> None:
 
 @CHECKED
 @given(problems(max_items=8, limits=False))
-def test_the_minimum_cut_is_the_least_sum_without_loadables_and_engine(problem: Problem) -> None:
+def test_the_minimum_cut_equals_brute_force_without_call_costs(problem: Problem) -> None:
     bare = replace(problem, loadable=cost(0), engine=cost(0))
     for weight in ("latency", "energy"):
         value, assignment = cheapest(bare, "DLA0", weight, {})
@@ -120,7 +120,7 @@ def test_the_minimum_cut_is_the_least_sum_without_loadables_and_engine(problem: 
 
 @CHECKED
 @given(problems(max_items=10, devices=ALL, models=2, limits=False))
-def test_segments_add_up_and_schedules_keep_order_and_devices(problem: Problem) -> None:
+def test_segments_add_up_and_schedules_do_not_overlap(problem: Problem) -> None:
     for assignment in list(baselines(problem).values()):
         e = evaluate(problem, assignment)
         for m in range(2):
@@ -142,7 +142,7 @@ def test_segments_add_up_and_schedules_keep_order_and_devices(problem: Problem) 
 
 @CHECKED
 @given(problems(max_items=10, devices=ALL, limits=False))
-def test_the_steady_state_fits_into_one_period_and_keeps_the_order_of_a_frame(problem: Problem) -> None:
+def test_the_steady_state_fits_one_period_in_frame_order(problem: Problem) -> None:
     e = evaluate(problem, baselines(problem)["dla-fallback"])
     schedule, (frame_us,) = steady_state(problem, e)
     period = e.period(problem).latency_us
@@ -202,7 +202,7 @@ def test_a_pin_of_another_form_is_refused(text: str) -> None:
         ("conv*:DLA,conv*:GPU", {0: "GPU", 1: "GPU"}),
     ],
 )
-def test_an_exact_name_wins_over_a_pattern_and_the_later_over_the_earlier(pins: str, expected: Dict[int, str]) -> None:
+def test_an_exact_pin_overrides_patterns_and_later_pins_earlier_ones(pins: str, expected: Dict[int, str]) -> None:
     assert resolve_pins(graph("conv", "conv[1]", "relu"), parse_pins([pins])) == expected
 
 
@@ -215,7 +215,7 @@ def test_a_pin_that_matches_nothing_is_an_error() -> None:
         resolve_pins(graph("conv"), (("cnov", "GPU"),))
 
 
-def test_two_items_that_must_go_together_are_left_on_the_gpu_where_that_is_cheaper() -> None:
+def test_two_coupled_items_stay_on_the_gpu_if_cheaper() -> None:
     """HiGHS 1.14 answers 74 here after its presolve: both on the core, for 20 more."""
     by_kind = [{("GPU", "DLA"): cost(a), ("DLA", "GPU"): cost(b)} for a, b in ((6, 12), (9, 1), (4, 15))]
     items = tuple(
@@ -234,7 +234,7 @@ def test_two_items_that_must_go_together_are_left_on_the_gpu_where_that_is_cheap
     assert solution.bound == pytest.approx(54)
 
 
-def test_a_linear_program_that_was_stopped_proves_nothing() -> None:
+def test_a_stopped_linear_program_gives_no_bound() -> None:
     n = 4000
     model = LinearModel()
     columns = [model.column(cost=-1.0 * (i % 7 + 1), upper=50.0) for i in range(n)]

@@ -44,7 +44,7 @@ def factors_of(problem: Problem) -> np.ndarray:
 
 @CHECKED
 @given(problems(max_items=8, devices=ALL, models=2, limits=False), st.booleans(), st.integers(0, 1000))
-def test_rows_of_states_step_as_states_do(problem: Problem, same: bool, seed: int) -> None:
+def test_state_arrays_step_like_single_states(problem: Problem, same: bool, seed: int) -> None:
     problem = of_one_batch(problem, (1.0, 2.5))
     frontier = Frontier(problem, ALL)
     arrays = StateArrays(frontier, same)
@@ -73,7 +73,7 @@ def test_rows_of_states_step_as_states_do(problem: Problem, same: bool, seed: in
 
 @CHECKED
 @given(problems(max_items=8, devices=ALL, models=2))
-def test_an_order_is_topological_and_adds_up_to_the_same(problem: Problem) -> None:
+def test_narrow_order_is_topological_and_keeps_the_sums(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0, 1.5))
     order = narrow_order(problem)
     assert sorted(order) == list(range(len(problem.items)))
@@ -106,7 +106,7 @@ def ladder(levels: int) -> Problem:
     return replace(bare, grouping=regroup(bare, "int8"))
 
 
-def test_heads_follow_the_level_they_read() -> None:
+def test_narrow_order_puts_heads_after_the_level_they_read() -> None:
     levels = 6
     problem = ladder(levels)
     order = narrow_order(problem)
@@ -121,7 +121,7 @@ def test_heads_follow_the_level_they_read() -> None:
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, models=2, limits=False), st.integers(1, 2))
-def test_no_placement_on_both_cores_is_shorter_than_the_pool_says(problem: Problem, models: int) -> None:
+def test_the_pooled_bound_is_below_every_placement_on_both_cores(problem: Problem, models: int) -> None:
     problem = of_one_batch(problem, (1.0, 1.5))
     least = min((period(problem, evaluate(problem, a)) for a in on_both_cores(problem)), default=NEVER)
     pool = PooledCores(problem, ALL, factors_of(problem))
@@ -139,7 +139,7 @@ def test_no_placement_on_both_cores_is_shorter_than_the_pool_says(problem: Probl
     st.sampled_from([1.0, 1.05, 1.4]),
     st.sampled_from([2, 5, 40, 4000]),
 )
-def test_a_guided_beam_keeps_what_is_shorter_than_its_bound(problem: Problem, loose: float, width: int) -> None:
+def test_a_guided_beam_keeps_every_placement_below_its_bound(problem: Problem, loose: float, width: int) -> None:
     problem = of_one_batch(problem, (1.0,))
     frontier, factors = Frontier(problem, ALL), factors_of(problem)
     periods = {a: period(problem, evaluate(problem, a)) for a in on_both_cores(problem)}
@@ -168,7 +168,7 @@ def loads_of(problem: Problem, assignment: Tuple[str, ...]) -> np.ndarray:
 
 @CHECKED
 @given(problems(max_items=6, devices=ALL, limits=False), st.integers(0, 100))
-def test_a_guide_never_asks_for_more_than_a_placement_comes_to(problem: Problem, seed: int) -> None:
+def test_a_guide_is_a_lower_bound_of_every_placement(problem: Problem, seed: int) -> None:
     problem = of_one_batch(problem, (1.0,))
     frontier, factors = Frontier(problem, ALL), factors_of(problem)
     everywhere = list(on_both_cores(problem))
@@ -190,7 +190,7 @@ def test_a_guide_never_asks_for_more_than_a_placement_comes_to(problem: Problem,
 
 @CHECKED
 @given(st.lists(st.tuples(st.integers(0, 1), *[st.integers(0, 40)] * 3), min_size=5, max_size=200), st.integers(2, 60))
-def test_a_merged_row_is_below_all_that_it_stands_for(given_rows: list, width: int) -> None:
+def test_a_merged_row_is_a_lower_bound_of_its_rows(given_rows: list, width: int) -> None:
     table = np.array(given_rows, dtype=float)
     count, loads = len(table), table[:, 1:]
     nothing = np.zeros(count, int)

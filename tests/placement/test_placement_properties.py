@@ -30,7 +30,7 @@ def regions_of(problem: Problem, assignment: Tuple[str, ...]) -> List[Region]:
 
 @CHECKED
 @given(problems(max_items=8), OBJECTIVES, st.data())
-def test_a_solution_with_one_item_moved_elsewhere_is_judged_by_its_own_regions(
+def test_a_solution_with_one_moved_item_is_validated_with_its_own_regions(
     problem: Problem, objective: str, data: Any
 ) -> None:
     solution = solve(problem, Goal(objective))
@@ -53,7 +53,7 @@ def test_a_solution_with_one_item_moved_elsewhere_is_judged_by_its_own_regions(
 
 @CHECKED
 @given(problems(max_items=8, limits=False), st.data())
-def test_a_region_cut_in_two_or_two_joined_is_not_what_tensorrt_forms(problem: Problem, data: Any) -> None:
+def test_split_or_joined_regions_are_invalid(problem: Problem, data: Any) -> None:
     everything = baselines(problem)["dla-fallback"]
     regions = regions_of(problem, everything)
     assert validate(problem, everything, regions) == ()
@@ -71,7 +71,7 @@ def test_a_region_cut_in_two_or_two_joined_is_not_what_tensorrt_forms(problem: P
 
 @CHECKED
 @given(problems(max_items=6, devices=ALL, models=2, pools=False), OBJECTIVES)
-def test_no_legal_baseline_is_better(problem: Problem, objective: str) -> None:
+def test_no_legal_baseline_is_better_than_the_solution(problem: Problem, objective: str) -> None:
     goal = Goal(objective)
     known = baselines(problem)
     solution = solve(problem, goal, known.values())
@@ -118,7 +118,7 @@ def test_the_order_of_the_nodes_does_not_change_the_cost(problem: Problem, objec
 
 @CHECKED
 @given(problems(max_items=6, devices=ALL, pools=False))
-def test_of_two_mirror_images_the_one_that_begins_on_the_first_core_is_given(problem: Problem) -> None:
+def test_of_mirrored_solutions_the_one_starting_on_dla0_is_returned(problem: Problem) -> None:
     goal = Goal("throughput")
     e = solve(problem, goal).best
     assume(e is not None and "DLA1" in e.assignment)

@@ -41,7 +41,7 @@ STREAM = Goal("throughput")
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 7, LONG_ROW, LONG_ROW + 1])
 @pytest.mark.parametrize("rows", [0, 1, 5])
-def test_row_maxima_are_those_of_each_row(columns: int, rows: int) -> None:
+def test_row_maxima_equal_the_maximum_of_each_row(columns: int, rows: int) -> None:
     values = np.random.default_rng(columns).normal(size=(rows, columns))
     assert row_maxima(values).tolist() == [max(row) for row in values.tolist()]
 
@@ -58,9 +58,7 @@ def period(problem: Problem, evaluation: object) -> float:
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, models=2, limits=False), st.integers(0, 1000))
-def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_than_comes(
-    problem: Problem, seed: int
-) -> None:
+def test_steps_add_up_to_the_loads_and_prices_are_lower_bounds(problem: Problem, seed: int) -> None:
     problem = of_one_batch(problem, (1.0, 2.5))
     frontier = Frontier(problem, ALL)
     prices = Prices.both_ways(frontier, weights_around(np.array([0.4, 0.35, 0.25])))
@@ -89,7 +87,7 @@ def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_th
 
 @CHECKED
 @given(problems(max_items=6, devices=ALL, models=2, limits=False))
-def test_mirror_images_have_the_same_future(problem: Problem) -> None:
+def test_mirrored_states_have_equal_steps(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0, 1.0))
     frontier = Frontier(problem, ALL)
     swap = (0, 2, 1)
@@ -104,7 +102,7 @@ def test_mirror_images_have_the_same_future(problem: Problem) -> None:
 
 @CHECKED
 @given(problems(max_items=amount(7, 8), devices=ALL, limits=False))
-def test_the_sweep_finds_the_least_period_and_proves_it(problem: Problem) -> None:
+def test_the_sweep_proves_the_brute_force_period(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,))
     value, _ = brute_force(problem, STREAM, period)
     solution = solve_stream(problem, STREAM)
@@ -128,7 +126,7 @@ def test_the_sweep_keeps_a_latency_bound(problem: Problem, loose: float) -> None
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, models=2))
-def test_the_bound_holds_where_limits_and_batches_bind_that_the_sweep_does_not_know(problem: Problem) -> None:
+def test_the_sweeps_bound_holds_under_limits_that_it_ignores(problem: Problem) -> None:
     value, _ = brute_force(problem, STREAM, period)
     solution = solve_stream(problem, STREAM)
     assert solution.bound <= value + 1e-6
@@ -140,14 +138,14 @@ def test_the_bound_holds_where_limits_and_batches_bind_that_the_sweep_does_not_k
     problems(max_items=7, devices=ALL, models=2),
     st.sampled_from(["latency", "energy", "throughput", "makespan"]),
 )
-def test_the_floor_is_below_every_assignment(problem: Problem, objective: str) -> None:
+def test_the_floor_is_a_lower_bound_of_every_assignment(problem: Problem, objective: str) -> None:
     least = min(worth(problem, evaluate(problem, a), objective) for a in assignments(problem))
     assert 0 < floor(problem, Goal(objective)) <= least + 1e-6
 
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, limits=False))
-def test_the_best_prices_bound_every_period(problem: Problem) -> None:
+def test_best_prices_give_a_lower_bound_of_every_period(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,))
     frontier = Frontier(problem, ALL)
     factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
@@ -164,7 +162,7 @@ def test_the_best_prices_bound_every_period(problem: Problem) -> None:
 @given(
     problems(max_items=8, devices=ALL, models=2, limits=False), st.sampled_from([2, 4, 9]), st.sampled_from([2, 5, 100])
 )
-def test_bounds_hold_however_little_room_there_is(problem: Problem, width: int, most_states: int) -> None:
+def test_bounds_hold_for_any_beam_width_and_state_limit(problem: Problem, width: int, most_states: int) -> None:
     problem = of_one_batch(problem, (1.0, 1.5))
     frontier = Frontier(problem, ALL)
     factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
@@ -199,7 +197,7 @@ def test_bounds_hold_however_little_room_there_is(problem: Problem, width: int, 
 
 @CHECKED
 @given(st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 12)] * 4), min_size=1, max_size=600))
-def test_only_rows_that_another_undercuts_are_left_out(rows: list) -> None:
+def test_only_dominated_rows_are_dropped(rows: list) -> None:
     table = np.array(sorted(rows), dtype=float)
     # The pool of merged rows is more than their loads add up to.
     table[:, 4] = np.maximum(table[:, 4] - 9, 0) + table[:, 2] + table[:, 3]
@@ -228,7 +226,7 @@ def long_chain(n: int) -> Problem:
 
 @pytest.mark.parametrize("objective", ["latency", "energy", "throughput", "makespan"])
 @pytest.mark.parametrize("solver", ["highs", "python"])
-def test_without_time_there_is_still_a_bound(objective: str, solver: str) -> None:
+def test_without_time_a_solution_still_has_a_bound(objective: str, solver: str) -> None:
     problem = long_chain(600)
     solution = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0, solver=solver)
     assert 0 < solution.bound <= solution.value < float("inf")
@@ -264,7 +262,7 @@ def crossed() -> Problem:
 
 @pytest.mark.parametrize("objective", ["throughput", "makespan"])
 @pytest.mark.parametrize("solver", ["highs", "python"])
-def test_regions_of_two_cores_that_wait_for_each_other_are_no_placement(objective: str, solver: str) -> None:
+def test_placements_with_cyclic_regions_on_two_cores_are_not_returned(objective: str, solver: str) -> None:
     problem = crossed()
     best = evaluate(problem, ("DLA0", "DLA1", "DLA1", "DLA0", "GPU", "GPU"))
     assert [r.items for r in best.regions] == [(0, 3), (1, 2)]
@@ -277,7 +275,7 @@ def test_regions_of_two_cores_that_wait_for_each_other_are_no_placement(objectiv
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, pools=False))
-def test_balanced_stages_are_cuts_in_order(problem: Problem) -> None:
+def test_balanced_cuts_are_ascending_and_legal(problem: Problem) -> None:
     for order in itertools.permutations(ALL, 2):
         cuts = balanced_cuts(problem, order)
         if cuts is not None:
@@ -287,7 +285,7 @@ def test_balanced_stages_are_cuts_in_order(problem: Problem) -> None:
             assert all(d in item.allowed for d, item in zip(devices, problem.items))
 
 
-def test_a_chain_is_cut_where_its_engines_are_busy_alike() -> None:
+def test_balanced_cuts_of_a_chain_equalise_the_loads() -> None:
     """300 equal layers, three times as slow on the DLA: the GPU takes three fifths of them."""
     items = tuple(Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(10), "DLA": cost(30)}, traffic_bytes={}) for k in range(300))
     free = {pair: cost(0) for pair in (("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA"))}
@@ -302,7 +300,7 @@ def test_a_chain_is_cut_where_its_engines_are_busy_alike() -> None:
 
 
 @pytest.mark.parametrize("largest", [0, 1, 2, SMALL_GROUP, SMALL_GROUP + 1, 5 * SMALL_GROUP])
-def test_the_least_by_group_is_that_of_its_rows_however_many_there_are(largest: int) -> None:
+def test_least_by_equals_the_minimum_of_each_group(largest: int) -> None:
     random_rows = np.random.default_rng(largest)
     group = np.repeat([3, 1, 0, 1], [largest, min(largest, 2), 1, 1])
     value = random_rows.permutation(random_rows.random((len(group), 2)))
@@ -312,7 +310,7 @@ def test_the_least_by_group_is_that_of_its_rows_however_many_there_are(largest: 
         assert (least[g] == (rows.min(axis=0) if len(rows) else np.inf)).all()
 
 
-def test_rows_of_many_states_are_merged_without_a_limit() -> None:
+def test_rows_are_merged_without_a_known_placement() -> None:
     """As long as no placement is known; the boxes cannot grow any further then."""
     count = 12
     loads = np.arange(3.0 * count).reshape(count, 3)

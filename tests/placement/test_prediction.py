@@ -28,7 +28,7 @@ def no_contention(device: str, demand: float, external: float) -> float:
     return 1.0
 
 
-def test_a_placement_is_predicted_as_place_says() -> None:
+def test_predict_of_a_placement_equals_place() -> None:
     model = small_model()
     placement = edgedla.place(model, **ORIN)
     prediction = edgedla.predict(model, devices=placement, **ORIN)
@@ -39,7 +39,7 @@ def test_a_placement_is_predicted_as_place_says() -> None:
     assert gpu.latency == baseline.figures.latency
 
 
-def test_a_placement_file_holds_as_well(tmp_path) -> None:
+def test_predict_accepts_a_placement_file(tmp_path) -> None:
     placement = edgedla.place(small_model(), **ORIN)
     path = tmp_path / "placement.json"
     path.write_text(placement.to_json(), encoding="utf-8")
@@ -55,7 +55,7 @@ def test_a_placement_file_holds_as_well(tmp_path) -> None:
         ({"target": "xavier-nx-8gb"}, ("xavier-nx-8gb", "8.5.2", "int8")),
     ],
 )
-def test_a_build_is_for_what_a_prediction_of_the_same_placement_is_for(
+def test_build_and_predict_take_the_same_platform_of_a_placement(
     asked: Dict[str, str], platform: Tuple[str, ...]
 ) -> None:
     placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8")
@@ -67,7 +67,7 @@ def test_a_build_is_for_what_a_prediction_of_the_same_placement_is_for(
     assert (made["target"], made["trt"], predicted.precision) == platform
 
 
-def test_a_placement_says_what_it_was_made_for() -> None:
+def test_predict_takes_platform_precision_and_mode_of_the_placement() -> None:
     placement = edgedla.place(small_model(), target="orin-nx-16gb", jetpack="6.1", precision="int8", power_mode="10W")
     prediction = edgedla.predict(small_model(), devices=placement)
     assert prediction.latency == placement.figures.latency
@@ -89,7 +89,7 @@ def test_a_placement_says_what_it_was_made_for() -> None:
         ),
     ],
 )
-def test_what_departs_from_the_placement_is_noted(asked, note: str) -> None:
+def test_predict_notes_arguments_other_than_the_placements(asked, note: str) -> None:
     placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8", power_mode="10W")
     notes = edgedla.predict(small_model(), devices=placement, **asked).notes
     assert sum(note in text for text in notes) == 1, notes
@@ -101,7 +101,7 @@ def test_without_a_placement_a_module_must_be_named() -> None:
     assert edgedla.predict(small_model(), target="orin-nx-16gb").precision == "fp16"
 
 
-def test_many_frames_in_flight_are_as_place_counts_them() -> None:
+def test_pipelined_throughput_equals_place() -> None:
     placement = edgedla.place(small_model(), objective="throughput", **ORIN)
     prediction = edgedla.predict(small_model(), devices=placement, **ORIN)
     assert prediction.pipeline_fps == placement.figures.throughput_fps
@@ -121,7 +121,7 @@ def test_the_energy_of_a_period_is_that_of_all_devices() -> None:
     assert figures.period.energy_mj == pytest.approx(figures.energy.energy_mj)
 
 
-def test_pins_as_text_and_as_mapping() -> None:
+def test_pins_as_text_and_as_mapping_predict_the_same() -> None:
     text = edgedla.predict(small_model(), devices="conv1:GPU,*:DLA", **ORIN).streams[0]
     mapping = edgedla.predict(small_model(), devices={"conv1": "GPU", "*": "DLA0"}, **ORIN).streams[0]
     assert text.layers == mapping.layers
@@ -134,7 +134,7 @@ def test_an_unknown_assignment_is_wrong_use(devices) -> None:
         edgedla.predict(small_model(), devices=devices, **ORIN)
 
 
-def test_a_core_without_dla_verdicts_leaves_everything_on_the_gpu() -> None:
+def test_a_model_that_the_dla_refuses_is_predicted_on_the_gpu() -> None:
     stream = edgedla.predict(refused_model(), devices="DLA0", **ORIN).streams[0]
     assert set(stream.layers) == {"GPU"}
     assert not stream.loadables
@@ -185,7 +185,7 @@ def test_an_open_batch_costs_what_a_batch_of_one_costs() -> None:
     assert edgedla.predict(model, batch=4, **ORIN).latency_us > one
 
 
-def test_a_recurrent_network_is_one_piece_on_the_gpu() -> None:
+def test_a_recurrent_network_is_predicted_as_one_gpu_segment() -> None:
     zeros = lambda name, *dims: numpy_helper.from_array(np.zeros(dims, np.float32), name)  # noqa: E731
     model = onnx_model(
         [node("LSTM", "x w r", "y", "lstm", hidden_size=8)],
@@ -202,7 +202,7 @@ def test_a_recurrent_network_is_one_piece_on_the_gpu() -> None:
     assert edgedla.predict(model, **ORIN).streams[0].layers.keys() == {"GPU"}
 
 
-def test_streams_on_engines_of_their_own_keep_their_pace() -> None:
+def test_streams_on_separate_engines_keep_their_frame_time() -> None:
     lanes = [Lane((("DLA0", 100.0),), {}, {}), Lane((("DLA1", 50.0),), {}, {})]
     assert [p.frame_us for p in side_by_side(lanes, no_contention)] == pytest.approx([100.0, 50.0])
 
@@ -226,21 +226,21 @@ def test_no_device_gives_streams_with_one_frame_in_flight_more_than_all_of_its_t
 
 
 @pytest.mark.parametrize("one_process", [False, True])
-def test_a_stream_without_work_takes_no_time_and_holds_no_other_back(one_process: bool) -> None:
+def test_a_stream_without_work_takes_no_time_and_delays_no_other(one_process: bool) -> None:
     busy = Lane((("GPU", 50.0),), {}, {})
     for lanes in ([Lane((), {}, {})], [Lane((("GPU", 0.0),), {}, {})], [Lane((), {}, {}), busy]):
         paces = side_by_side(lanes, no_contention, one_process=one_process)
         assert [p.frame_us for p in paces] == pytest.approx([0.0, 50.0][: len(lanes)], abs=1e-6)
 
 
-def test_each_visit_of_the_gpu_waits_for_one_frame_of_a_stream_that_fills_it() -> None:
+def test_each_gpu_segment_waits_for_one_frame_of_a_saturating_stream() -> None:
     lanes = [Lane((("GPU", 1000.0),), {}, {}), Lane((("GPU", 1.0), ("DLA0", 800.0), ("GPU", 1.0)), {}, {})]
     gpu, dla = side_by_side(lanes, no_contention)
     assert gpu.frame_us == pytest.approx(1000.0, rel=0.01)
     assert dla.frame_us == pytest.approx(802.0 + 2 * 1000.0, rel=0.01)
 
 
-def test_traffic_of_others_stretches_transfers_alone() -> None:
+def test_memory_traffic_of_others_slows_transfers_only() -> None:
     def twice(device: str, demand: float, external: float) -> float:
         return 2.0 if external > 0 else 1.0
 
@@ -262,7 +262,7 @@ def test_the_document_says_where_its_numbers_come_from() -> None:
         assert stream["weight_bytes"] > 0
 
 
-def test_a_loadable_over_a_pool_says_so() -> None:
+def test_a_loadable_above_a_memory_pool_names_the_pool() -> None:
     from edgedla.placement.prediction.memory import loadable_memory
     from edgedla.placement.problem.problem import Limits
 
@@ -273,7 +273,7 @@ def test_a_loadable_over_a_pool_says_so() -> None:
     assert memory.intermediate_bytes >= 256 * 56 * 56
 
 
-def test_resnet50_beside_itself_comes_out_in_the_measured_order() -> None:
+def test_engine_sets_of_resnet50_are_predicted_in_measured_order() -> None:
     """Measured on AGX Orin, frames per second: two DLA cores 1352, all three engines 1197, GPU and one core 1069."""
     from edgedla.costs.networks import network
 
@@ -328,7 +328,7 @@ def test_streams_of_one_process_take_turns_by_kernels() -> None:
     assert [p.frame_us for p in side_by_side(twice, no_contention, one_process=True)] == pytest.approx([200.0] * 2)
 
 
-def test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measured() -> None:
+def test_alexnet_on_the_dla_slows_down_as_measured_next_to_a_gpu_network() -> None:
     """On AGX Xavier, HaX-CoNN: 4.41 ms alone on the DLA, 5.71 to 6.25 ms beside six networks on the GPU: 1.30 to 1.42."""
     from edgedla.costs.networks import network
 
@@ -343,7 +343,7 @@ def test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measur
     assert 1.25 < alexnet.together.latency_us / alexnet.latency.latency_us < 1.5
 
 
-def test_notes_of_several_models_have_their_names():
+def test_notes_of_several_models_are_prefixed_with_their_names():
     def model(name, *notes):
         return Model(LayerGraph(name, (), {}, (), (), notes=notes), ())
 

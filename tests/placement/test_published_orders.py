@@ -105,7 +105,7 @@ def predicted(c: Comparison, run: Run) -> Prediction:
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS, ids=str)
-def test_the_published_order_is_predicted(comparison: Comparison) -> None:
+def test_published_orders_of_placements_are_predicted(comparison: Comparison) -> None:
     measured = [run.measured_ms for run in comparison.runs]
     assert measured == sorted(measured)
     times = [predicted_ms(comparison, run) for run in comparison.runs]
@@ -127,7 +127,7 @@ def test_one_network_per_engine_is_predicted_closely_though_the_order_is_wrong()
     assert predicted_ms(xavier, xavier.runs[1]) == pytest.approx(10.2, rel=0.15)
 
 
-def test_two_engines_that_are_close_lie_within_the_spread_of_each_other() -> None:
+def test_measured_times_of_two_close_engines_lie_within_the_spread() -> None:
     latencies = [predicted(CLOSE, run).streams[0].latency for run in CLOSE.runs]
     spread = max(cost.spread for cost in latencies)
     for cost, run in zip(latencies, CLOSE.runs):

@@ -24,7 +24,7 @@ def borders(problem: Problem, devices: List[str]) -> float:
 
 @settings(max_examples=examples(amount(20, 60)), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(max_items=8, devices=("GPU", "DLA0", "DLA1"), models=2), st.data())
-def test_a_move_adds_what_the_sums_before_and_after_differ_by(problem: Problem, data: Any) -> None:
+def test_the_border_cost_of_a_move_equals_the_difference_of_the_sums(problem: Problem, data: Any) -> None:
     devices = [data.draw(st.sampled_from(item.allowed)) for item in problem.items]
     counted = Borders(problem, devices, "latency")
     for i, item in enumerate(problem.items):

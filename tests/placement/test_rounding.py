@@ -33,9 +33,7 @@ def scaled_flow(problem: Problem, index: int, share: float) -> Problem:
 # HiGHS 1.15 claimed a proof of 35.28 where 34.28 exists at 2.3e-300, and broke down at others.
 @settings(max_examples=examples(amount(20, 60)), deadline=None, suppress_health_check=list(HealthCheck))
 @given(problems(max_items=4, limits=False), st.sampled_from([5e-324, 1e-320, 2.3e-300, 1e-200, 1e-12, 1e-9]), st.data())
-def test_a_transition_that_costs_next_to_nothing_gives_no_wrong_proof(
-    problem: Problem, share: float, data: Any
-) -> None:
+def test_a_tiny_transition_cost_gives_no_wrong_proof(problem: Problem, share: float, data: Any) -> None:
     tiny = scaled_flow(problem, data.draw(st.integers(0, len(problem.flows) - 1)), share)
     for objective in ("latency", "energy"):
         solution = solve(tiny, Goal(objective), time_limit_s=60)
@@ -43,7 +41,7 @@ def test_a_transition_that_costs_next_to_nothing_gives_no_wrong_proof(
 
 
 @given(st.dictionaries(st.integers(0, 5), SIZES, min_size=1), st.lists(UPPER, min_size=6, max_size=6), st.data())
-def test_whatever_keeps_a_row_keeps_its_rounded_row(terms: Dict[int, float], upper: List[float], data: Any) -> None:
+def test_a_solution_of_a_row_satisfies_its_rounded_row(terms: Dict[int, float], upper: List[float], data: Any) -> None:
     x = [data.draw(st.floats(0, min(u, 1e6))) for u in upper]
     total = math.fsum(v * x[c] for c, v in terms.items())
     low, high, kept = rounded_row((total, total, terms), [0.0] * 6, upper)

@@ -27,7 +27,7 @@ def placed(folder: Path, objective: str) -> Placement:
     return place(models, target="agx-orin-64gb", precision="int8", objective=objective, time_limit_s=30)
 
 
-def test_frames_in_flight_on_three_engines_beat_both_naive_ways(folder: Path) -> None:
+def test_pipelined_frames_on_three_engines_beat_both_baselines(folder: Path) -> None:
     found = placed(folder, "throughput")
     by_name = {b.name: b.figures.period.latency_us for b in found.baselines}
     assert found.proof.value < 0.8 * by_name["gpu"]
@@ -35,7 +35,7 @@ def test_frames_in_flight_on_three_engines_beat_both_naive_ways(folder: Path) ->
     assert {b.device for b in found.timeline.bars} == {"GPU", "DLA0", "DLA1"}
 
 
-def test_one_frame_of_both_side_by_side_is_done_earlier_than_in_both_naive_ways(folder: Path) -> None:
+def test_one_frame_of_both_models_beats_both_baselines_in_makespan(folder: Path) -> None:
     found = placed(folder, "makespan")
     by_name = {b.name: b.figures.makespan_us for b in found.baselines}
     assert found.proof.optimal
