@@ -98,7 +98,7 @@ class Simulation:
         """
         self.model, self.plan = model, plan
         simulated = simulate(model, plan, adjustable=True)
-        self.tensors = simulated.tensors
+        self.tensors, self._prefix = simulated.tensors, simulated.prefix
         self.nodes = {
             "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
         }  # fmt: skip
@@ -115,8 +115,8 @@ class Simulation:
         feed: Feed = {}
         for name in self.tensors:
             value = (absmax or {}).get(name, ranges[name])
-            feed[scale_input(name)] = np.asarray(value / INT8_MAX, np.float32)
-            feed[switch_input(name)] = np.asarray(rounded is None or name in rounded)
+            feed[scale_input(self._prefix, name)] = np.asarray(value / INT8_MAX, np.float32)
+            feed[switch_input(self._prefix, name)] = np.asarray(rounded is None or name in rounded)
         return feed
 
     def run(
@@ -171,7 +171,7 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
         # ONNX Runtime would return all outputs for an empty list of names.
         return {}
     added = output_fields(model, tuple(names))
-    tensors, serialised = simulated.tensors, simulated.model.SerializeToString()
+    tensors, prefix, serialised = simulated.tensors, simulated.prefix, simulated.model.SerializeToString()
     # ONNX Runtime makes copies of its own of the weights.
     del simulated
     rounded = open_session(serialised + added)
@@ -181,8 +181,8 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
     ranges = plan.calibration.absmax
     scalars: Feed = {}
     for name in tensors:
-        scalars[scale_input(name)] = np.asarray(ranges[name] / INT8_MAX, np.float32)
-        scalars[switch_input(name)] = np.asarray(True)
+        scalars[scale_input(prefix, name)] = np.asarray(ranges[name] / INT8_MAX, np.float32)
+        scalars[switch_input(prefix, name)] = np.asarray(True)
     for feed in feeds:
         noise.add(exact.run(names, feed), rounded.run(names, {**feed, **scalars}))
     return {name: noise.of(i) for i, name in enumerate(names)}

@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import numpy as np
 
 from edgedla.errors import BuildError, DataError, RunError
+from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.quantization.histogram import Histogram
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
@@ -19,7 +20,6 @@ from edgedla.quantization.tensor_types import float_activations
 
 #: Most elements counted per tensor and sample. Of a larger tensor every k-th element counts.
 MOST_ELEMENTS = 1 << 15
-_SUFFIX = "/edgedla_probe"
 Progress = Callable[[int, int], None]
 
 
@@ -54,8 +54,9 @@ def collect(
     """
     dims = float_activations(model)
     names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
-    session = open_session(_probed(model, names, steps), error=BuildError, say=say)
-    wanted = [name + _SUFFIX + end for name in names for end in ("/max", "/values")]
+    prefix = free_prefix("edgedla_probe", model.graph)
+    session = open_session(_probed(model, names, steps, prefix), error=BuildError, say=say)
+    wanted = [f"{prefix}{what}/{name}" for name in names for what in ("max", "values")]
     histograms = {name: Histogram() for name in names}
     done = 0
     for feed in samples.feeds:
@@ -95,35 +96,39 @@ def _step(dims: Sequence[int]) -> int:
     return max(step, 1)
 
 
-def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int]) -> bytes:
-    """The model with two more outputs per tensor: max |x| over all elements, and |x| of the selected ones."""
+def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int], prefix: str) -> bytes:
+    """The model with two more outputs per tensor: max |x| over all elements, and |x| of the selected ones.
+
+    Args:
+        prefix: begins the names of what is added, and no name of the model.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     added = onnx.ModelProto()
     graph = added.graph
 
-    def constant(name: str, value: Sequence[int]) -> str:
+    def constant(what: str, value: Sequence[int]) -> str:
+        name = prefix + what
         graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
         return name
 
     flat, zero, end = (
-        constant("edgedla_probe/flat", [-1]), constant("edgedla_probe/zero", [0]),
-        constant("edgedla_probe/end", [np.iinfo(np.int64).max]),
+        constant("flat", [-1]), constant("zero", [0]), constant("end", [np.iinfo(np.int64).max]),
     )  # fmt: skip
-    step_names = {k: constant(f"edgedla_probe/step{k}", [k]) for k in sorted({steps[n] for n in names if steps[n] > 1})}
+    step_names = {k: constant(f"step{k}", [k]) for k in sorted({steps[n] for n in names if steps[n] > 1})}
     # Needs opset 10. The maximum over all axes avoids the newer form with axes as an input.
     for name in names:
-        magnitude, values = name + _SUFFIX + "/abs", name + _SUFFIX + "/values"
+        magnitude, top, values = (f"{prefix}{what}/{name}" for what in ("abs", "max", "values"))
         selected = steps[name] > 1
         graph.node.append(helper.make_node("Abs", [name], [magnitude]))
-        graph.node.append(helper.make_node("ReduceMax", [magnitude], [name + _SUFFIX + "/max"], keepdims=0))
-        row = values + "/all" if selected else values
+        graph.node.append(helper.make_node("ReduceMax", [magnitude], [top], keepdims=0))
+        row = f"{prefix}all/{name}" if selected else values
         graph.node.append(helper.make_node("Reshape", [magnitude, flat], [row]))
         if selected:
             inputs = [row, zero, end, zero, step_names[steps[name]]]
             graph.node.append(helper.make_node("Slice", inputs, [values]))
-        for output in (name + _SUFFIX + "/max", values):
+        for output in (top, values):
             graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
     # Concatenated protobuf messages parse as one merged message, so the weights are not copied.
     return bytes(model.SerializeToString() + added.SerializeToString())

@@ -37,8 +37,8 @@ def test_an_adjustable_tensor_rounds_half_away_if_switched_on(
     assert {n.op_type for n in nodes.nodes} >= ({"If"} if branches else {"Where"})
     session = open_session(model.SerializeToString())
     x = np.array([0.25, -0.75, 0.2, 100, -100], np.float32).reshape(shape)
-    feed = {"x": x, scale_input("x"): np.array(0.5, np.float32)}
-    (off,) = session.run(None, {**feed, switch_input("x"): np.array(False)})
-    (on,) = session.run(None, {**feed, switch_input("x"): np.array(True)})
+    feed = {"x": x, scale_input(nodes.prefix, "x"): np.array(0.5, np.float32)}
+    (off,) = session.run(None, {**feed, switch_input(nodes.prefix, "x"): np.array(False)})
+    (on,) = session.run(None, {**feed, switch_input(nodes.prefix, "x"): np.array(True)})
     assert np.array_equal(off, x)
     assert on.reshape(-1).tolist() == [0.5, -1.0, 0.0, 63.5, -64.0]

@@ -17,6 +17,7 @@ import numpy as np
 from edgedla.accuracy.state import State, Step
 from edgedla.builder.host.node_modes import node_modes
 from edgedla.builder.host.stored_weights import quantize_weights
+from edgedla.importers.model_file.port_names import free_name, free_prefix, tensor_names
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import constants_of
 from edgedla.quantization.samples import Feed
@@ -54,7 +55,8 @@ def _mean_errors(
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     added = onnx.ModelProto()
     graph = added.graph
-    graph.initializer.append(numpy_helper.from_array(np.zeros((), np.int8), "edgedla_bias/zero"))
+    prefix = free_prefix("edgedla", model.graph)
+    graph.initializer.append(numpy_helper.from_array(np.zeros((), np.int8), f"{prefix}zero"))
     wanted: List[Tuple[int, str]] = []
     for i, node in enumerate(model.graph.node):
         if node.op_type not in _KINDS or modes[i] != "int8" or node.input[1] not in constants or not node.input[0]:
@@ -69,11 +71,11 @@ def _mean_errors(
             or (node.op_type == "ConvTranspose" and group > 1)
         ):
             continue
-        base = f"edgedla_bias/{i}"
+        base = f"{prefix}{i}"
         graph.initializer.append(numpy_helper.from_array(quantize_weights(weight, axis), f"{base}/weight"))
         scale = np.asarray(absmax[source] / INT8_MAX, np.float32)
         graph.initializer.append(numpy_helper.from_array(scale, f"{base}/scale"))
-        rounding = [f"{base}/scale", "edgedla_bias/zero"]
+        rounding = [f"{base}/scale", f"{prefix}zero"]
         graph.node.append(helper.make_node("QuantizeLinear", [source, *rounding], [f"{base}/levels"]))
         graph.node.append(helper.make_node("DequantizeLinear", [f"{base}/levels", *rounding], [f"{base}/input"]))
         for name, inputs in (("int8", [f"{base}/input", f"{base}/weight"]), ("fp32", [source, node.input[1]])):
@@ -108,7 +110,7 @@ def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    constants = constants_of(changed)
+    constants, taken = constants_of(changed), set(tensor_names(model.graph))
     for i, error in errors.items():
         node = changed.graph.node[i]
         old = node.input[2] if len(node.input) > 2 else ""
@@ -119,7 +121,8 @@ def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
             continue
         bias = numpy_helper.to_array(constants[old]).astype(np.float64) if old else 0.0
         # A new name, because another node may also read the old constant.
-        name = f"{node.output[0]}/corrected_bias"
+        name = free_name(f"{node.output[0]}/corrected_bias", taken)
+        taken.add(name)
         changed.graph.initializer.append(numpy_helper.from_array((bias - error).astype(np.float32), name))
         while len(node.input) < 3:
             node.input.append("")

@@ -14,6 +14,7 @@ import numpy as np
 from edgedla.accuracy.repairs.rescale import ScaleGroup, Wiring, rescaled
 from edgedla.accuracy.state import State, Step
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import thresholds
 from edgedla.quantization.samples import Feed, Samples
@@ -102,17 +103,17 @@ def _channel_ranges(
 
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     added = onnx.ModelProto()
-    axes = np.asarray([0, 2, 3], np.int64)
-    added.graph.initializer.append(numpy_helper.from_array(axes, "edgedla_channels/axes"))
+    axes, prefix = np.asarray([0, 2, 3], np.int64), free_prefix("edgedla", model.graph)
+    added.graph.initializer.append(numpy_helper.from_array(axes, f"{prefix}axes"))
     names: List[List[str]] = []
     for k, group in enumerate(groups):
         names.append([])
         for tensor in dict.fromkeys(wiring.nodes[i].input[0] for i in group.sinks):
-            base = f"edgedla_channels/{k}/{len(names[-1])}"
+            base = f"{prefix}{k}/{len(names[-1])}"
             added.graph.node.append(helper.make_node("Abs", [tensor], [f"{base}/abs"]))
             reduce = helper.make_node("ReduceMax", [f"{base}/abs"], [base], keepdims=0)
             if opset >= 18:
-                reduce.input.append("edgedla_channels/axes")
+                reduce.input.append(f"{prefix}axes")
             else:
                 reduce.attribute.append(helper.make_attribute("axes", axes.tolist()))
             added.graph.node.append(reduce)

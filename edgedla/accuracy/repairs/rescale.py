@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, Set, Tuple, Union
 import numpy as np
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.port_names import free_name, tensor_names
 from edgedla.quantization.qdq.nodes import constants_of
 
 #: Operators whose weights can absorb a factor of their outputs or inputs.
@@ -126,15 +127,13 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    constants = constants_of(changed)
+    constants, taken = constants_of(changed), set(tensor_names(changed.graph))
 
     def put(node: Any, place: int, values: np.ndarray) -> None:
         old = numpy_helper.to_array(constants[node.input[place]])
         # A new name, because another node may also read the old constant.
-        name = f"{node.output[0]}/rescaled_{place}"
-        taken = {i.name for i in changed.graph.initializer}
-        while name in taken:
-            name += "_"
+        name = free_name(f"{node.output[0]}/rescaled_{place}", taken)
+        taken.add(name)
         changed.graph.initializer.append(numpy_helper.from_array(values.astype(old.dtype), name))
         node.input[place] = name
 

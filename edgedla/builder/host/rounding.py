@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
+from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.session import import_onnxruntime
 
@@ -16,20 +17,24 @@ if TYPE_CHECKING:
 FLOAT, _FLOAT16 = 1, 10
 
 
-def scale_input(tensor: str) -> str:
-    """Name of the FP32 scalar input that holds a tensor's scale in an adjustable simulation."""
-    return f"edgedla/scale/{tensor}"
+def scale_input(prefix: str, tensor: str) -> str:
+    """Name of the FP32 scalar input that holds a tensor's scale in an adjustable simulation with this prefix."""
+    return f"{prefix}scale/{tensor}"
 
 
-def switch_input(tensor: str) -> str:
+def switch_input(prefix: str, tensor: str) -> str:
     """Name of the BOOL scalar input that says whether a tensor is rounded in an adjustable simulation."""
-    return f"edgedla/rounded/{tensor}"
+    return f"{prefix}switch/{tensor}"
 
 
 class Rounding:
     """Appends rounding nodes to `nodes`, and the constants that they read to `constants`.
 
+    A new tensor's name is the prefix, a word without a slash for what it is, a slash and the name it belongs to: no two
+    are the same, and none is the model's own.
+
     Attributes:
+        prefix: with which no name of the model begins.
         adjusted: tensors that got a scale input and a switch input, in this order.
         levels: name of a rounded tensor -> (name of its integers, its scale); fixed scales only.
     """
@@ -40,6 +45,7 @@ class Rounding:
         half_even: True rounds halves to even, as ONNX does; False rounds them away from zero, as the DLA does.
         """
         self.model, self.absmax, self.adjustable = model, absmax, adjustable
+        self.prefix = free_prefix("edgedla", model.graph)
         # q = clamp(round(x / s * (1 + 2^-22)), -128, 127): QuantizeLinear rounds halves to even, the DLA away from zero
         # (developer guide 8.6.1, quantization table). The factor moves a half, and values up to 4 units in the last
         # place below it, past the half. The division itself is no more exact than that.
@@ -52,15 +58,15 @@ class Rounding:
     def add(self, source: str, target: str, tensor: str, mode: str) -> None:
         """Rounds the value `source` of a tensor into `target`. `mode`: "fp16" or "int8"."""
         if mode == "fp16":
-            self._node("Cast", [source], f"edgedla/{target}/half", to=_FLOAT16)
-            self._node("Cast", [f"edgedla/{target}/half"], target, to=FLOAT)
+            self._node("Cast", [source], f"{self.prefix}half/{target}", to=_FLOAT16)
+            self._node("Cast", [f"{self.prefix}half/{target}"], target, to=FLOAT)
         elif self.adjustable:
             self._adjustable(source, target, tensor)
         else:
             self._fixed(source, target, self.absmax[tensor] / INT8_MAX)
 
     def _fixed(self, source: str, target: str, scale: float) -> None:
-        zero, levels = self._scalar(0, np.int8), f"edgedla/{target}/levels"
+        zero, levels = self._scalar(0, np.int8), f"{self.prefix}levels/{target}"
         self._node("QuantizeLinear", [source, self._scalar(scale / self.away), zero], levels)
         self._node("DequantizeLinear", [levels, self._scalar(scale), zero], target)
         self.levels[target] = (levels, scale)
@@ -68,14 +74,19 @@ class Rounding:
     def _adjustable(self, source: str, target: str, tensor: str) -> None:
         from onnx import TensorProto, helper
 
-        scale, switch, zero = scale_input(tensor), switch_input(tensor), self._scalar(0, np.int8)
+        scale, switch, zero = (
+            scale_input(self.prefix, tensor),
+            switch_input(self.prefix, tensor),
+            self._scalar(0, np.int8),
+        )
+        scaled = f"{self.prefix}away/{tensor}"
         if tensor not in self.adjusted:
             self.adjusted[tensor] = None
             self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
             self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
-            self._node("Div", [scale, self._scalar(self.away)], f"{scale}/away")
-        levels, rounded, same = (f"edgedla/{target}/{part}" for part in ("levels", "rounded", "same"))
-        quantize = helper.make_node("QuantizeLinear", [source, f"{scale}/away", zero], [levels])
+            self._node("Div", [scale, self._scalar(self.away)], scaled)
+        levels, rounded, same = (f"{self.prefix}{part}/{target}" for part in ("levels", "rounded", "same"))
+        quantize = helper.make_node("QuantizeLinear", [source, scaled, zero], [levels])
         dequantize = helper.make_node("DequantizeLinear", [levels, scale, zero], [rounded])
         if not _runs_branches():
             self.nodes.extend((quantize, dequantize))
@@ -90,13 +101,13 @@ class Rounding:
     def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper
 
-        self.nodes.append(helper.make_node(op, inputs, [output], name=f"edgedla/{output}", **attributes))
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{self.prefix}{op}/{output}", **attributes))
 
     def _scalar(self, value: float, dtype: Any = np.float32) -> str:
         from onnx import numpy_helper
 
         number = dtype(value)
-        name = f"edgedla/{number.dtype}_{float(number).hex()}"
+        name = f"{self.prefix}{number.dtype}/{float(number).hex()}"
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.asarray(number), name)
         return name

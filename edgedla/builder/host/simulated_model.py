@@ -35,6 +35,7 @@ class Simulated:
         modes: per node of the original model "int8", "fp16", "fp32" (GPU), or "" (it becomes no layer).
         states: tensor -> how it is stored: "int8", "fp16", or "inner" if it never is; all others are FP32. A node whose
             mode differs from a tensor's state reads a copy in its own mode.
+        prefix: begins the names of all added tensors, and of none of the model's.
     """
 
     model: ModelProto
@@ -45,6 +46,7 @@ class Simulated:
     tensors: Tuple[str, ...] = ()
     modes: Tuple[str, ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
 
 
 def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
@@ -66,11 +68,15 @@ def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) ->
         tensors=tuple(writer.rounding.adjusted),
         modes=tuple(writer.modes),
         states=writer.state,
+        prefix=writer.rounding.prefix,
     )
 
 
 class _Writer:
-    """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
+    """Walks the nodes in order and writes the changed graph.
+
+    `state[t]`: how tensor t is already rounded. `weights[c]`: the model's own constant of which c is a rounded copy.
+    """
 
     def __init__(self, model: ModelProto, changed: ModelProto, plan: BuildPlan, adjustable: bool) -> None:
         """Args:
@@ -84,6 +90,7 @@ class _Writer:
         self.state: Dict[str, str] = {}
         self.copies: Dict[Tuple[str, str], str] = {}
         self.constants = constants_of(model)
+        self.weights: Dict[str, Any] = {}
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
         self.notes: List[str] = []
         self.types = {name: kind for name, (kind, _) in tensor_types(model).items()}
@@ -119,9 +126,10 @@ class _Writer:
         """The node, or its replacement nodes with the chosen accumulator."""
         chosen = self.plan.numerics
         if mode == "fp16" and chosen.get(FP16_ACCUMULATION) == "fp16":
-            return fp16_sums(node, self.added_constants)
+            return fp16_sums(node, self.added_constants, self.rounding.prefix)
         if mode == "int8" and chosen.get(INT8_ACCUMULATION) == "int32" and node.op_type in ("Conv", "Gemm"):
-            made = int32_sums(node, self.rounding.levels, self.constants, self.added_constants)
+            given = self.weights.get(node.input[1])
+            made = int32_sums(node, self.rounding.levels, given, self.added_constants, self.rounding.prefix)
             if made is not None:
                 return made
             self.notes.append(
@@ -139,7 +147,7 @@ class _Writer:
             return name
         key = (name, mode)
         if key not in self.copies:
-            self.copies[key] = f"{name}/dla_{mode}"
+            self.copies[key] = f"{self.rounding.prefix}{mode}/{name}"
             self.rounding.add(name, self.copies[key], name, mode)
         return self.copies[key]
 
@@ -152,7 +160,7 @@ class _Writer:
             self.state[name] = "inner"
             return name
         self.state[name] = mode
-        return f"{name}/unrounded"
+        return f"{self.rounding.prefix}unrounded/{name}"
 
     def _weight(self, node: NodeProto, name: str, mode: str) -> str:
         """A copy of a constant as the DLA holds it; biases and other operands of INT8 layers stay as they are."""
@@ -166,7 +174,7 @@ class _Writer:
         axis = channel_axis(node, slot, len(tensor.dims)) if mode == "int8" else None
         if mode == "int8" and axis is None:
             return name
-        copy = f"{name}/dla_{mode}_{'' if axis is None else axis}"
+        copy = f"{self.rounding.prefix}weights_{mode}_{'' if axis is None else axis}/{name}"
         if copy not in self.added_constants:
             values = numpy_helper.to_array(tensor)
             rounded = quantize_weights(values, axis) if axis is not None else fp16_weights(values)
@@ -174,6 +182,7 @@ class _Writer:
                 what = "exceed FP16 and became infinite" if np.isfinite(values).all() else "hold NaN or infinity"
                 self.notes.append(f"weights of {node.name or node.op_type} {what}: {name}")
             self.added_constants[copy] = numpy_helper.from_array(rounded.astype(np.float32), copy)
+            self.weights[copy] = tensor
         return copy
 
 

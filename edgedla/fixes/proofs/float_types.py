@@ -14,6 +14,7 @@ import numpy as np
 from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import described
+from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.quantization.float32_types import read_names, turn_types
 from edgedla.quantization.session import open_session
 from edgedla.quantization.tensor_types import tensor_types
@@ -26,7 +27,6 @@ _BYTES_HELD = 2 + 4 + 4
 _RANDOM = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split())
 #: The smallest number above 0 of FLOAT16: what is lost below it is no error of a relative size.
 _LEAST_STEP = 2.0**-24
-_SUFFIX = "/float32"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _compared(
     """(node, (its difference, what is allowed)) for each whose inputs are arrays; None for one that overflows."""
     import onnx
 
-    nodes, read = [], {}
+    nodes, read, prefix = [], {}, free_prefix("float32", model.graph)
     proto = onnx.ModelProto(ir_version=max(model.ir_version, 4), opset_import=model.opset_import)
     proto.functions.extend(model.functions)
     proto.graph.name = "nodes"
@@ -165,8 +165,8 @@ def _compared(
         copy = proto.graph.node.add()
         copy.CopyFrom(node)
         for i, name in enumerate(copy.output):
-            copy.output[i] = name and name + _SUFFIX
-        proto.graph.output.extend(onnx.ValueInfoProto(name=name + _SUFFIX) for name in results)
+            copy.output[i] = name and prefix + name
+        proto.graph.output.extend(onnx.ValueInfoProto(name=prefix + name) for name in results)
     names = {name for node, _ in nodes for name in read_names(node)}
     proto.graph.initializer.extend(constants[name] for name in sorted(names & set(constants)))
     proto.graph.input.extend(described(name, array) for name, array in read.items())
@@ -176,7 +176,7 @@ def _compared(
     made = dict(zip(asked, open_session(proto.SerializeToString(), optimize=False).run(asked, read)))
     for node, results in nodes:
         levels = node.op_type == "QuantizeLinear"
-        gaps = [_gap(values[name], np.asarray(made[name + _SUFFIX]), levels) for name in results]
+        gaps = [_gap(values[name], np.asarray(made[prefix + name]), levels) for name in results]
         yield node, None if None in gaps else max((g for g in gaps if g is not None), key=lambda g: g[0] - g[1])
 
 

@@ -77,6 +77,16 @@ def free_name(name: str, taken: Set[str]) -> str:
     return free
 
 
+def free_prefix(word: str, graph: Any) -> str:
+    """WORD/, with a number behind the word where a tensor's name in the graph begins so: what begins with it is new."""
+    names = set(tensor_names(graph))
+    number, prefix = 0, f"{word}/"
+    while any(name.startswith(prefix) for name in names):
+        number += 1
+        prefix = f"{word}_{number}/"
+    return prefix
+
+
 def _graphs(graph: Any) -> Iterator[Any]:
     yield graph
     for node in graph.node:
@@ -91,6 +101,7 @@ def tensor_names(graph: Any) -> Iterator[str]:
         for node in inner.node:
             yield from (*node.input, *node.output)
         yield from (v.name for v in (*inner.input, *inner.output, *inner.initializer, *inner.value_info))
+        yield from (sparse.values.name for sparse in inner.sparse_initializer)
 
 
 def _rename(graph: Any, renamed: Dict[str, str]) -> None:

@@ -83,7 +83,7 @@ class _Inserter:
         return {}
 
     def run(self) -> None:
-        self.zero = self._initializer("edgedla/zero_point", np.zeros((), np.int8))
+        self.zero = self._initializer(self._named("edgedla", "zero_point"), np.zeros((), np.int8))
         old = list(self.graph.node)
         quantised: Set[str] = set()
         for entry in self.graph.input:
