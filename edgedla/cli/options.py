@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import click
 
 from edgedla.cli.arguments.option import Command, option, stacked
+from edgedla.cli.arguments.shapes import ShapesType
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
-
-#: trtexec separates the inputs by commas and a name from its dims by the last colon: names may hold colons.
-#: A lone shape, and `name=dims` or `name:[1,3,224,224]` as other tools write them, are taken too.
-_SHAPE = re.compile(r"^(?:(?P<name>.+)[:=])?(?P<dims>\d+(?:x\d+)*)$", re.I)
-_LIST = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 
 TRTEXEC_NOTE = """\
 trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --buildDLAStandalone, --fp16,
@@ -28,47 +23,6 @@ TRTEXEC_NOTE_OF_PLACE = """\
 trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --fp16, --int8, --best, --shapes=.
 --useDLACore=N places on the GPU and that core.
 """
-
-
-def parse_shapes(text: str) -> Dict[str, List[int]]:
-    """`name:1x3x640x640,name2:1x8` as trtexec writes it -> {"name": [1, 3, 640, 640], "name2": [1, 8]}.
-
-    The name "" is that of the only input: `1x3x640x640`.
-
-    Raises:
-        UsageError: another form, a dimension of 0, or an input named twice.
-    """
-    shapes: Dict[str, List[int]] = {}
-    plain = _LIST.sub(lambda m: re.sub(r"\s*,\s*", "x", m.group(1)), text)
-    for part in plain.split(","):
-        match = _SHAPE.match(part.strip())
-        if match is None:
-            raise UsageError(
-                f"{part!r} is not a shape", where="--shapes", allowed="name:1x3x640x640, several separated by commas"
-            )
-        # trtexec lets names be quoted.
-        name = (match["name"] or "").strip("'\"")
-        dims = [int(d) for d in match["dims"].lower().split("x")]
-        if 0 in dims or max(dims) >= 2**31:
-            raise UsageError(f"a dimension of {part!r} is out of range", where="--shapes", allowed="1 to 2147483647")
-        if name in shapes:
-            what = (
-                f"the input {name!r} is named twice"
-                if name
-                else "two shapes without a name; a shape without a name is for a model's only input"
-            )
-            raise UsageError(what, where="--shapes", allowed="name:1x3x640x640, several separated by commas")
-        shapes[name] = dims
-    return shapes
-
-
-class ShapesType(click.ParamType):
-    """click type of `--shapes`."""
-
-    name = "shapes"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
-        return parse_shapes(value) if isinstance(value, str) else value
 
 
 def platform_flags() -> Callable[[Command], Command]:
@@ -116,7 +70,7 @@ def shape_options() -> Callable[[Command], Command]:
             type=ShapesType(),
             joins=True,
             metavar="NAME:DIMS",
-            help="Fix input shapes: name:1x3x640x640,other:1x8.",
+            help="Fix input shapes: name:1x3x640x640,other:1x8; a name with a comma between quotes: '\"a,b\":1x8'.",
         ),
         option(
             "--batch",

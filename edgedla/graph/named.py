@@ -42,5 +42,6 @@ def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None)
     known = sorted(inputs)
     return UsageError(
         f"--shapes names {name!r}, which is not an input of the model",
-        where=where, allowed=", ".join(known) or "no inputs", hint=did_you_mean(name, known),
+        where=where, allowed=", ".join(f'"{n}"' if "," in n else n for n in known) or "no inputs",
+        hint=did_you_mean(name, known),
     )  # fmt: skip

@@ -22,6 +22,14 @@ def batch_taken(batch: int) -> str:
     return f"batch ? taken as {batch}, as trtexec does; --batch N for another"
 
 
+def shape_text(name: str, dims: Sequence[Any]) -> str:
+    """One input's part of --shapes: the name is quoted where it would not be read as it is."""
+    if "," in name or name[:1] in ("'", '"') or name != name.strip():
+        quote = "'" if '"' in name else '"'
+        name = f"{quote}{name}{quote}"
+    return ":".join(filter(None, (name, "x".join(map(str, dims)))))
+
+
 def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     """Names of the network inputs with an open dim."""
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
@@ -29,7 +37,11 @@ def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
 
 def no_shape_text(name: str) -> str:
     """The note about an input of which the model does not even say how many dims it has."""
-    return f"input {name!r} has no shape; give {_SHAPES}{name}:{'x'.join(_IMAGE_AXES)}"
+    return f"input {name!r} has no shape; give {GivenSizes().options([_no_shape_option(name)])}"
+
+
+def _no_shape_option(name: str) -> str:
+    return _SHAPES + shape_text(name, _IMAGE_AXES)
 
 
 def has_no_shape(graph: LayerGraph, name: str) -> bool:
@@ -65,7 +77,7 @@ class GivenSizes(NamedTuple):
         Args:
             closing: `closing_option` of each input that is still open; letters in them stand for numbers that the user has to choose.
         """
-        shapes = [":".join(filter(None, (n, "x".join(map(str, dims))))) for n, dims in (self.shapes or {}).items()]
+        shapes = [shape_text(name, dims) for name, dims in (self.shapes or {}).items()]
         shapes += [option[len(_SHAPES) :] for option in closing if option.startswith(_SHAPES)]
         options = [_SHAPES + shlex.quote(",".join(shapes))] if shapes else []
         options += [f"--batch {self.batch}"] if self.batch is not None else []
@@ -96,7 +108,7 @@ def closing_option(name: str, dims: Sequence[int]) -> str:
     if all(d >= 0 for d in dims[1:]):
         return "--batch N"
     letters = _IMAGE_AXES if len(dims) == 4 else tuple(f"D{i}" for i in range(len(dims)))
-    return f"{_SHAPES}{name}:" + "x".join(letters[i] if d < 0 else str(d) for i, d in enumerate(dims))
+    return _SHAPES + shape_text(name, [letters[i] if d < 0 else str(d) for i, d in enumerate(dims)])
 
 
 def what_is_open(name: str, dims: Sequence[int]) -> str:
@@ -119,7 +131,7 @@ def open_sizes_text(graph: LayerGraph) -> str:
     for name in names:
         dims = graph.tensors[name].dims
         if has_no_shape(graph, name):
-            what, _, option = no_shape_text(name).partition("; give ")
+            what, option = no_shape_text(name).partition("; give ")[0], _no_shape_option(name)
         else:
             what = f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})"
             option = closing_option(name, dims)

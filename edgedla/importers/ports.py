@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.graph.open_sizes import batch_taken, closing_option, no_shape_text, what_is_open
+from edgedla.graph.open_sizes import GivenSizes, batch_taken, closing_option, no_shape_text, what_is_open
 from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
@@ -75,7 +75,7 @@ def import_inputs(
         elif any(d < 0 for d in dims):
             notes.append(
                 f"input {value.name!r} leaves {what_is_open(value.name, dims)} open ({dims_text(dims)}); "
-                f"give {closing_option(value.name, dims)}"
+                f"give {GivenSizes().options([closing_option(value.name, dims)])}"
             )
         tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
         made.append(tensor)

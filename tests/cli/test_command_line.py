@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +15,19 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper
 
 from edgedla.cli import main
 from edgedla.cli.arguments.platforms import parse_platform
-from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
+from edgedla.cli.arguments.shapes import parse_shapes
+from edgedla.cli.options import resolve_models, resolve_network
 from edgedla.cli.output import destinations
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.graph.open_sizes import GivenSizes
 from edgedla.reports.gate import FAIL_ON as GATE
 from edgedla.targets import modules
 from edgedla.version import __version__
+from tests.models import onnx_model, save
 
 NONE: Dict[str, Any] = {
     "trtexec_onnx": None,
@@ -204,6 +209,11 @@ def test_a_name_that_the_terminal_cannot_show_is_escaped() -> None:
         ("x:1,y:2x2", {"x": [1], "y": [2, 2]}),
         ("'a':1x8", {"a": [1, 8]}),
         ("serving:0:1x8", {"serving:0": [1, 8]}),
+        ("'a,b':1x8,c:1", {"a,b": [1, 8], "c": [1]}),
+        ("\"a,b\"=[1, 8],'c:0':1", {"a,b": [1, 8], "c:0": [1]}),
+        ("it's:1", {"it's": [1]}),
+        ("\"'a'\":1", {"'a'": [1]}),
+        ("'a[1,2]':1", {"a[1,2]": [1]}),
     ],
 )
 def test_shapes_are_parsed_in_trtexecs_form(text: str, shapes: Dict[str, List[int]]) -> None:
@@ -214,6 +224,24 @@ def test_shapes_are_parsed_in_trtexecs_form(text: str, shapes: Dict[str, List[in
 def test_other_forms_of_shapes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_shapes(text)
+
+
+@given(st.lists(st.text("ab,:='\"[]x1. ", min_size=1, max_size=6), min_size=1, max_size=3, unique=True))
+def test_what_edgedla_suggests_names_every_input(names: List[str]) -> None:
+    if any("'" in name and '"' in name for name in names):
+        return
+    (option,) = shlex.split(GivenSizes({name: [1, 8] for name in names}).options())[1:]
+    assert parse_shapes(option) == {name: [1, 8] for name in names}
+
+
+def test_a_name_with_a_comma_is_said_between_quotes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = onnx_model([helper.make_node("Relu", ["a,b"], ["y"])], {"a,b": (1, 3, "H", 8)}, {"y": (1, 3, "H", 8)})
+    path = str(save(model, tmp_path / "comma.onnx"))
+    assert main.exit_code_of(["place", path]) == 2
+    assert """give --shapes '"a,b":1x3xHx8'""" in capsys.readouterr().err
+    assert main.exit_code_of(["check", path, "--shapes", '"a,b":1x3x8x8']) == 0
+    assert main.exit_code_of(["check", path, "--shapes", "a,b:1x3x8x8"]) == 2
+    assert """a name with a comma in it between quotes: '"a,b":1x8'""" in capsys.readouterr().err
 
 
 @given(st.text(max_size=40))

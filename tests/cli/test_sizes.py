@@ -22,6 +22,7 @@ from edgedla.errors import UsageError
         # Squares: equal ranges vary together.
         ("8..9x8..9", [{"": [8, 8]}, {"": [9, 9]}]),
         ("a:1..2x8..9", [{"a": [b, n]} for b in (1, 2) for n in (8, 9)]),
+        ("'1..2,b':8..9", [{"1..2,b": [8]}, {"1..2,b": [9]}]),
         (f"1..{MOST_SIZES}", [{"": [n]} for n in range(1, MOST_SIZES + 1)]),
     ],
 )

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
+from edgedla.cli.arguments.shapes import parse_shapes
 from edgedla.cli.arguments.trtexec import options, understood
 from edgedla.cli.main import exit_code_of
-from edgedla.cli.options import parse_shapes
 from edgedla.targets import module_for, platform_for
 from tests.models import onnx_model, save
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import AbstractSet, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
@@ -9,7 +10,7 @@ from edgedla.builder.plan.pools import format_size, sram_budget_bytes
 from edgedla.errors import BuildError, ModelError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
-from edgedla.graph.open_sizes import open_sizes_text
+from edgedla.graph.open_sizes import open_sizes_text, shape_text
 from edgedla.graph.tensor import dims_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
@@ -168,7 +169,9 @@ def refuse_dynamic(graph: LayerGraph) -> None:
         dims = dims_text(tensor.dims)
         if name in graph.input_names:
             raise UsageError(
-                f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."
+                f"input {name!r} has no fixed size: {dims}",
+                where="--shapes",
+                hint=f"--shapes {shlex.quote(shape_text(name, ['1', '...']))}",
             )
         raise ModelError(
             f"output {name!r} has a size that depends on the data or is empty: {dims}",

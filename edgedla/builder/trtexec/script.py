@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan, IoPlan
 from edgedla.builder.trtexec.options import Options, Version, options_of
+from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import __version__
@@ -86,6 +87,11 @@ class _Writer:
     def _shapes(self) -> None:
         dynamic = [io for io in self.plan.inputs if io.dynamic]
         if dynamic:
+            if any(mark in io.name for io in dynamic for mark in ",'"):
+                raise UsageError(
+                    "trtexec's --shapes cannot name an input with a comma or a quote in its name", where=self.plan.model["name"],
+                    hint="`edgedla fix MODEL --shapes ... -o OUT` writes a model of fixed sizes, which needs no --shapes",
+                )  # fmt: skip
             shapes = (f"{io.name}:{'x'.join(str(d) for d in io.shape_nchw)}" for io in dynamic)
             self.add("--shapes", shlex.quote(",".join(shapes)))
 

@@ -12,7 +12,8 @@ from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
-from edgedla.cli.options import ShapesType, memory_option
+from edgedla.cli.arguments.shapes import ShapesType
+from edgedla.cli.options import memory_option
 from edgedla.cli.output import deliver
 from edgedla.errors import UsageError
 

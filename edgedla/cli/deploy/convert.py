@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from edgedla.cli.arguments.option import option
-from edgedla.cli.options import ShapesType, platform_options
+from edgedla.cli.arguments.shapes import ShapesType
+from edgedla.cli.options import platform_options
 from edgedla.cli.output import echo, require_apart
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.options import parse_shapes
+from edgedla.cli.arguments.shapes import Shape, numbers, split_shapes
 from edgedla.errors import UsageError
 
 #: Most engines per call: each costs a whole deployment, and memory on the board.
 MOST_SIZES = 16
-_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)(?:/([0-9]+))?")
 _FORM = "LOW..HIGH or LOW..HIGH/STEP in place of a dimension, for example 1x3x224..416/64x224"
 
 
@@ -23,7 +22,8 @@ def parse_sizes(text: str) -> Tuple[Dict[str, List[int]], ...]:
     Raises:
         UsageError: as parse_shapes, an empty range, or more than MOST_SIZES sizes.
     """
-    ranges = {match.group(0): _values(match) for match in _RANGE.finditer(text)}
+    shapes = split_shapes(text)
+    ranges = {size: _values(size) for shape in shapes for size in shape.sizes if ".." in size}
     count = 1
     for values in ranges.values():
         count *= len(values)
@@ -32,17 +32,18 @@ def parse_sizes(text: str) -> Tuple[Dict[str, List[int]], ...]:
             f"{count} sizes, each an engine of its own: the DLA has no dynamic dimensions", where="--shapes",
             allowed=f"{MOST_SIZES} sizes or fewer", hint="give a step (224..416/64), or the sizes that occur, one --shapes each",
         )  # fmt: skip
-    return tuple(_with(text, dict(zip(ranges, chosen))) for chosen in itertools.product(*ranges.values()))
+    return tuple(_with(shapes, dict(zip(ranges, chosen))) for chosen in itertools.product(*ranges.values()))
 
 
-def _with(text: str, values: Mapping[str, int]) -> Dict[str, List[int]]:
-    return parse_shapes(_RANGE.sub(lambda match: str(values[match.group(0)]), text))
+def _with(shapes: Sequence[Shape], values: Mapping[str, int]) -> Dict[str, List[int]]:
+    chosen = (shape._replace(sizes=tuple(str(values.get(size, size)) for size in shape.sizes)) for shape in shapes)
+    return {shape.name: numbers(shape) for shape in chosen}
 
 
-def _values(match: re.Match[str]) -> range:
-    low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
+def _values(size: str) -> range:
+    low, high, step = map(int, (*re.split(r"\.\.|/", size), 1)[:3])
     if not 1 <= low <= high or step < 1:
-        raise UsageError(f"{match[0]!r} is not a range", where="--shapes", allowed=_FORM)
+        raise UsageError(f"{size!r} is not a range", where="--shapes", allowed=_FORM)
     return range(low, high + 1, step)
 
 
