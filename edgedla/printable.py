@@ -87,7 +87,18 @@ def json_text(document: Any) -> str:
     return json_escaped(text.getvalue())
 
 
+def number(value: float, form: str) -> str:
+    """A number as the format writes it, but what is rounded to zero has no minus: 0.0 for -0.04 as `.1f`."""
+    text = format(value, form)
+    return format(0.0, form) if "-" in text and float(text) == 0 else text
+
+
+def rounded(value: float, digits: int) -> float:
+    """As `round`, but never -0.0."""
+    return round(value, digits) + 0.0
+
+
 def short(value: float, digits: int = 3) -> str:
-    """A number as `:.3g` writes it, but 18930 is no 1.893e+04."""
-    text = f"{value:.{digits}g}"
+    """A number as `:.3g` writes it, but 18930 and not 1.893e+04."""
+    text = number(value, f".{digits}g")
     return f"{float(text):.0f}" if "e+" in text else text

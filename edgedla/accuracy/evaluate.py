@@ -14,6 +14,7 @@ from edgedla.documents import header
 from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
+from edgedla.printable import number
 from edgedla.quantization.samples import Feed, InputSpec, Samples
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
@@ -87,7 +88,7 @@ class Evaluation:
 
 
 def _digits(value: float) -> Optional[float]:
-    return float(f"{value:.6g}") if np.isfinite(value) else None
+    return float(number(value, ".6g")) if np.isfinite(value) else None
 
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:

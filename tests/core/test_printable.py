@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from pathlib import Path
 from typing import List
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.cli.main import exit_code_of
-from edgedla.printable import short, without_credentials
+from edgedla.printable import number, rounded, short, without_credentials
+from edgedla.reports.quantization.text import db, evaluation_text
+from edgedla.runtime.decode.detections import Detection
 from tests.models import node, onnx_model, save
 
 
@@ -66,6 +73,23 @@ def test_no_report_of_a_model_that_was_not_read_keeps_a_password(
 )
 def test_large_numbers_are_written_without_an_exponent(value: float, digits: int, text: str) -> None:
     assert short(value, digits) == text
+
+
+@given(st.floats(-1, 1), st.sampled_from((".1f", "+.4f", ">9.1f", ".6g")))
+def test_no_number_is_a_negative_zero(value: float, form: str) -> None:
+    assert float(number(value, form)) == float(format(value, form))
+    assert not re.fullmatch(r"-0(\.0*)?", number(value, form).strip())
+    assert math.copysign(1, rounded(value, 4)) > 0 or rounded(value, 4) < 0
+
+
+def test_an_evaluation_and_a_box_show_no_negative_zero() -> None:
+    score = Score("net", "fp32", "cosine", -1e-9, -2e-9, 1e-9, 4)
+    text = evaluation_text(Evaluation(score, score, (-1e-9, -2e-9, 0.25)))
+    assert "difference +0.0000  (95 %: +0.0000 to +0.2500)" in text
+    assert "-0.0" not in text
+    assert Detection((-0.001, 0.0, 1.0, 2.0), 0.5, 0).to_dict()["box_xyxy"] == [0.0, 0.0, 1.0, 2.0]
+    assert "-0.0" not in str(Detection((-0.001, 0.0, 1.0, 2.0), 0.5, 0).to_dict())
+    assert (db(-0.04), db(-0.06)) == ("0.0 dB", "-0.1 dB")
 
 
 def test_a_prediction_says_many_frames_per_second_in_figures(

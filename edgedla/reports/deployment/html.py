@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
+from edgedla.printable import number
 from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject, unchanged
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
@@ -55,7 +56,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
 
 
 def _db(value: Any) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "-" if value is None else number(value, ".1f")
 
 
 def _cells(layers: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
+from edgedla.printable import number
 from edgedla.reports.deployment.rows import answer, basis, gain, proofs, repeats, rows, subject
 from edgedla.reports.markdown import code, escape
 
@@ -29,7 +30,7 @@ def _lines(deployment: Deployment) -> Iterator[str]:
     if errors:
         yield "\n### Error in INT8 by tensor (simulated)\n\n| Tensor | Alone, dB | Share of the error |\n|---|---|---|"
         for e in errors[:10]:
-            alone = "-" if e["alone_db"] is None else f"{e['alone_db']:.1f}"
+            alone = "-" if e["alone_db"] is None else number(e["alone_db"], ".1f")
             share = "-" if e["output_share"] is None else f"{e['output_share']:.2e}"
             yield f"| {code(e['tensor'])} | {alone} | {share} |"
     yield f"\n### Repeat it\n\n{repeats(deployment)[0].upper()}{repeats(deployment)[1:]}.\n\n```sh"

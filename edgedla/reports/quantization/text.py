@@ -8,6 +8,7 @@ from typing import Dict, List, Sequence
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
+from edgedla.printable import number
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.text import labelled, print_lines
@@ -28,8 +29,12 @@ def evaluation_text(result: Evaluation, terminal: bool = False) -> str:
     if result.against is not None and result.difference is not None:
         value, low, high = result.difference
         lines.append(score_text(result.against))
-        lines.append(f"difference {value:+.4f}  (95 %: {low:+.4f} to {high:+.4f})")
+        lines.append(f"difference {_signed(value)}  (95 %: {_signed(low)} to {_signed(high)})")
     return print_lines(labelled(lines, _LABEL, terminal), terminal)
+
+
+def _signed(value: float) -> str:
+    return number(value, "+.4f")
 
 
 def score_text(score: Score) -> str:
@@ -40,7 +45,8 @@ def score_text(score: Score) -> str:
     }[score.basis]
     network = basis if basis.startswith(score.network) else f"{score.network}, {basis}"
     return (
-        f"{score.metric:9} {score.value:.4f}  (95 %: {score.low:.4f} to {score.high:.4f}, {score.samples} samples)  "
+        f"{score.metric:9} {number(score.value, '.4f')}  (95 %: {number(score.low, '.4f')} to {number(score.high, '.4f')}, "
+        f"{score.samples} samples)  "
         f"{network}"
     )
 
@@ -51,7 +57,7 @@ def db(value: float) -> str:
         return "not measured"
     if math.isinf(value):
         return "exact" if value > 0 else "no signal"
-    return f"{value:.1f} dB"
+    return f"{number(value, '.1f')} dB"
 
 
 def _lines(r: Quantized) -> List[str]:
@@ -84,7 +90,7 @@ def _lines(r: Quantized) -> List[str]:
             "reformats and loadable starts)"
         )
     for s in r.steps:
-        cost = f", {s.extra_us:+.1f} us predicted" if s.extra_us else ""
+        cost = f", {number(s.extra_us, '+.1f')} us predicted" if s.extra_us else ""
         kept = "kept" if s.kept else "not kept"
         lines.append(f"tried     {s.name}: {db(s.before_db)} to {db(s.sqnr_db)}{cost}, {kept}; {s.detail}")
     if r.precisions:
@@ -127,7 +133,7 @@ def _coverage(r: Quantized) -> List[str]:
     ]
     for t in sorted(r.coverage.missing, key=lambda t: -r.missing_us.get(t.tensor, 0.0)):
         lost = r.missing_us.get(t.tensor, 0.0)
-        cost = f", {lost / 1e3:+.3f} ms predicted" if lost else ""
+        cost = f", {number(lost / 1e3, '+.3f')} ms predicted" if lost else ""
         lines.append(
             f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave{'s' * (len(t.layers) == 1)} INT8{cost}"
         )
@@ -140,11 +146,12 @@ def _worst(errors: Sequence[TensorError]) -> List[str]:
         return []
     lines = [f"{'worst tensors (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"]
     for e in rows:
-        share = "-" if not e.output_share else f"{-10 * math.log10(e.output_share):.1f}"
-        so_far = "-" if e.accumulated_db is None else f"{e.accumulated_db:.1f}"
-        cosine = "-" if e.cosine is None else f"{e.cosine:.4f}"
+        share = "-" if not e.output_share else number(-10 * math.log10(e.output_share), ".1f")
+        so_far = "-" if e.accumulated_db is None else number(e.accumulated_db, ".1f")
+        cosine = "-" if e.cosine is None else number(e.cosine, ".4f")
         name = e.tensor if len(e.tensor) <= 41 else "..." + e.tensor[-38:]
         mark = " !" if e.suspect else ""
-        lines.append(f"  {name + mark:42}{e.alone_db:>9.1f}{e.best_db:>9.1f}{share:>9}{so_far:>9}{cosine:>9}")
+        alone, best = number(e.alone_db, ">9.1f"), number(e.best_db, ">9.1f")
+        lines.append(f"  {name + mark:42}{alone}{best}{share:>9}{so_far:>9}{cosine:>9}")
     lines.append("  in dB: the tensor rounded alone, with its best scale, its share at the outputs, with all before it")
     return lines

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.printable import rounded
 
 #: Rows and columns of the grid in the JSON lines.
 GRID_HW = (6, 8)
@@ -53,9 +54,11 @@ class DepthMap:
     def to_dict(self) -> Dict[str, Any]:
         low, high = self.range or (None, None)
         median = _median(self.values)
-        grid = [[None if v is None else round(v, 4) for v in row] for row in self.grid]
-        rounded = {k: None if v is None else round(v, 4) for k, v in (("min", low), ("max", high), ("median", median))}
-        return {"depth": {**rounded, "grid": grid}}
+        grid = [[None if v is None else rounded(v, 4) for v in row] for row in self.grid]
+        figures = {
+            k: None if v is None else rounded(v, 4) for k, v in (("min", low), ("max", high), ("median", median))
+        }
+        return {"depth": {**figures, "grid": grid}}
 
 
 def _median(values: np.ndarray) -> Optional[float]:

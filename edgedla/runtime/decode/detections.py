@@ -9,6 +9,7 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.printable import rounded
 
 #: Pixels; larger than any network input.
 FARTHEST = 1e5
@@ -36,7 +37,7 @@ class Detection:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "box_xyxy": [round(v, 2) for v in self.box_xyxy],
+            "box_xyxy": [rounded(v, 2) for v in self.box_xyxy],
             "score": round(self.score, 4),
             "class": self.cls,
             "label": self.label,

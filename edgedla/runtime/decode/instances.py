@@ -10,6 +10,7 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.printable import rounded
 from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection
 
@@ -52,7 +53,7 @@ class Instance(Detection):
         return [tuple((float(x), float(y)) for x, y in points) for points in placed]
 
     def to_dict(self) -> Dict[str, Any]:
-        outlines = [[[round(x, 1), round(y, 1)] for x, y in outline] for outline in self.polygons]
+        outlines = [[[rounded(x, 1), rounded(y, 1)] for x, y in outline] for outline in self.polygons]
         return {**super().to_dict(), "polygons": outlines}
 
 

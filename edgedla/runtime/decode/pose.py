@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.printable import rounded
 from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
 
@@ -30,7 +31,7 @@ class Pose(Detection):
         return replace(self, box_xyxy=(x1 + dx, y1 + dy, x2 + dx, y2 + dy), keypoints=points)
 
     def to_dict(self) -> Dict[str, Any]:
-        points = [[round(x, 2), round(y, 2), round(seen, 4)] for x, y, seen in self.keypoints]
+        points = [[rounded(x, 2), rounded(y, 2), round(seen, 4)] for x, y, seen in self.keypoints]
         return {**super().to_dict(), "keypoints": points}
 
 
