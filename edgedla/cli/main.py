@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.began import Began
+from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
@@ -169,7 +170,7 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     pasted = understood(verb, args, options)
     for note in pasted.notes:
         with contextlib.suppress(OSError, ValueError):
-            click.echo(f"edgedla: {note}", err=True)
+            echo(f"edgedla: {note}", err=True)
     return list(pasted.args)
 
 
@@ -256,7 +257,7 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
             import traceback
 
-            _complain(traceback.format_exc())
+            _complain(traceback.format_exc(), whole=True)
         text, code = _explained(e)
         _complain(f"edgedla: {text}")
         return code
@@ -274,10 +275,15 @@ def _was_interrupted(error: Optional[BaseException]) -> bool:
     return False
 
 
-def _complain(text: str) -> None:
-    """Prints on stderr. If stderr cannot be written (closed, a full disk), only the exit code tells."""
+def _complain(text: str, whole: bool = False) -> None:
+    """Prints on stderr. If stderr cannot be written (closed, a full disk), only the exit code tells.
+
+    Args:
+        whole: lines stay as they are on a terminal too.
+    """
     with contextlib.suppress(OSError, ValueError):
-        click.echo(printable_text(without_credentials(text)), err=True)
+        shown = printable_text(without_credentials(text))
+        click.echo(shown if whole else on_terminal(shown, sys.stderr), err=True)
 
 
 def _usage(error: click.ClickException) -> str:
@@ -322,8 +328,9 @@ def _explained(error: Exception) -> Tuple[str, int]:
     place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
     return (
         f"bug in edgedla {__version__}: {type(error).__name__}: {error} ({place})\n"
-        "  The fault is edgedla's, not yours. Please report it on the project's issue tracker with this text, the\n"
-        "  command, and the model or what `edgedla layers MODEL --format json` prints.\n"
+        "  The fault is edgedla's, not yours. Please report it on the project's issue\n"
+        "  tracker with this text, the command, and the model or what\n"
+        "  `edgedla layers MODEL --format json` prints.\n"
         "  EDGEDLA_DEBUG=1 prints the traceback.",
         EdgedlaError.exit_code,
     )

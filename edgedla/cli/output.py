@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 import click
 
+from edgedla.cli.terminal.screen import columns
 from edgedla.errors import UsageError
 from edgedla.files import write_atomic
 from edgedla.printable import printable_text
@@ -95,11 +96,26 @@ def _named(context: click.Context, file: str) -> Iterator[click.Parameter]:
 def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool] = None) -> None:
     """Prints text without control characters, by which a name could move the cursor or clear the screen.
 
-    Every verb prints by it.
+    Every verb prints by it. Whole lines of prose fit a terminal; a JSON document, and what was rendered for the terminal
+    (`nl`, `color`), stay as they are.
     """
     # Work goes on if progress and warnings cannot be printed (stderr closed, or on a full disk).
     with contextlib.suppress(*((OSError, ValueError) if err else ())):
-        click.echo(printable_text(text), err=err, nl=nl, color=color)
+        shown = printable_text(text)
+        if nl and color is None and not text.startswith(("{", "[")):
+            shown = on_terminal(shown, sys.stderr if err else sys.stdout)
+        # By name: click would write past rich's stand-in, into a bar that is being drawn.
+        click.echo(shown, file=sys.stderr if err else None, err=err, nl=nl, color=color)
+
+
+def on_terminal(text: str, stream: Optional[TextIO]) -> str:
+    """Lines as the stream shows them: on a terminal, what is too wide goes on in the next line, further in."""
+    width = columns(stream)
+    if not width or max(map(len, text.splitlines()), default=0) <= width:
+        return text
+    from edgedla.reports.text import wrapped
+
+    return wrapped(text, width)
 
 
 def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], str]) -> None:
@@ -108,6 +124,8 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
         if path == "-":
             # The process was started with stdout closed.
             text = render(wanted, sys.stdout is not None and sys.stdout.isatty())
+            if wanted == "text":
+                text = on_terminal(text, sys.stdout)
             # color=True: the renderer has already decided; click must not strip what it chose.
             echo(text, nl=not text.endswith("\n"), color=True)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from typing import Any, Iterable, Iterator, List, Literal, Optional, Sequence, Tuple
 
@@ -27,6 +28,13 @@ STYLES = {
 MOST_PADDING = 80
 #: A text folded to fewer columns than this is hard to read: it goes into lines of its own.
 LEAST_WIDTH = 24
+#: A line, perhaps behind a label, that is a command to copy.
+_COMMAND = re.compile(r"\s*(?:[a-z]+ {2,})?(?:edgedla|python3?|pip|sudo|\$) ")
+_LABEL = re.compile(r"\w{1,10} {2,}(?=\S)")
+#: So many pieces with two spaces between them are columns: a number keeps its unit.
+_COLUMNS = 4
+#: Stands for a space at which no line ends; printable text has none.
+_HELD = "\x00"
 
 
 def print_lines(lines: Sequence[Line], terminal: bool) -> str:
@@ -128,6 +136,29 @@ def fitted(lines: Iterable[Line], terminal: bool) -> List[Line]:
     """On a terminal, what goes on in the next line stands further in than what begins there."""
     width = _console().width if terminal else 0
     return [part for line in lines for part in (folded(line, width) if width else [line])]
+
+
+def wrapped(text: str, width: int) -> str:
+    """Lines of prose, each folded to the width. Commands stay whole, on lines and between backticks; so do columns."""
+    return "\n".join(part for line in text.split("\n") for part in _wrapped(line, width))
+
+
+def _wrapped(line: str, width: int) -> List[str]:
+    if len(line) <= width or _COMMAND.match(line) or "\x1b" in line:
+        return [line]
+    pieces = re.split(r"(?<=\S) {2,}", line)
+    if len(pieces) >= _COLUMNS and max(map(len, pieces)) <= width // 2:
+        held = re.sub(r"(?<=\S) (?=\S)", _HELD, line)
+    else:
+        held = re.sub(r"`[^`]*`", lambda m: m[0].replace(" ", _HELD), line)
+    label = _LABEL.match(line)
+    if label is not None:
+        at = label.end()
+        parts = _hung(line[:at], held[at:], at, width - at)
+    else:
+        indent = len(line) - len(line.lstrip())
+        parts = [(i, part) for _, i, part in folded(("", indent, held.lstrip()), width)]
+    return [" " * indent + part.replace(_HELD, " ") for indent, part in parts]
 
 
 def folded(line: Line, width: int = 80) -> List[Line]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 import pytest
 
@@ -24,12 +25,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on_a_terminal(words: List[str], folder: Path, **environment: str) -> str:
+def on_a_terminal(words: List[str], folder: Path, program: Sequence[str] = PROGRAM, **environment: str) -> str:
     """What the command writes to a terminal: stdout and stderr."""
     master, slave = pty.openpty()
     kept: Dict[str, str] = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
     shown = {**kept, "TERM": "xterm-256color", **environment}
-    with subprocess.Popen([*PROGRAM, *words], stdin=slave, stdout=slave, stderr=slave, env=shown, cwd=folder):
+    with subprocess.Popen([*program, *words], stdin=slave, stdout=slave, stderr=slave, env=shown, cwd=folder):
         os.close(slave)
         said = b""
         try:
@@ -75,3 +76,31 @@ def test_a_closed_pipe_ends_a_command_quietly(words: List[str], folder: Path) ->
     done = subprocess.run([*PROGRAM, *words], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=folder, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_prose_of_every_command_fits_a_terminal_and_a_document_stays_one(folder: Path) -> None:
+    assert "built" in on_a_terminal(["build", "net.onnx", "--target", "orin", "-o", "out"], folder)
+    commands = [
+        ["bench", "out", "--iterations", "5"],
+        ["bundle", "out", "-o", "bundle"],
+        ["export", "savant", "out", "-o", "exported"],
+        ["doctor"],
+        ["check", "net.onnx", "--shapes", "a,b:1x3x8x8"],
+        ["check", "net.onnx", "--precison", "fp16", "--target", "orin-nx-16gb-and-more"],
+        ["trtexec", "--onnx=net.onnx", "--useDLACore=0", "--fp16", "--allowGPUFallback", "--saveEngine=net.engine"],
+    ]
+    for words in commands:
+        said = re.sub("\x1b\\[[0-9;]*m", "", on_a_terminal(words, folder, COLUMNS="72")).replace("\r", "")
+        assert max(map(len, said.splitlines())) <= 72, words
+    document = on_a_terminal(["doctor", "--json"], folder, COLUMNS="40")
+    json.loads(document)
+    assert max(map(len, document.splitlines())) > 40
+
+
+def test_a_line_said_under_a_bar_stands_above_it(folder: Path) -> None:
+    code = (
+        "from edgedla.cli.accuracy.progress import progress_bar, say\n"
+        "with progress_bar() as show:\n    show('phase', 1, 2)\n    say('a line')\n"
+    )
+    said = on_a_terminal(["-c", code], folder, PROGRAM[:1])
+    assert "\r\x1b[2Ka line\r\n" in said

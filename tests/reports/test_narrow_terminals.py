@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.importers import load_onnx
@@ -16,7 +18,7 @@ from edgedla.reports.layers import render_layers
 from edgedla.reports.quantization import render_evaluation
 from edgedla.reports.rules import render_rewrites, render_rules
 from edgedla.reports.targets import render_modules
-from edgedla.reports.text import labelled, table_lines
+from edgedla.reports.text import labelled, table_lines, wrapped
 from edgedla.rules import all_rules
 from tests.models import node, onnx_model, save
 
@@ -94,3 +96,29 @@ def test_a_word_that_is_too_long_goes_below_its_label(monkeypatch: pytest.Monkey
         ("", 0, "note      word word word word word word"), ("", 10, "word word"),
     ]  # fmt: skip
     assert labelled([f"sha256    {digest}"], 10, False) == [("", 0, f"sha256    {digest}")]
+
+
+@given(
+    st.lists(st.text("ab `/.", min_size=1, max_size=200), max_size=4),
+    st.integers(30, 90),
+    st.sampled_from(["", "note  "]),
+)
+def test_prose_fits_and_loses_no_word(lines: List[str], width: int, label: str) -> None:
+    text = "\n".join(label + line for line in lines)
+    shown = wrapped(text, width)
+    assert shown.split() == text.split()
+    for line in shown.splitlines():
+        one = re.sub(r"`[^`]*`", lambda m: m[0].replace(" ", "_"), line).split()
+        assert len(line) <= width or len(one) == 1 or "`" in text
+
+
+def test_commands_spans_of_code_and_columns_stay_whole() -> None:
+    command = f"  edgedla place {'m' * 40}.onnx --target orin"
+    assert wrapped(command, 40) == command
+    assert wrapped(f"run       python3 {'o' * 40} --source a", 40) == f"run       python3 {'o' * 40} --source a"
+    assert wrapped("a model of fixed sizes: `edgedla fix MODEL --batch 1` does it", 40) == (
+        "a model of fixed sizes:\n  `edgedla fix MODEL --batch 1` does it"
+    )
+    assert wrapped("  mean 1.25 ms  min 1.00 ms  p50 1.20 ms  max 2.25 ms", 40) == (
+        "  mean 1.25 ms  min 1.00 ms  p50 1.20 ms\n    max 2.25 ms"
+    )

@@ -1,9 +1,23 @@
-"""Whether a stream is a terminal on which a line can be written again."""
+"""What a stream is: a terminal on which a line can be written again, and how wide."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Optional, TextIO
+
+
+def columns(stream: Optional[TextIO]) -> int:
+    """The terminal's width, or COLUMNS; 0 for a stream that is no terminal."""
+    if stream is None or stream.closed or not stream.isatty():
+        return 0
+    with contextlib.suppress(ValueError):
+        given = int(os.environ.get("COLUMNS", ""))
+        if given > 0:
+            return given
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(stream.fileno()).columns
+    return 0
 
 
 def is_screen(stream: Optional[TextIO]) -> bool:
