@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, NamedTuple, Optional, Tuple
@@ -259,6 +260,19 @@ class FixGain(NamedTuple):
     pays: bool
     latency_us: Optional[float]
     cut_us: Optional[float] = None
+
+
+class GivenCosts(NamedTuple):
+    """What the user gave for the costs: a power mode, files of measured times and of the layers that they are of."""
+
+    power_mode: Optional[str] = None
+    profile: Optional[str] = None
+    layer_info: Optional[str] = None
+
+    def measured(self) -> str:
+        """The command-line options for the files; "" for none."""
+        files = {"--profile": self.profile, "--layer-info": self.layer_info}
+        return "".join(f" {name} {shlex.quote(file)}" for name, file in files.items() if file)
 
 
 class Prediction(NamedTuple):

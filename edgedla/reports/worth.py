@@ -171,7 +171,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     asked = ratio(report)
     whole = report.strict is not None and report.strict.passes
     if asked is not None and not asked.wins and not whole:
-        return f"edgedla place {rest} --objective throughput"
+        return f"edgedla place {rest}{report.given_costs.measured()} --objective throughput"
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
 
 
@@ -189,7 +189,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     # A note with "; give --..." names the options that fix the open sizes. Its letters stand for numbers only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
     if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
-        options = f"{platform}{int8}{_mode(report)}{_power(report)}"
+        options = f"{platform}{int8}{_mode(report)}{_power(report)}{report.given_costs.measured()}"
         return f"edgedla check {file} {options} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
@@ -236,7 +236,7 @@ def _mode(report: CheckReport) -> str:
 def _power(report: CheckReport) -> str:
     """The power mode that was asked for; "" for the module's default."""
     worth = worth_of(report)
-    mode = worth.power_mode if worth is not None else None
+    mode = worth.power_mode if worth is not None else report.given_costs.power_mode
     return f" --power-mode {mode}" if mode and mode != report.platform.module.default_power_mode else ""
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Dict, List, Optional
 
+import click
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
 
 import edgedla
+from edgedla.cli import main
 from edgedla.cli.main import exit_code_of
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
@@ -202,3 +205,64 @@ def test_an_identity_at_the_end_is_to_be_left_out() -> None:
     assert (group.remedy, len(group.layers)) == ("no-identity", 1)
     (change,) = report.ranking
     assert (change.fixes, change.layers_dla_after, change.layers_after) == (("no-identity",), 1, 1)
+
+
+#: Options of `check` that say how its answer is shown or judged, which is another command's own affair.
+SHOWN = {
+    "compare", "output_format", "output", "everything", "quiet", "cost", "with_fixes", "fail_on", "max_memory", "help",
+}  # fmt: skip
+#: A value of each other one. `mode` has its own tests: `build` and `fix` spell it otherwise, `place` has none.
+VALUES = {
+    "target": ["--target", "orin-nx-16gb"], "jetpack": ["--jetpack", "6.0"], "trt": ["--trt", "10.7.0"],
+    "precision": ["--precision", "int8"], "shapes": ["--shapes", "x:2x8x64x64"], "batch": ["--batch", "3"],
+    "power_mode": ["--power-mode", "30W"], "profile": ["--profile", "times.json"],
+    "layer_info": ["--profile", "times.json", "--layer-info", "layers.json"],
+}  # fmt: skip
+SIZES = ("N", 8, 64, 64)
+PLAIN = onnx_model([node("Relu", "x", "y")], {"x": SIZES}, {"y": SIZES})
+ODD = onnx_model([node("HardSwish", "x", "y")], {"x": SIZES}, {"y": SIZES}, opset=14)
+UNSIZED = onnx_model([node("Relu", "x", "y")], {"x": ("N", 8, "H", 64)}, {"y": ("N", 8, "H", 64)})
+
+
+def named(verb: str) -> Dict[str, click.Parameter]:
+    command = main.main.get_command(click.Context(main.main), verb)
+    assert command is not None
+    return {p.name or "": p for p in command.params if p.opts[0].startswith("-") and not getattr(p, "hidden", False)}
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "verb"),
+    [
+        (PLAIN, [], "place"),
+        pytest.param(
+            ODD,
+            ["--mode", "strict"],
+            "fix",
+            marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs Python 3.10"),
+        ),
+        (PLAIN, ["--mode", "standalone"], "build"),
+        (UNSIZED, [], "check"),
+    ],
+)
+def test_it_carries_every_option_that_the_answer_rests_on(
+    model: onnx.ModelProto, more: List[str], verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(model, tmp_path / "m.onnx")
+    (tmp_path / "times.json").write_text(json.dumps([{"count": 1}, {"name": "y", "averageMs": 0.01}]))
+    (tmp_path / "layers.json").write_text(json.dumps({"Layers": [{"Name": "y", "LayerType": "Activation"}]}))
+    asked = set(named("check")) - SHOWN - {"mode"}
+    assert asked == set(VALUES), "an option that this test does not know: shown, or a value to carry?"
+    seen = set()
+    for name in sorted(asked - ({"shapes"} if verb == "check" else set())):
+        exit_code_of(["check", "m.onnx", *more, *VALUES[name]])
+        command = shlex.split(capsys.readouterr().out.splitlines()[-1])
+        seen.add(command[1])
+        # Times measured in one precision say nothing about the other, which is to be checked next.
+        other = command[1] == "check" and "--precision" in command and name != "precision"
+        if name in named(command[1]) and not (other and name in ("profile", "layer_info")):
+            assert [word for word in VALUES[name] if word not in command] == [], (name, command)
+        if command[1] == "place":
+            assert exit_code_of(command[1:]) == 0
+            capsys.readouterr()
+    assert verb in seen

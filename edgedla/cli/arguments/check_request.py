@@ -53,6 +53,7 @@ class CheckRequest:
         from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
         from edgedla.importers import load_onnx
         from edgedla.regions import check_graph
+        from edgedla.regions.values import GivenCosts
         from edgedla.targets import platform_for
 
         precision = place.pop("precision", None) or self.precision
@@ -66,7 +67,7 @@ class CheckRequest:
             as_trained=True,
         )
         report = check_graph(graph, platform, precision, self.mode)
-        report = replace(report, sizes=GivenSizes(self.shapes, self.batch))
+        report = replace(report, sizes=GivenSizes(self.shapes, self.batch), given_costs=GivenCosts(**self.costs))
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode
