@@ -12,6 +12,7 @@ from edgedla.arguments import typed
 from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.api import goal_of, prepare
+from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
@@ -65,6 +66,7 @@ class ParetoFront:
         complete: whether it is proven that no placement is better than all points, where latencies that differ by less
             than `resolution` count as equal. False if the time ran out first.
         resolution: a share of the latency.
+        notes: of the models' import, and what a frame of each is.
     """
 
     objectives: Tuple[str, str]
@@ -74,6 +76,7 @@ class ParetoFront:
     points: Tuple[ParetoPoint, ...]
     complete: bool
     resolution: float = RESOLUTION
+    notes: Tuple[str, ...] = ()
 
     def optimality(self, point: ParetoPoint) -> str:
         """Says whether a point is the proven optimum within its latency, or how much better the optimum may be."""
@@ -102,6 +105,7 @@ class ParetoFront:
             "points": [p.to_dict() for p in self.points],
             "complete": self.complete,
             "resolution": self.resolution,
+            "notes": list(self.notes),
         }
 
     def to_json(self) -> str:
@@ -154,7 +158,13 @@ def pareto(
     any_point = points[0].placement
     names = tuple(m.name for m in any_point.models)
     return ParetoFront(
-        (first, second), any_point.platform, any_point.precision, names, tuple(points), complete and fastest.proven
+        (first, second),
+        any_point.platform,
+        any_point.precision,
+        names,
+        tuple(points),
+        complete and fastest.proven,
+        notes=tuple(import_notes(prepared.inputs)),
     )
 
 

@@ -46,6 +46,7 @@ def to_html(front: ParetoFront) -> str:
         facts=[
             Fact("Numbers", "edgedla's cost model, ± one standard deviation; not measured on a board", "predicted"),
             Fact("Points", front.completeness, "predicted"),
+            *(Fact("Note", note) for note in front.notes),
         ],
     )
 

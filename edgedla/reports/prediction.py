@@ -120,3 +120,4 @@ def _front_lines(front: ParetoFront) -> Iterator[str]:
         )
     yield from aligned(rows)
     yield front.completeness
+    yield from (f"  {note}" for note in front.notes)

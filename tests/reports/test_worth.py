@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edgedla import place, predict
+from edgedla import PlacementRequest, pareto, place, predict
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.printable import short
@@ -17,6 +17,8 @@ from edgedla.reports.check.markdown import to_markdown
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.text import to_text
 from edgedla.reports.check.view import CheckView
+from edgedla.reports.prediction import render_front
+from edgedla.reports.table import render_table, table_of_reports
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 
@@ -64,6 +66,11 @@ def test_a_frame_that_holds_a_batch_is_said_to(batch: int, told: bool) -> None:
     assert report.to_dict()["worth"]["batch"] == batch
     assert (said in predict(MODEL, target="orin", trt="8.5", devices="GPU", batch=batch).notes) == told
     assert (said in place(MODEL, target="orin", trt="8.5", batch=batch).notes) == told
+    front = pareto(MODEL, PlacementRequest(target="orin", trt="8.5", batch=batch))
+    assert (said in front.to_dict()["notes"]) == told
+    assert [(said in render_front(front, form)) for form in ("text", "html")] == [told, told]
+    table = table_of_reports((report,))
+    assert [(said in render_table(table, form)) for form in ("text", "markdown", "html")] == [told] * 3
 
 
 def test_markdown_says_what_the_screen_says() -> None:

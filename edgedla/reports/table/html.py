@@ -29,6 +29,7 @@ def to_html(table: Table, terminal: bool) -> str:
         table=Table(columns, table.by_ratio()),
         sorted_by=columns[0].title if columns else "",
         spreads=_spreads(table),
+        frames=table.frames(),
         differences=of_one_model(table),
         ends=ends,
     )

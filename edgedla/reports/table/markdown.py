@@ -24,6 +24,8 @@ def _lines(table: Table) -> Iterator[str]:
         for model in table.rows:
             yield row([code(model.name), *_cells(model.cells[i])])
         yield ""
+    if table.frames():
+        yield f"{escape(table.frames())}\n"
     every = of_one_model(table)
     if every:
         yield "### Nodes that differ\n"

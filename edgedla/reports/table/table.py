@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
+from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary, worth
@@ -121,6 +122,17 @@ class Table:
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells):
                 yield row, column, cell
+
+    def frames(self) -> str:
+        """What a frame of these models is where it is a batch; "" where each is one picture."""
+        told: Dict[str, int] = {}
+        for row, _, cell in self.cells():
+            priced = None if cell.report is None else worth.worth_of(cell.report)
+            told[row.name] = max(told.get(row.name, 1), 1 if priced is None else priced.batch)
+        if len(set(told.values())) == 1:
+            return frame_text(next(iter(told.values())))
+        batches = ", ".join(f"{name} {batch}" for name, batch in told.items() if batch > 1)
+        return f"a frame is one run of the network, in batches: {batches}" if batches else ""
 
     def by_ratio(self) -> Tuple[Row, ...]:
         """Rows by time ratio on the first platform, the best for the DLA first; rows without one last, in their order."""

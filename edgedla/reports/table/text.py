@@ -31,6 +31,8 @@ def _lines(table: Table) -> Iterator[Line]:
         0,
         "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: how many times as long",
     )
+    if table.frames():
+        yield "dim", 0, table.frames()
     if models == 1:
         yield from _one_model(table)
     else:
