@@ -9,6 +9,7 @@ import inspect
 import os
 import reprlib
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
 
 from edgedla.errors import UsageError
@@ -33,8 +34,11 @@ def typed(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         # Python itself says which argument is missing or unknown.
-        require_types(signature.bind(*args, **kwargs).arguments, _hints(function))
-        return function(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
+        given, hints = signature.bind(*args, **kwargs), _hints(function)
+        require_types(given.arguments, hints)
+        for name, value in given.arguments.items():
+            given.arguments[name] = plain(value, hints.get(name, Any))
+        return function(*given.args, **given.kwargs)
 
     return cast(F, call)
 
@@ -52,18 +56,38 @@ def require_field_types(request: object, **names: Any) -> None:
     fields = {f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}
     require_types(fields, hints)
     for name, value in fields.items():
-        plain = _plain(value)
-        if plain is not value:
-            object.__setattr__(request, name, plain)
+        of_python = plain(value, hints.get(name, Any))
+        if of_python is not value:
+            object.__setattr__(request, name, of_python)
 
 
-def _plain(value: Any) -> Any:
-    """Python's own number in place of another one, as NumPy's, which no JSON document can hold."""
+def plain(value: Any, hint: Any = Any) -> Any:
+    """Python's own numbers, lists and paths in place of others that fit the hint, as NumPy's, which no JSON document can hold."""
+    origin = getattr(hint, "__origin__", None)
+    if origin is Union:
+        return plain(value, next((part for part in hint.__args__ if fits(value, part)), Any))
+    if origin in _SEQUENCES and hint.__args__[0] is not Any:
+        return _plain_list(value, hint.__args__[0])
+    if origin is collections.abc.Mapping:
+        of_python = {key: plain(x, hint.__args__[1]) for key, x in value.items()}
+        return of_python if any(of_python[key] is not x for key, x in value.items()) else value
+    if isinstance(value, os.PathLike) and not isinstance(value, Path):
+        return Path(os.fsdecode(value))
     if isinstance(value, Integral) and not isinstance(value, int):
         return int(value)
     if type(value).__name__ in ("bool", "bool_"):
         return bool(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, (int, float)) else value
+
+
+def _plain_list(value: Any, of: Any) -> Any:
+    """The list itself if nothing in it changes."""
+    if not isinstance(value, collections.abc.Sequence):
+        return value.tolist()
+    of_python = [plain(x, of) for x in value]
+    if all(a is b for a, b in zip(of_python, value)):
+        return value
+    return tuple(of_python) if isinstance(value, tuple) else of_python
 
 
 def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
@@ -72,6 +96,15 @@ def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
         hint = hints.get(name, Any)
         if not fits(value, hint):
             raise UsageError(f"{_SHORT.repr(value)} of type {_type_of(value)}", where=name, allowed=in_words(hint))
+        if Path in getattr(hint, "__args__", ()) and isinstance(value, str) and not _can_be_a_path(value):
+            raise UsageError(f"{_SHORT.repr(value)} cannot name a file", where=name)
+
+
+def _can_be_a_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _type_of(value: Any) -> str:

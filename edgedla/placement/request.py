@@ -41,6 +41,7 @@ class PlacementRequest:
             --exportProfile, or a Profile.
         layer_info: for a profile of trtexec, its --exportLayerInfo file, which says which ForeignNodes run on the DLA.
         use_unknown: allow layers with an unknown verdict on the DLA.
+        gap: the search ends within this share of the optimum.
         time_limit_s: seconds from reading the models to the answer. At its end the best placement found is returned with its bound.
         solver: "auto", "highs" or "python".
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
@@ -92,6 +93,8 @@ class PlacementRequest:
         self._check_pace()
         if not self.time_limit_s >= 0:
             raise UsageError(f"a time limit of {self.time_limit_s} s", where="time_limit_s", allowed="a number >= 0")
+        if not 0 <= self.gap < 1:
+            raise UsageError(f"a gap of {self.gap:g}", where="gap", allowed="0 to below 1, a share of the value")
         for n, rate in enumerate(self.rates or (), 1):
             if not 0 < rate < float("inf"):
                 raise UsageError(f"rate {n} is {rate:g}", where="rates", allowed="a number > 0 for each model")
@@ -133,11 +136,11 @@ def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tu
     """A single bound unchanged, several as a tuple.
 
     Raises:
-        UsageError: a bound that is not above 0.
+        UsageError: a bound that is not above 0, or infinite.
     """
     each = () if bound is None else (bound,) if isinstance(bound, (int, float)) else tuple(bound)
     for us in each:
-        if not us > 0:
+        if not 0 < us < float("inf"):
             raise UsageError(f"a latency bound of {us:g} us", where="latency_bound_us", allowed="a number > 0")
     return bound if bound is None or isinstance(bound, (int, float)) else tuple(float(us) for us in bound)
 

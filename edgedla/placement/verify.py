@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
-from edgedla.errors import DocumentError
+from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
@@ -58,7 +58,7 @@ def verify(
     costs = CostModel.load(platform, placement.precision, placement.power_mode or None)
     try:
         limits = Limits(**placement.limits)  # type: ignore[arg-type]
-    except TypeError as e:
+    except (TypeError, UsageError) as e:
         raise DocumentError(f"the limits are wrong: {e}") from e
     problem = problem_of(inputs, costs, placement.devices, limits, placement.use_unknown)
     assignment: List[str] = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import edgedla
-from edgedla.arguments import fits, in_words
+from edgedla.arguments import fits, in_words, plain
 from edgedla.errors import EdgedlaError, UsageError
 from tests.models import node, onnx_model
 
@@ -30,6 +30,7 @@ DOORS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
     "PlanOptions": (edgedla.PlanOptions, {}),
     "BenchRequest": (edgedla.BenchRequest, {"profile": True, "onnx": MODEL}),
     "BenchOptions": (edgedla.BenchOptions, {}),
+    "Limits": (edgedla.Limits, {}),
 }
 #: Models have errors of their own.
 ARGUMENTS = [(d, p) for d in DOORS for p in inspect.signature(DOORS[d][0]).parameters if p not in ("model", "models")]
@@ -157,3 +158,55 @@ def test_numpy_numbers_in_arguments_become_python_numbers_in_results(tmp_path: P
     request = edgedla.PlacementRequest(target="orin", batch=np.int32(2), use_unknown=np.bool_(True))
     assert type(request.batch) is int
     assert request.use_unknown is True
+
+
+class _PathLike:
+    """A path of another library."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+
+def test_numbers_of_numpy_in_lists_and_mappings_are_pythons_too() -> None:
+    """An array of rates ended in NumPy's own error, a clock in "not a number", and limits in a document that JSON refused."""
+    made, limits = onnx_model([node("Relu", "x", "y")]), edgedla.Limits(max_regions=np.int64(1))  # type: ignore[arg-type]
+    for rates in (np.array([1, 2]), [np.float32(1), np.int64(2)]):
+        placed = edgedla.place(
+            [made, made], target="orin", objective="throughput", rates=rates, clocks={"gpu": np.float32(500)}, limits=limits,
+            time_limit_s=1,
+        )  # fmt: skip
+        assert json.loads(placed.to_json())["models"][1]["rate"] == 2
+    assert plain({"x": np.array([1, 3])}, Mapping[str, Sequence[int]]) == {"x": [1, 3]}
+    kept = np.array([1.0])
+    assert plain(kept, Sequence[Any]) is kept
+
+
+def test_paths_of_any_kind_are_paths(tmp_path: Path) -> None:
+    made, file = onnx_model([node("Relu", "x", "y")]), tmp_path / "placement.json"
+    file.write_text(edgedla.place(made, target="orin").to_json(), encoding="utf-8")
+    for path in (str(file), file, _PathLike(str(file)), _PathLike(bytes(file))):
+        assert edgedla.predict(made, devices=path).streams[0].devices == "placement"  # type: ignore[arg-type]
+        assert edgedla.read_placement(path).precision == "fp16"  # type: ignore[arg-type]
+        assert edgedla.inspect(path).kind == "placement"  # type: ignore[arg-type]
+    for wrong in ("\0", "\ud800"):
+        with pytest.raises(UsageError, match="cannot name a file"):
+            edgedla.inspect(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [({"latency_bound_us": float("inf")}, "latency_bound_us"), ({"gap": float("nan")}, "gap"), ({"gap": -0.1}, "gap")],
+)
+def test_a_bound_or_gap_without_meaning_is_refused(wrong: Dict[str, Any], where: str) -> None:
+    """An infinite bound ended in a document that JSON refused; a search with a gap of nan called anything optimal."""
+    with pytest.raises(UsageError) as caught:
+        edgedla.PlacementRequest("orin-nx-16gb", **wrong)
+    assert caught.value.where == where
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with pytest.raises(UsageError, match="max_regions: a limit of -1"):
+        edgedla.Limits(max_regions=-1)

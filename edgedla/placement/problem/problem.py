@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from edgedla.arguments import require_field_types
 from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.errors import UsageError
 from edgedla.vocabulary import DEVICES, GPU
 
 #: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
@@ -109,6 +111,9 @@ class Limits:
         min_region_layers: minimum number of layers in a region, counted after TensorRT's fusions.
         local_dram_bytes, global_dram_bytes: memory pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB
             for weights).
+
+    Raises:
+        UsageError: a limit that is not a whole number, or below 0.
     """
 
     loadables_per_core: int = 16
@@ -116,6 +121,12 @@ class Limits:
     min_region_layers: int = 1
     local_dram_bytes: int = 1 << 30
     global_dram_bytes: int = 512 << 20
+
+    def __post_init__(self) -> None:
+        require_field_types(self)
+        for name, limit in vars(self).items():
+            if limit is not None and limit < 0:
+                raise UsageError(f"a limit of {limit}", where=name, allowed="a whole number of 0 or more")
 
 
 @dataclass(frozen=True)
