@@ -12,6 +12,8 @@ from edgedla.graph.tensor import dims_text
 
 #: trtexec's size for an open dimension without a given shape (sampleOptions, DEFAULT_DIMENSION).
 TRTEXEC_BATCH = 1
+#: Largest size of one axis that TensorRT takes.
+MAX_DIM = (1 << 31) - 1
 _SHAPES = "--shapes "
 #: Letters for the open axes of an image tensor.
 _IMAGE_AXES = ("N", "C", "H", "W")
@@ -88,10 +90,13 @@ def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
     """Checks the sizes that the user gave.
 
     Raises:
-        UsageError: shapes do not map names to whole numbers of 0 or more, or batch is not a whole number of 1 or more.
+        UsageError: shapes do not map names to whole numbers of 0 or more, batch is not a whole number of 1 or more, or one of
+            them is above MAX_DIM.
     """
     if batch is not None and not (isinstance(batch, Integral) and int(batch) >= 1):
         raise UsageError(f"a batch of {batch}", allowed="a whole number of 1 or more")
+    if batch is not None and batch > MAX_DIM:
+        raise UsageError(f"a batch of {batch}", allowed=f"at most {MAX_DIM}")
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"shapes are {shapes!r}", where=where, allowed="dims by input name: {'x': [1, 3, 640, 640]}")
     for name, dims in (shapes or {}).items():
@@ -101,6 +106,8 @@ def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
             )
         if any(int(d) < 0 for d in dims):
             raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=where)
+        if any(int(d) > MAX_DIM for d in dims):
+            raise UsageError(f"the shape of {name} is {list(dims)}", where=where, allowed=f"at most {MAX_DIM} each")
 
 
 def closing_option(name: str, dims: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.graph.open_sizes import GivenSizes, batch_taken, closing_option, no_shape_text, what_is_open
+from edgedla.graph.open_sizes import MAX_DIM, GivenSizes, batch_taken, closing_option, no_shape_text, what_is_open
 from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
@@ -15,8 +15,6 @@ from edgedla.vocabulary import HANDED_ON
 
 #: ONNX type number of BFLOAT16, which older parsers lack.
 _TURN = "`edgedla fix MODEL --only float32-types -o OUT` turns the types into FP32"
-#: Largest size of one axis.
-MAX_DIM = (1 << 31) - 1
 
 
 class Batch(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from edgedla.fixes import fix as fix_module
 from edgedla.fixes.fix import fix_gain
 from edgedla.fixes.judge import Figures, pays
@@ -232,12 +233,21 @@ def test_check_and_fix_agree_on_real_networks(name: str, target: str) -> None:
         ({"shapes": {"x": [-1, 64, 56, 56]}}, "holds a negative dim"),
         ({"shapes": {"x": [1, 64]}}, "has 2 dims, the input has 4"),
         ({"shapes": {"z": [1, 64]}}, "not an input of the model"),
+        ({"batch": 2**31}, "allowed: at most 2147483647"),
+        ({"shapes": {"x": [1, 64, 10**30, 56]}}, "allowed: at most 2147483647 each"),
     ],
 )
 def test_check_and_fix_refuse_the_same_sizes(wrong: Any, what: str) -> None:
     for answer in (edgedla.check, edgedla.fix):
         with pytest.raises(UsageError, match=what):
             answer(average_network(), target="orin", **wrong)
+
+
+@pytest.mark.parametrize("wrong", [range(2), {}, [], onnx.GraphProto(), onnx.TensorProto(), None, 5, io.BytesIO()])
+def test_check_and_fix_refuse_the_same_kinds_of_model(wrong: Any) -> None:
+    for answer in (edgedla.check, edgedla.fix):
+        with pytest.raises(ModelError, match="allowed: a path, bytes, or an onnx.ModelProto"):
+            answer(wrong, target="orin")
 
 
 def test_only_accepts_a_single_id_as_text() -> None:

@@ -62,7 +62,11 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
             return ir.from_proto(onnx.ModelProto.FromString(bytes(model)))
         if isinstance(model, ir.Model):
             return model.clone()
-        return ir.from_proto(model)
+        opened = ir.from_proto(model)
+        if not isinstance(opened, ir.Model):
+            # onnx-ir reads parts of a model, and makes a dict of any sequence.
+            raise TypeError(f"not a model: {type(model).__name__}")
+        return opened
     except Exception as e:
         # protobuf, the file system and onnx-ir raise unrelated exception classes here.
         where = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>"
