@@ -29,7 +29,7 @@ def picture(path: Path, seed: int, hw: tuple = (48, 64)) -> np.ndarray:
     return image
 
 
-def test_a_picture_becomes_what_run_feeds(tmp_path: Path) -> None:
+def test_an_image_sample_equals_the_input_that_run_prepares(tmp_path: Path) -> None:
     images = [picture(tmp_path / "in" / f"{i}.png", i, (40 + i, 64)) for i in (2, 10)]
     samples = open_samples(tmp_path / "in", SPEC, SETTINGS)
     assert len(samples.feeds) == 2
@@ -45,7 +45,7 @@ def test_a_picture_becomes_what_run_feeds(tmp_path: Path) -> None:
     assert samples.labels is None
 
 
-def test_folders_are_classes_and_a_limit_takes_evenly(tmp_path: Path) -> None:
+def test_subfolders_are_class_labels_and_a_limit_samples_them_evenly(tmp_path: Path) -> None:
     for i in range(4):
         picture(tmp_path / "in" / "cat" / f"{i}.png", i)
         picture(tmp_path / "in" / "dog" / f"{i}.png", i)
@@ -60,7 +60,7 @@ def test_folders_are_classes_and_a_limit_takes_evenly(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole.feeds[1]["x"], want.feeds[0]["x"])
 
 
-def test_a_folder_that_lacks_a_class_takes_names_from_elsewhere(tmp_path: Path) -> None:
+def test_class_labels_of_a_holdout_follow_the_data_folders_names(tmp_path: Path) -> None:
     for name in ("ant", "bee", "cat"):
         picture(tmp_path / "data" / name / "0.png", 1)
     picture(tmp_path / "held" / "cat" / "0.png", 2)
@@ -74,7 +74,7 @@ def test_a_folder_that_lacks_a_class_takes_names_from_elsewhere(tmp_path: Path) 
         open_samples(held, SPEC, like=tmp_path / "data")
 
 
-def test_a_video_gives_frames_evenly(tmp_path: Path) -> None:
+def test_a_limit_takes_frames_of_a_video_evenly(tmp_path: Path) -> None:
     path = tmp_path / "v.avi"
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
     if not writer.isOpened():
@@ -88,7 +88,7 @@ def test_a_video_gives_frames_evenly(tmp_path: Path) -> None:
     assert brightness == pytest.approx([0, 4, 8, 12, 16], abs=0.7)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_images_that_do_not_fit_the_input_are_refused(tmp_path: Path) -> None:
     picture(tmp_path / "in" / "a.png", 0)
     with pytest.raises(UsageError, match="pictures need one input of 1 x 3"):
         open_samples(tmp_path / "in", [InputSpec("x", (1, 4, 8, 8), np.float32)])
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         open_samples(tmp_path / "empty", SPEC)
 
 
-def test_settings_survive_a_document_and_refuse_a_contradiction() -> None:
+def test_preprocessing_settings_round_trip_and_contradictions_are_refused() -> None:
     assert settings_of(SETTINGS.to_dict(), "m") == SETTINGS
     with pytest.raises(DocumentError, match="unknown field 'scale'"):
         settings_of({"scale": 1}, "m")
@@ -123,7 +123,7 @@ def promising(path: Path, side: int) -> Path:
     return path
 
 
-def test_a_header_that_promises_too_many_pixels_is_a_broken_picture(tmp_path: Path) -> None:
+def test_an_image_header_with_too_many_pixels_is_refused(tmp_path: Path) -> None:
     """OpenCV raises, where it returns nothing for other broken ones."""
     bomb = promising(tmp_path / "in" / "a.png", 65000)
     with pytest.raises(cv2.error):

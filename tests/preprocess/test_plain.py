@@ -32,7 +32,7 @@ def test_scaling_is_opencvs_within_one_grey_level(source: Tuple[int, int], targe
     assert np.abs(scaled.astype(int) - expected.reshape(scaled.shape)).max() <= 1
 
 
-def test_a_step_lies_where_the_ratio_says() -> None:
+def test_resize_interpolates_at_pixel_centres() -> None:
     # 0 | 90 to four pixels: their middles lie at -0.25, 0.25, 0.75 and 1.25 of the two.
     scaled = np.zeros((1, 4, 3), np.uint8)
     Resize((1, 2), (1, 4))(np.asarray([[[0] * 3, [90] * 3]], np.uint8), scaled)
@@ -45,7 +45,7 @@ def test_nv12_is_converted_as_opencv_does() -> None:
     np.testing.assert_array_equal(nv12_to_bgr(image), cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
 
 
-def test_black_and_white_of_video_range() -> None:
+def test_nv12_of_video_range_maps_to_full_range() -> None:
     grey = np.full((3, 2), 128, np.uint8)
     grey[:2] = [[16, 235], [0, 255]]
     assert nv12_to_bgr(grey).tolist() == [[[0] * 3, [255] * 3], [[0] * 3, [255] * 3]]

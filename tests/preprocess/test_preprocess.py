@@ -77,7 +77,7 @@ def test_every_input_format_holds_the_same_values(dtype, fmt, chip):
     assert np.abs(got.astype(np.float64) - real).max() <= (0.5 / 127 + 1e-6 if dtype == "INT8" else 5e-4)
 
 
-def test_a_second_frame_leaves_nothing_of_the_first():
+def test_a_second_frame_overwrites_all_of_the_first():
     spec = Preprocess((20, 60), (3, 32, 32), dtype="FLOAT")
     one = CpuPreprocessor(spec)
     one(frame_of(spec.frame_shape, 1))
@@ -111,7 +111,7 @@ def test_a_frame_of_another_size_is_refused():
 
 @pytest.mark.parametrize("how", ["letterbox", "stretch", "crop"])
 @pytest.mark.parametrize("src", [(480, 640), (1080, 1920), (33, 7)])
-def test_boxes_come_back_from_the_network_to_the_frame(how, src):
+def test_boxes_map_from_frame_to_network_and_back(how, src):
     g = Geometry.fit(src, (640, 512), how)
     x, y, w, h = g.src_xywh
     box = np.array([[x + 0.2 * w, y + 0.1 * h, x + 0.9 * w, y + 0.8 * h]])
