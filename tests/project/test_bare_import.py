@@ -30,7 +30,7 @@ def run(code: str, blocked: List[str] = LIBRARIES) -> subprocess.CompletedProces
     )
 
 
-def test_import_needs_nothing_at_all() -> None:
+def test_import_needs_no_library() -> None:
     done = run("import edgedla; print(edgedla.__version__); dir(edgedla)", [*LIBRARIES, "click"])
     assert done.returncode == 0, done.stderr
 
@@ -52,14 +52,14 @@ def test_help_works_without_the_libraries(verb: str) -> None:
     assert "Usage: edgedla" in done.stdout
 
 
-def test_what_is_missing_is_named_and_is_no_bug() -> None:
+def test_a_missing_library_is_named_with_exit_code_4() -> None:
     done = run("from edgedla.cli.main import exit_code_of; sys.exit(exit_code_of(['targets']))")
     assert done.returncode == 4
     assert "'yaml'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_without_the_library_of_the_command_line_itself() -> None:
+def test_a_missing_click_is_named_with_exit_code_4() -> None:
     """A wheel installed with --no-deps."""
     done = run("from edgedla.__main__ import run; run()", [*LIBRARIES, "click"])
     assert done.returncode == 4
@@ -67,7 +67,7 @@ def test_without_the_library_of_the_command_line_itself() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_starting_up_imports_little() -> None:
+def test_import_and_help_load_few_modules() -> None:
     """Times differ by machine and load; the number of imported modules does not. `--help` imports click, not the verbs."""
 
     def imported(code: str) -> int:

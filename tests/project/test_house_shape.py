@@ -56,16 +56,16 @@ def circles(edges: Dict[str, Set[str]]) -> List[List[str]]:
         left = {name: targets for name, targets in left.items() if name not in unread}
 
 
-def test_circles_are_seen() -> None:
+def test_import_cycles_are_detected() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
     assert circles({"a": {"b"}, "b": set()}) == []
 
 
-def test_no_circle_of_files() -> None:
+def test_no_files_import_each_other_in_a_cycle() -> None:
     assert circles({module: imports_of(module, path) for module, path in FILES.items()}) == []
 
 
-def test_no_folder_is_crowded() -> None:
+def test_no_folder_has_too_many_files() -> None:
     files = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in FILES.values())
     crowded = {f"edgedla/{folder}": n for folder, n in files.items() if n > most_files(folder)}
     assert crowded == {}, (
@@ -79,14 +79,14 @@ def most_files(folder: str) -> int:
     return MOST_IN_A_LIST if folder in LISTS or parent == "fixes/rewrites" else MOST_FILES
 
 
-def test_folders_that_are_lists_are_known() -> None:
+def test_list_folders_are_read_from_contributing() -> None:
     assert {"graph/kinds", "fixes/rewrites", "runtime/sources", "runtime/outputs", "cli"} <= set(LISTS)
     assert most_files("fixes/rewrites/elementwise") == MOST_IN_A_LIST
     assert most_files("placement/solvers") == MOST_FILES
 
 
 @pytest.mark.parametrize("path", FILES.values(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_file_is_long(path: Path) -> None:
+def test_no_file_has_too_many_lines(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= MOST_LINES, "split it by the questions that its functions answer"
 

@@ -121,7 +121,7 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("library", sorted(ALLOWED))
-def test_heavy_libraries_stay_in_their_places(library: str) -> None:
+def test_heavy_libraries_are_imported_in_allowed_files_only(library: str) -> None:
     wrong = []
     for path in FILES:
         place = path.relative_to(PACKAGE).as_posix()

@@ -22,28 +22,28 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Set[str]:
         return set(wheel.namelist())
 
 
-def test_every_module_and_data_file_of_the_package_is_in_it(names: Set[str]) -> None:
+def test_the_wheel_holds_every_module_and_data_file(names: Set[str]) -> None:
     kept = [p for p in (ROOT / "edgedla").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     assert {p.relative_to(ROOT).as_posix() for p in kept} <= names
 
 
-def test_the_rule_data_is_in_it_under_the_name_that_the_code_looks_for(names: Set[str]) -> None:
+def test_the_wheel_holds_the_rules_at_the_path_that_the_code_reads(names: Set[str]) -> None:
     kept = [p for p in (ROOT / "rules").rglob("*.yaml") if p.is_file()]
     assert len(kept) > 20
     assert {f"edgedla/_rules/{p.relative_to(ROOT / 'rules').as_posix()}" for p in kept} <= names
 
 
-def test_every_page_that_help_prints_is_in_it(names: Set[str]) -> None:
+def test_the_wheel_holds_every_page_that_help_prints(names: Set[str]) -> None:
     from edgedla.topics import topics
 
     assert len(topics()) > 20
     assert {f"edgedla/_docs/{topic.path}" for topic in topics().values()} <= names
 
 
-def test_nothing_else_is_in_it(names: Set[str]) -> None:
+def test_the_wheel_holds_nothing_else(names: Set[str]) -> None:
     assert {name.split("/")[0] for name in names if not name.startswith("edgedla-")} == {"edgedla"}
     assert not [name for name in names if name.endswith((".pyc", ".onnx", ".engine"))]
 
 
-def test_the_licence_travels_with_it(names: Set[str]) -> None:
+def test_the_wheel_holds_the_licence(names: Set[str]) -> None:
     assert any(name.endswith("LICENSE") for name in names)

@@ -34,7 +34,7 @@ def texts() -> List[Path]:
 
 
 @pytest.mark.parametrize("word", INDEX_HOSTS + MACHINE_PATHS)
-def test_no_file_names(word: str) -> None:
+def test_no_file_holds_a_forbidden_word_or_path(word: str) -> None:
     found = []
     for path in texts():
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -48,7 +48,7 @@ def test_no_yolo_graph_is_carried() -> None:
     assert [p for p in tracked() if "yolo" in p.name.lower() and p.suffix in (".onnx", ".gz", ".engine", ".pt")] == []
 
 
-def test_every_module_says_first_what_it_is_for() -> None:
+def test_every_module_begins_with_a_docstring() -> None:
     silent = []
     for path in tracked():
         # A program of its own, as an Ansible module is, begins with its interpreter.
