@@ -54,7 +54,9 @@ def npy(array: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_rows_are_those_that_were_saved(save: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_array_files_equal_the_saved_arrays(
+    save: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(array_file, "BLOCK_BYTES", 1000)
     arrays: Dict[str, np.ndarray] = {
         "a": np.arange(7 * 3 * 20, dtype=np.float32).reshape(7, 3, 20),
@@ -73,7 +75,7 @@ def test_rows_are_those_that_were_saved(save: Callable, tmp_path: Path, monkeypa
     np.testing.assert_array_equal(loaded["a"].reshape((-1, 1, 3, 20))[5][0], arrays["a"][5])
 
 
-def test_an_array_that_no_input_needs_is_never_unpacked(tmp_path: Path) -> None:
+def test_an_unused_array_is_never_decompressed(tmp_path: Path) -> None:
     path = tmp_path / "bomb.npz"
     with_zeros(path, 0.5, x=npy(np.ones((4, 3, 4, 4), np.float32)))
     tracemalloc.start()
@@ -85,7 +87,7 @@ def test_an_array_that_no_input_needs_is_never_unpacked(tmp_path: Path) -> None:
     assert peak < 64 << 20
 
 
-def test_only_so_many_samples_are_unpacked_as_are_used(tmp_path: Path) -> None:
+def test_only_used_samples_are_decompressed(tmp_path: Path) -> None:
     path = tmp_path / "bomb.npz"
     with_zeros(path, 0.5)
     tracemalloc.start()
@@ -110,7 +112,7 @@ def test_only_so_many_samples_are_unpacked_as_are_used(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_a_header_that_lies_is_refused(data: bytes, ending: str, tmp_path: Path) -> None:
+def test_an_array_header_that_contradicts_its_data_is_refused(data: bytes, ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"lie{ending}"
     if ending == ".npz":
         with zipfile.ZipFile(str(path), "w", zipfile.ZIP_DEFLATED) as archive:
@@ -127,7 +129,7 @@ class Shell:
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_pickles_never_run(ending: str, tmp_path: Path) -> None:
+def test_pickled_arrays_are_refused_without_executing_code(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"p{ending}"
     objects = np.array([Shell()], dtype=object)
     np.save(str(path), objects, allow_pickle=True) if ending == ".npy" else np.savez(str(path), x=objects)
@@ -182,7 +184,7 @@ def test_a_damaged_file_is_a_data_error_or_samples(
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "packed"])
-def test_a_byte_that_changed_in_an_array_that_is_used_is_found(save, tmp_path: Path) -> None:
+def test_a_changed_byte_in_a_used_array_is_detected(save, tmp_path: Path) -> None:
     """A stored array is mapped: without its check sum the wrong numbers would calibrate."""
     from edgedla.quantization.samples import InputSpec, load_samples
 

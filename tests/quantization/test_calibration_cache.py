@@ -22,7 +22,7 @@ def test_version_numbers_are_those_of_nvinferversion(trt: tuple, number: int) ->
     assert version_number(trt) == number
 
 
-def test_the_published_form() -> None:
+def test_a_cache_in_the_published_form_is_parsed() -> None:
     # 0x3c010a14 is the scale that an image input in [-1, 1] gets in many public caches: about 1/127.
     text = "TRT-8502-EntropyCalibration2\ninput: 3c010a14\nblock:1/out: 3d8f5c29\n\nzero: 00000000\n"
     cache = parse_cache(text)
@@ -40,7 +40,7 @@ RANGES = st.floats(1e-6, 1e6)
 
 
 @given(st.dictionaries(NAMES, RANGES, max_size=8))
-def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
+def test_written_caches_read_back_to_float32_precision(absmax: Dict[str, float]) -> None:
     back = parse_cache(write_cache(absmax, (10, 3, 0))).absmax
     assert sorted(back) == sorted(absmax)
     for name, value in absmax.items():
@@ -59,7 +59,7 @@ def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
         ("TRT-8502-EntropyCalibration2\ninput: bc010a14\n", "no scale"),
     ],
 )
-def test_what_is_no_cache_is_refused(text: str, why: str) -> None:
+def test_an_invalid_cache_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(DocumentError, match=why):
         parse_cache(text)
 
@@ -82,7 +82,7 @@ def test_scales_survive_every_release_bit_for_bit(scale: float, trt: tuple) -> N
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_ranges_that_are_no_range_are_not_written(value: float) -> None:
+def test_writing_a_non_positive_range_is_refused(value: float) -> None:
     with pytest.raises(DocumentError, match="not a positive number"):
         write_cache({"x": value}, (8, 5, 2))
 
@@ -96,6 +96,6 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\r", "\u2028a", "a\x85"])
-def test_a_name_that_would_end_its_line_is_refused(name: str) -> None:
+def test_a_tensor_name_with_a_line_break_is_refused(name: str) -> None:
     with pytest.raises(DocumentError, match="cannot be written into a calibration cache"):
         write_cache({name: 1.0}, (10, 3, 0))

@@ -102,7 +102,7 @@ POSITIVE = st.lists(st.floats(2.0**-60, 2.0**60, width=32), min_size=1, max_size
 
 
 @given(st.lists(POSITIVE, min_size=1, max_size=6))
-def test_the_histogram_loses_no_value_and_places_it_within_one_bin(samples: List[List[float]]) -> None:
+def test_the_histogram_counts_every_value_within_one_bin(samples: List[List[float]]) -> None:
     histogram = Histogram()
     for values in samples:
         row = np.asarray(values, np.float32)

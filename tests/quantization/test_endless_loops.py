@@ -55,7 +55,7 @@ def test_a_loop_that_nothing_ends_is_refused(rounds: str, condition: str, after:
     [("three", "true", PASSED_ON), ("worked_out", "", PASSED_ON), ("", "false", PASSED_ON), ("", "depends", PASSED_ON),
      ("huge", "true", WORKED_OUT)],
 )  # fmt: skip
-def test_a_loop_that_may_end_is_not(rounds: str, condition: str, after: Any) -> None:
+def test_a_loop_that_may_end_is_accepted(rounds: str, condition: str, after: Any) -> None:
     assert endless_loop(loop(rounds, condition, after).graph) is None
 
 

@@ -45,7 +45,7 @@ def types_left(model: Any) -> List[int]:
     return [kind for kind in found if kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)]
 
 
-def test_a_half_network_is_turned_with_its_ends() -> None:
+def test_a_half_precision_network_is_converted_including_its_ports() -> None:
     model = halved(conv_net())
     own = own_types(model)
     assert own is not None
@@ -57,7 +57,7 @@ def test_a_half_network_is_turned_with_its_ends() -> None:
     assert own_types(model) is None
 
 
-def test_kept_ends_lose_their_casts_and_keep_their_names() -> None:
+def test_float_ports_of_a_half_network_lose_their_casts_and_keep_their_names() -> None:
     model = halved(conv_net(), keep_ends=True)
     assert turn_types(model) == ()
     assert drop_casts(model) == 2
@@ -66,7 +66,7 @@ def test_kept_ends_lose_their_casts_and_keep_their_names() -> None:
     onnx.checker.check_model(model, full_check=True)
 
 
-def test_values_that_are_seen_as_outputs_keep_their_names() -> None:
+def test_outputs_behind_casts_keep_their_names() -> None:
     """An input that is cast to an output, a tensor behind two casts, and an output that is read on."""
     nodes = [
         node("Cast", "x", "first", to=10), node("Relu", "x", "inner"), node("Cast", "inner", "one", to=10),
@@ -87,7 +87,7 @@ def test_values_that_are_seen_as_outputs_keep_their_names() -> None:
     assert np.array_equal(last, three)
 
 
-def test_bodies_read_what_stood_before_a_cast() -> None:
+def test_branches_read_the_value_before_a_removed_cast() -> None:
     nodes = [
         node("Cast", "x", "h", to=10), node("ReduceMax", "h", "m", keepdims=0), node("Greater", "m zero", "c"),
     ]  # fmt: skip
@@ -105,7 +105,7 @@ def test_bodies_read_what_stood_before_a_cast() -> None:
     assert np.array_equal(open_session(model.SerializeToString()).run(["y"], {"x": x})[0], 2 * x)
 
 
-def test_every_attribute_that_names_a_type_is_turned() -> None:
+def test_every_type_attribute_is_converted() -> None:
     half = helper.make_tensor("v", 10, [1], [0.5])
     nodes = [
         node("Shape", "x", "s"),
@@ -124,7 +124,7 @@ def test_every_attribute_that_names_a_type_is_turned() -> None:
     onnx.checker.check_model(model, full_check=True)
 
 
-def test_functions_and_scalars_are_turned_in_their_shape() -> None:
+def test_functions_and_scalars_are_converted_keeping_their_shape() -> None:
     body = [
         helper.make_node("Constant", [], ["k"], value=constant("", np.array(2.0, np.float32))),
         node("Mul", "p k", "q"),
@@ -164,5 +164,5 @@ def test_double_values_beyond_float_stay_finite() -> None:
         [node("Cast", "x", "h", to=10), node("Cast", "h", "f", to=1), node("Relu", "f", "y")],
     ],
 )  # fmt: skip
-def test_a_float_network_with_other_types_around_is_left_alone(nodes: Any) -> None:
+def test_a_float_network_with_casts_to_other_types_is_unchanged(nodes: Any) -> None:
     assert own_types(onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, opset=17)) is None

@@ -48,7 +48,7 @@ def batches() -> Any:
     ],
     ids=["array", "mapping", "list", "feeds", "generator", "data set", "loader", "batches"],
 )
-def test_every_kind_gives_the_same_samples(data: Any, labelled: bool) -> None:
+def test_every_kind_of_iterable_gives_the_same_samples(data: Any, labelled: bool) -> None:
     samples = samples_from(data, SPEC)
     assert len(samples.feeds) == 5
     for feed, want in zip(samples.feeds, FIVE):
@@ -59,7 +59,7 @@ def test_every_kind_gives_the_same_samples(data: Any, labelled: bool) -> None:
     assert not samples.synthetic
 
 
-def test_a_data_set_is_read_as_it_is_used() -> None:
+def test_a_data_set_is_read_lazily() -> None:
     data = DataSet()
     samples = samples_from(data, SPEC)
     before = data.read
@@ -79,7 +79,7 @@ def test_a_data_set_is_read_as_it_is_used() -> None:
         ([(FIVE, [1, 2])], DataError, "2 labels for 5 samples"),
     ],
 )
-def test_what_does_not_fit_is_named(data: Any, error: type, text: str) -> None:
+def test_samples_that_do_not_fit_are_named(data: Any, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         list(samples_from(data, SPEC).feeds)
 

@@ -38,7 +38,7 @@ def made_weights(count: int) -> onnx.ModelProto:
     )
 
 
-def test_a_tensor_lives_until_its_last_reader() -> None:
+def test_the_estimate_frees_a_tensor_after_its_last_reader() -> None:
     size = 8 * 4 * 4 * 4
     chain = model([helper.make_node("Relu", [a], [b]) for a, b in (("x", "a"), ("a", "b"), ("b", "y"))])
     assert session_memory(chain).live_bytes == 2 * size
@@ -47,7 +47,7 @@ def test_a_tensor_lives_until_its_last_reader() -> None:
     assert session_memory(model([*nodes, helper.make_node("Relu", ["a"], ["y"])])).live_bytes == 2 * size, "b ends"
 
 
-def test_a_branch_reads_what_stands_outside_it() -> None:
+def test_the_estimate_keeps_outer_values_that_a_branch_reads() -> None:
     size = 8 * 4 * 4 * 4
     branch = helper.make_graph(
         [helper.make_node("Relu", ["a"], ["r"])],
@@ -66,13 +66,13 @@ def test_a_branch_reads_what_stands_outside_it() -> None:
     assert session_memory(chosen).live_bytes == 3 * size
 
 
-def test_constants_that_nodes_make_count_as_such() -> None:
+def test_the_estimate_counts_constants_made_by_nodes() -> None:
     memory = session_memory(made_weights(1000))
     assert (memory.made_bytes, memory.live_bytes) == (4_000_000, 2 * 4000)
     assert memory.folded_bytes == 4_000_000
 
 
-def test_made_weights_of_convolutions_are_reordered_one_by_one() -> None:
+def test_the_estimate_counts_reordered_copies_of_computed_weights() -> None:
     """Every one of them is copied once more, and the largest twice beside that while it is in work."""
     nodes, last = [], "x"
     for i, name in enumerate(("a", "b")):
@@ -85,7 +85,7 @@ def test_made_weights_of_convolutions_are_reordered_one_by_one() -> None:
     assert (memory.made_bytes, memory.folded_bytes) == (small + large, small + large + 2 * large)
 
 
-def test_an_unknown_size_is_said() -> None:
+def test_the_estimate_reports_tensors_of_unknown_size() -> None:
     odd = model(
         [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)]
     )
@@ -94,7 +94,7 @@ def test_an_unknown_size_is_said() -> None:
     assert "2 tensors of unknown size" in str(memory)
 
 
-def test_a_transposed_convolution_takes_its_columns() -> None:
+def test_the_estimate_counts_the_column_buffer_of_a_transposed_convolution() -> None:
     weights = numpy_helper.from_array(np.ones((8, 4, 3, 3), np.float32), "w")
     net = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"])], constants=[weights])
     assert session_memory(net).scratch_bytes == 4 * 3 * 3 * 4 * 4 * 4
@@ -103,19 +103,19 @@ def test_a_transposed_convolution_takes_its_columns() -> None:
 @pytest.mark.parametrize(
     ("kind", "size"), [(TensorProto.FLOAT, 12), (TensorProto.INT8, 3), (TensorProto.DOUBLE, 24), (99, 24)]
 )
-def test_bytes_of_a_tensor(kind: int, size: int) -> None:
+def test_tensor_bytes_follow_the_element_type(kind: int, size: int) -> None:
     assert tensor_bytes([3], kind) == size
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("1", MIB), ("512M", 512 * MIB), ("1.5G", 1536 * MIB), ("2 GiB", 2048 * MIB), ("64k", 65536)]
 )
-def test_sizes(text: str, size: int) -> None:
+def test_memory_sizes_are_parsed(text: str, size: int) -> None:
     assert limits.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "many", "1X", "1GG", "0.0000001K"])
-def test_what_is_no_size(text: str) -> None:
+def test_an_invalid_memory_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a size"):
         limits.parse_size(text)
 
@@ -129,7 +129,7 @@ def test_a_session_beyond_the_limit_is_refused_before_it_is_opened() -> None:
         limits.require(memory_of(data))
 
 
-def test_without_a_limit_what_is_free_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_limit_the_free_memory_is_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = session_memory(made_weights(100))
     monkeypatch.setattr(limits, "available_bytes", lambda: memory.total_bytes)
     limits.require(memory)
@@ -151,7 +151,7 @@ def test_a_container_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert without is None or abs((limits.available_bytes() or 0) - without) < 1 << 30
 
 
-def test_much_is_said_before() -> None:
+def test_a_large_estimate_is_announced_before_the_session() -> None:
     said: List[str] = []
     open_session(made_weights(100).SerializeToString(), say=said.append)
     assert said == []
@@ -161,7 +161,7 @@ def test_much_is_said_before() -> None:
     assert said == ["ONNX Runtime takes up to 266 MiB of memory"]
 
 
-def test_a_small_file_takes_a_gigabyte_unless_more_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_model_file_is_limited_to_a_gigabyte_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "available_bytes", lambda: 1 << 40)
     most = limits.SMALL_FILE_LIMIT
     small, large = limits.SMALL_FILE_BYTES - 1, limits.SMALL_FILE_BYTES
@@ -188,7 +188,7 @@ def test_a_small_file_takes_a_gigabyte_unless_more_is_asked_for(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("verb", ["bench", "run", "deploy"])
-def test_verbs_that_open_what_was_built_keep_the_limit(
+def test_commands_on_artifacts_keep_the_memory_limit(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, built = tmp_path / "m.onnx", tmp_path / "a"
@@ -209,7 +209,7 @@ def test_verbs_that_open_what_was_built_keep_the_limit(
 
 
 @pytest.mark.parametrize("verb", ["build", "quantize", "evaluate"])
-def test_every_verb_that_runs_a_model_here_keeps_the_limit(
+def test_every_command_that_runs_a_model_keeps_the_memory_limit(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, samples = tmp_path / "m.onnx", tmp_path / "s.npz"
@@ -246,7 +246,7 @@ def test_the_limit_ends_with_the_command(tmp_path: Path) -> None:
     assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a")]) == 0
 
 
-def test_the_estimate_is_no_less_than_what_is_taken(tmp_path: Path) -> None:
+def test_the_estimate_is_at_least_the_measured_peak(tmp_path: Path) -> None:
     """The peak of a whole process that opens and runs a session, twice, against the estimate."""
     (tmp_path / "m.onnx").write_bytes(huge_batch(2000).SerializeToString())
     done = subprocess.run(
@@ -347,19 +347,19 @@ def test_weights_whose_size_the_graph_computes_or_that_a_part_holds_count(make: 
     assert memory.total_bytes > 3 * 2000 * 2000 * 4
 
 
-def test_what_is_empty_has_a_known_size() -> None:
+def test_the_estimate_of_an_empty_tensor_is_known() -> None:
     none = numpy_helper.from_array(np.zeros((0, 8, 4, 4), np.float32), "none")
     joined = model([helper.make_node("Concat", ["none", "none"], ["y"], axis=0)], constants=[none])
     assert session_memory(joined).unknown == 0
 
 
 @pytest.mark.parametrize("name", ["nested_functions", "wide_functions", "nested_ifs"])
-def test_the_estimate_of_nested_parts_ends(name: str) -> None:
+def test_the_estimate_of_deeply_nested_subgraphs_ends(name: str) -> None:
     """Written out, one of them would hold millions of nodes."""
     assert session_memory({**SMALL, **LARGE}[name]()).total_bytes
 
 
-def test_inference_by_values_holds_no_long_vectors() -> None:
+def test_shape_inference_does_not_propagate_long_vectors() -> None:
     """Each number of a vector takes ONNX's data propagation some 150 bytes: a Range of 400 million took 60 GB."""
     numbers = {"zero": 0, "count": 1 << 30, "one": 1}
     constants = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in numbers.items()]

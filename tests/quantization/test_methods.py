@@ -56,7 +56,7 @@ def naive_divergence(counts: np.ndarray) -> int:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=140, max_size=260))
-def test_entropy_is_the_published_method(counts: list) -> None:
+def test_entropy_calibration_equals_the_published_algorithm(counts: list) -> None:
     array = np.asarray(counts, np.float64)
     assert least(*divergences(array)) == naive_divergence(array)
 
@@ -71,14 +71,14 @@ def test_entropy_cuts_a_lone_outlier_and_clips_piled_up_values() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.4, 1.0, 2.5])
-def test_squared_error_is_that_of_quantising(threshold: float) -> None:
+def test_squared_error_of_a_threshold_equals_that_of_quantising(threshold: float) -> None:
     values = np.abs(np.random.default_rng(2).standard_normal(40000)).astype(np.float32)
     scale = threshold / 127
     expected = np.mean((values - scale * np.rint(np.minimum(values, threshold) / scale)) ** 2)
     assert squared_error(histogram(values), threshold) == pytest.approx(expected, rel=0.02)
 
 
-def test_mse_is_the_least_of_a_fine_search() -> None:
+def test_mse_threshold_equals_a_fine_search() -> None:
     found = histogram(np.random.default_rng(3).laplace(size=50000))
     every = [squared_error(found, t) for t in np.linspace(0.02, 1, 400) * found.absmax]
     assert squared_error(found, mse(found)) <= min(every) * 1.02
@@ -94,7 +94,7 @@ def test_every_threshold_lies_above_zero_and_at_most_at_the_maximum(values: list
     assert auto(found) >= percentile(found) * (1 - 1e-9)
 
 
-def test_percentiles_take_a_number() -> None:
+def test_percentile_takes_an_optional_number() -> None:
     found = histogram(np.arange(1, 1001))
     assert method_of("percentile:50")(found) == pytest.approx(500, abs=1)
     assert method_of("percentile")(found) == pytest.approx(1000, abs=1)

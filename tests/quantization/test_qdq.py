@@ -54,7 +54,7 @@ def run(model: Any, x: np.ndarray = X) -> np.ndarray:
     return found
 
 
-def test_there_and_back_is_bit_exact() -> None:
+def test_stripping_and_adding_qdq_is_bit_exact() -> None:
     model = qdq_net()
     stripped = strip_qdq(model)
     onnx.checker.check_model(stripped.model)
@@ -99,7 +99,7 @@ def test_stored_int8_weights_and_int32_biases_become_constants() -> None:
     np.testing.assert_array_equal(run(with_qdq(stripped.model, stripped.absmax)), run(model))
 
 
-def test_nodes_around_an_unscaled_tensor_stay_in_fp16() -> None:
+def test_nodes_around_a_tensor_without_scale_stay_in_fp16() -> None:
     tail = [helper.make_node("MaxPool", ["rd"], ["p"], name="pool", kernel_shape=[2, 2])]
     tail += [helper.make_node("Exp", ["p"], ["y"], name="exp")]
     stripped = strip_qdq(qdq_net(tail=tail))
@@ -112,7 +112,7 @@ def _concat(second: str) -> Any:
     return qdq_net(tail=tail)
 
 
-def test_scales_as_arithmetic_over_weights_are_worked_out() -> None:
+def test_scales_computed_from_weights_are_evaluated() -> None:
     """As PyTorch exports fake quantisation by channel: the scale is ReduceMax(Abs(w)) / 127."""
     model = qdq_net()
     made = [
@@ -143,7 +143,7 @@ REFUSED: Dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_a_cache_cannot_say_is_refused(why: str) -> None:
+def test_qdq_that_a_cache_cannot_express_is_refused(why: str) -> None:
     with pytest.raises(ModelError, match=why) as error:
         strip_qdq(REFUSED[why]())
     assert error.value.where
@@ -167,7 +167,7 @@ def weight_of(model: Any) -> np.ndarray:
     return weight
 
 
-def test_a_scale_that_training_left_behind_rounds_the_weights_once() -> None:
+def test_weights_under_a_larger_scale_keep_their_trained_values() -> None:
     """Weights under a scale 4 % too large: TensorRT's absmax / 127 has no such levels, so they stay as trained."""
     stripped = strip_qdq(qdq_net(weights={"ws": SCALES * np.float32(1.04)}))
     assert stripped.rounded_anew == {"w/dq": pytest.approx(0.041, abs=0.005)}
@@ -175,7 +175,7 @@ def test_a_scale_that_training_left_behind_rounds_the_weights_once() -> None:
     assert strip_qdq(qdq_net()).rounded_anew == {}
 
 
-def test_weights_that_grew_over_their_scale_keep_the_models_levels() -> None:
+def test_weights_beyond_their_scale_keep_the_models_levels() -> None:
     """TensorRT has no level -128: with it the channel's scale, and all of its levels, would be others."""
     small = SCALES * np.float32(0.9)
     stripped = strip_qdq(qdq_net(weights={"ws": small}))
@@ -200,7 +200,7 @@ def test_unequal_scales_at_a_concat_are_refused() -> None:
     strip_qdq(qdq_net(tail=tail, second="s"))
 
 
-def test_a_q_that_nothing_dequantises_is_refused() -> None:
+def test_a_quantize_without_dequantize_is_refused() -> None:
     tail = [helper.make_node("QuantizeLinear", ["rd", "s", "z"], ["y"], name="last/q")]
     with pytest.raises(ModelError, match="something other than DequantizeLinear"):
         strip_qdq(qdq_net(tail=tail))
@@ -248,7 +248,7 @@ def test_models_of_onnx_runtime_come_back_bit_exact(shared: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("what", ["scale", "int8", "dequantized"])
-def test_a_model_with_the_names_of_new_tensors_keeps_its_own(what: str) -> None:
+def test_added_qdq_tensors_avoid_names_of_the_model(what: str) -> None:
     """As TensorFlow names them: bn, and its factor bn/scale."""
     factor = numpy_helper.from_array(np.full((), 5, np.float32), f"bn/{what}")
     nodes = [helper.make_node("Relu", ["x"], ["bn"]), helper.make_node("Mul", ["bn", f"bn/{what}"], ["y"])]

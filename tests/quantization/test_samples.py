@@ -26,7 +26,7 @@ def relu_net() -> Any:
     )
 
 
-def test_synthetic_samples_are_seeded_marked_and_fit() -> None:
+def test_synthetic_samples_are_seeded_marked_and_match_the_inputs() -> None:
     specs = [SPEC, InputSpec("i", (2,), np.uint8)]
     first, again = synthetic_samples(specs), synthetic_samples(specs)
     assert first.synthetic
@@ -36,7 +36,7 @@ def test_synthetic_samples_are_seeded_marked_and_fit() -> None:
     assert not np.array_equal(first.feeds[0]["x"], first.feeds[1]["x"])
 
 
-def test_an_input_that_says_it_takes_pixels_is_given_pixels() -> None:
+def test_synthetic_samples_of_an_embedded_preprocessing_input_are_pixels() -> None:
     model = parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 13]>'
         "g (float[1,3,8,8] x, float[1,3,8,8] z) => (float[1,3,8,8] y) { y = Add(x, z) }"
@@ -82,7 +82,7 @@ def test_samples_that_do_not_fit_are_refused(tmp_path: Path, arrays: Dict[str, n
         list(load_samples(tmp_path / "a.npz", [SPEC]).feeds)
 
 
-def test_an_array_of_another_name_is_no_input(tmp_path: Path) -> None:
+def test_an_array_not_named_like_the_input_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "wrong.npz", images=np.ones(SPEC.shape))
     with pytest.raises(DataError, match="no array for input 'x'; there is 'images'"):
         load_samples(tmp_path / "wrong.npz", [SPEC])
@@ -91,7 +91,7 @@ def test_an_array_of_another_name_is_no_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_feeds_are_read_when_asked_for_and_can_be_sliced(tmp_path: Path, save: Any) -> None:
+def test_feeds_are_lazy_and_can_be_sliced(tmp_path: Path, save: Any) -> None:
     values = np.arange(7 * 48, dtype=np.float64).reshape(7, 3, 4, 4)
     save(tmp_path / "a.npz", x=values)
     save(tmp_path / "b.npz", x=values[:2] + 1000)
@@ -103,7 +103,7 @@ def test_feeds_are_read_when_asked_for_and_can_be_sliced(tmp_path: Path, save: A
         feeds[8]
 
 
-def test_labels_come_with_the_samples(tmp_path: Path) -> None:
+def test_labels_in_a_sample_file_are_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1, 2, 3])
     assert list(load_samples(tmp_path, [SPEC], limit=2).labels or ()) == [1, 2]
     np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1])
@@ -120,7 +120,7 @@ def test_labels_of_a_batch_stay_together(tmp_path: Path) -> None:
     assert [label.tolist() for label in samples.labels or ()] == [[1, 2], [3, 4]]
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_files_without_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no samples in it|no such file"):
         load_samples(tmp_path, [SPEC])
     (tmp_path / "a.npy").write_bytes(b"no array")

@@ -14,7 +14,7 @@ from edgedla.quantization import scale_rules as module
 from edgedla.quantization.scale_rules import scale_rules
 
 
-def test_operators_without_an_int8_mode_are_one_list() -> None:
+def test_operators_without_an_int8_mode_are_those_listed() -> None:
     assert scale_rules().fp16_only == {"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"}
 
 
@@ -26,7 +26,7 @@ def test_operators_without_an_int8_mode_are_one_list() -> None:
         (lambda t: t.replace("fp16_only:", "fp16:"), "fp16"),
     ],
 )
-def test_a_broken_file_is_refused(
+def test_an_invalid_scale_rules_file_is_refused(
     change: Callable[[str], str], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(rules_dir(), tmp_path / "rules")

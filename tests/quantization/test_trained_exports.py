@@ -21,7 +21,7 @@ LIBRARIES: Dict[str, Any] = {"torchao": (3, 0.02), "modelopt": (5, 0.02)}
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_export_becomes_an_artifact_with_its_outputs(library: str, tmp_path: Path) -> None:
+def test_qat_exports_build_to_artifacts_with_equal_outputs(library: str, tmp_path: Path) -> None:
     half, tolerance = LIBRARIES[library]
     result = translate(onnx.load(str(EXPORTS / f"{library}.onnx")), platform_for("agx-orin-64gb"))
     assert result.form == "cache"

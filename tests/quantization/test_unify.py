@@ -64,7 +64,7 @@ def test_a_pooling_and_a_concatenation_have_one_scale(tmp_path: Path) -> None:
     assert {t: found.origin(t) for t in "xpry"} == {"x": "unified", "p": "unified", "r": "measured", "y": "unified"}
 
 
-def test_equalities_hold_on_the_dla_only(tmp_path: Path) -> None:
+def test_equal_scales_are_required_on_the_dla_only(tmp_path: Path) -> None:
     graph = graph_of([helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], tmp_path)
     assert scales_of(graph, {"x": 2.0, "y": 1.0}, on_dla=lambda index: False).absmax == {"x": 2.0, "y": 1.0}
 
@@ -88,7 +88,7 @@ def test_inputs_of_a_sum_share_a_scale_before_8_4(tmp_path: Path, trt: str, alik
         ([("Transpose", ["x"], ["y"])], {"y": 5.0}, {"x": (5.0, "SCALE010")}),
     ],
 )
-def test_a_missing_scale_comes_from_the_operator(
+def test_a_missing_scale_is_derived_from_the_operator(
     tmp_path: Path, nodes: List[Any], given: Dict[str, float], filled: Dict[str, Any]
 ) -> None:
     graph = graph_of([helper.make_node(*n) for n in nodes], tmp_path)
@@ -106,7 +106,7 @@ def test_a_tensor_without_a_scale_is_reported_with_its_layers(tmp_path: Path) ->
     assert found.counts == {"measured": 2, "missing": 1}
 
 
-def test_every_corpus_network_is_covered(shared: Path) -> None:
+def test_every_corpus_network_gets_all_scales(shared: Path) -> None:
     for path in sorted((shared / "corpus/nets").glob("*.onnx")):
         measured = float_activations(onnx.load(str(path), load_external_data=False))
         graph = load_onnx(path, trt=(10, 3, 0))
@@ -114,7 +114,7 @@ def test_every_corpus_network_is_covered(shared: Path) -> None:
         assert found.missing == (), path.name
 
 
-def test_the_rules_have_known_sources_and_one_id_each() -> None:
+def test_scale_rules_have_known_sources_and_unique_ids() -> None:
     every = (*scale_rules().equal, *scale_rules().missing)
     assert len({r.id for r in every}) == len(every)
     known = set(sources())

@@ -25,7 +25,7 @@ from edgedla.quantization.weights import channel_axis, per_channel_absmax
         ("MatMul", {}, (2, 3, 8), 2),
     ],
 )
-def test_channels_are_those_of_the_output(
+def test_the_channel_axis_of_weights_is_that_of_the_output(
     op: str, attributes: Dict[str, Any], dims: Tuple[int, ...], axis: int
 ) -> None:
     node = helper.make_node(op, ["x", "w"], ["y"], **attributes)
@@ -36,11 +36,11 @@ def test_channels_are_those_of_the_output(
 @pytest.mark.parametrize(
     ("op", "slot", "rank"), [("Conv", 0, 4), ("Conv", 2, 1), ("Gemm", 2, 2), ("Add", 1, 4), ("MatMul", 1, 1)]
 )
-def test_what_is_no_weight_has_no_axis(op: str, slot: int, rank: int) -> None:
+def test_operands_other_than_weights_have_no_channel_axis(op: str, slot: int, rank: int) -> None:
     assert channel_axis(helper.make_node(op, ["x", "w", "b"], ["y"]), slot, rank) is None
 
 
-def test_the_range_of_a_channel_is_its_own() -> None:
+def test_per_channel_ranges_are_computed_along_the_axis() -> None:
     w = np.array([[1.0, -4.0], [-2.0, 3.0]], np.float32)
     assert per_channel_absmax(w, 0).tolist() == [4.0, 3.0]
     assert per_channel_absmax(w, 1).tolist() == [2.0, 4.0]
