@@ -52,7 +52,7 @@ def test_verbose_log_of_10_3_has_loadables_with_layers_and_memory():
     assert (log.consumed.local_dram_mib, log.offloaded, log.candidates) == (6, 2, 2)
 
 
-def test_lists_of_a_verbose_log_are_known_to_overstate():
+def test_layer_lists_of_a_verbose_log_are_not_final():
     log = read_build_log(RESNET.splitlines())
     assert not log.lists_are_final
     assert [layer.name for layer in log.dla_layers] == ["/conv1/Conv", "/fc/Gemm + (Unnamed Layer* 125) [ElementWise]"]
@@ -62,7 +62,7 @@ def test_lists_of_a_verbose_log_are_known_to_overstate():
     ]
 
 
-def test_engine_layers_reformats_and_success():
+def test_engine_layers_reformats_and_success_are_read():
     log = read_build_log(RESNET.splitlines())
     assert [layer.type for layer in log.engine_layers] == ["Reformat", "DLA", "CaskPooling", "DLA"]
     (reformat,) = log.reformats
@@ -73,7 +73,7 @@ def test_engine_layers_reformats_and_success():
     assert log.errors == ()
 
 
-def test_non_verbose_log_of_8_5_lists_final_nodes_and_the_second_look():
+def test_a_non_verbose_log_of_8_5_has_final_nodes_and_second_look_refusals():
     log = read_build_log(YOLO.splitlines())
     assert log.version == "8.5.2.2"
     assert log.lists_are_final
@@ -102,7 +102,7 @@ def test_non_verbose_log_of_8_5_lists_final_nodes_and_the_second_look():
     assert [layer.type for layer in log.gpu_layers] == ["POINTWISE", "COPY"]
 
 
-def test_log_of_7_x_has_its_lists_on_one_line_and_the_reason_before_the_layer():
+def test_a_log_of_7_x_has_one_line_lists_and_reasons_before_the_layer():
     log = read_build_log(TRT7.splitlines())
     assert [(r.layer, r.reason) for r in log.refused] == [
         ("layer84-route", "Concatenation on DLA requires at least two inputs."),
@@ -117,7 +117,7 @@ def test_log_of_7_x_has_its_lists_on_one_line_and_the_reason_before_the_layer():
     ]
 
 
-def test_a_reason_is_not_taken_from_another_layer():
+def test_the_reason_of_another_layer_is_not_taken():
     log = read_build_log(
         [
             "[W] [TRT] /a/Div: DLA cores do not support DIV ElementWise operation.",
@@ -165,12 +165,12 @@ def test_a_strict_build_names_its_first_offender_and_is_not_built(text, stage, l
         ("Layer 'it's (odd)' (CONSTANT): Unsupported on DLA. Switching this layer's device type to GPU.", "it's (odd)"),
     ],
 )
-def test_every_known_text_of_a_refusal_names_its_layer(text, layer):
+def test_every_known_refusal_text_gives_its_layer(text, layer):
     for prefix in ("", "[W] [TRT] ", "[11/20/2026-10:00:00] [TRT] [W] ", "WARNING: [TRT]: ", "[TensorRT] WARNING: "):
         assert [r.layer for r in read_build_log([prefix + text]).refused] == [layer], prefix
 
 
-def test_other_texts_of_the_catalogue():
+def test_catalogued_texts_other_than_refusals_are_read():
     log = read_build_log(
         [
             "[W] [TRT] DLA requests all profiles have same min, max, and opt value. "
@@ -216,7 +216,7 @@ def test_crlf_colours_comments_utf16_and_gzip(tmp_path):
     assert read_build_log(path).refused == plain
 
 
-def test_a_file_that_breaks_off_says_so(tmp_path):
+def test_a_cut_off_gzip_log_is_marked_truncated(tmp_path):
     path = tmp_path / "half.gz"
     whole = gzip.compress((YOLO * 50).encode())
     path.write_bytes(whole[: len(whole) // 2])
@@ -280,7 +280,7 @@ def test_a_file_without_line_ends_does_not_fill_the_memory(tmp_path):
         ("{(Unnamed Layer* 0) [ElementWise]}", "(Unnamed Layer* 0) [ElementWise]", None, True),
     ],
 )
-def test_names_of_dla_nodes(name, first, last, members):
+def test_names_of_dla_nodes_are_parsed(name, first, last, members):
     node = parse_foreign_node(name)
     assert node.first == first
     assert node.last == (last or first)
@@ -292,7 +292,7 @@ def test_other_names_are_no_dla_nodes():
     assert parse_foreign_node("{}") is None
 
 
-def test_fused_names_come_apart():
+def test_fused_layer_names_are_split():
     assert names_in("a + b") == ("a", "b")
     assert names_in("PWN(PWN(x/Sigmoid), y/Mul)") == ("x/Sigmoid", "y/Mul")
     assert names_in("PWN(c + (Unnamed Layer* 687) [Shuffle], PWN(d, e))") == (
@@ -303,7 +303,7 @@ def test_fused_names_come_apart():
     )
 
 
-def test_banner_numbers_and_prefixes():
+def test_version_numbers_and_line_prefixes_are_parsed():
     assert [version_of_number(n) for n in ("7103", "8201", "8502", "8510", "8602", "100300", "101304")] == [
         "7.1.3", "8.2.1", "8.5.2", "8.5.10", "8.6.2", "10.3.0", "10.13.4",
     ]  # fmt: skip

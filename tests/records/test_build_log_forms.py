@@ -86,11 +86,11 @@ def test_a_log_reads_the_same_in_every_form(log, form):
         ("(Unnamed Layer* 5) [Shuffle]: y", "", "(Unnamed Layer* 5) [Shuffle]: y"),
     ],
 )
-def test_prefixes_of_other_tools(line, severity, text):
+def test_line_prefixes_of_other_tools_are_split_off(line, severity, text):
     assert split_prefix(line) == (severity, text)
 
 
-def test_two_lines_without_a_break_between_them_are_two():
+def test_two_log_lines_without_a_line_break_are_split():
     first = "[05/01/2024-10:11:12] [W] [TRT] Layer 'a' (SHUFFLE): Unsupported on DLA. Switching"
     second = "[05/01/2024-10:11:12] [W] [TRT] Layer 'b' (CAST): Unsupported on DLA. Switching"
     log = read_build_log([first + second, "[I] [TRT] and more"])
@@ -99,12 +99,12 @@ def test_two_lines_without_a_break_between_them_are_two():
     assert split_glued("trt | " + first) == [first]
 
 
-def test_the_build_number_in_the_banner_hides_no_command():
+def test_the_trtexec_command_after_a_build_number_is_read():
     log = read_build_log(["&&&& RUNNING TensorRT.trtexec [TensorRT v100700] [b23] # trtexec --onnx=a.onnx"])
     assert (log.version, log.command) == ("10.7.0", "trtexec --onnx=a.onnx")
 
 
-def test_a_reason_is_found_behind_chatter_but_not_from_afar():
+def test_a_reason_is_matched_within_a_few_lines_only():
     reason = "[W] [TRT] This version of DLA does not support reshape layers directly connected to Slice or Concat"
     refused = "[W] [TRT] Validation failed for DLA layer: r. Switching to GPU fallback."
     chatter = "[V] [TRT] Tactic: 0x1 Time: 0.1"
@@ -112,7 +112,7 @@ def test_a_reason_is_found_behind_chatter_but_not_from_afar():
     assert read_build_log([reason, *[chatter] * 40, refused]).validation[0].reason == ""
 
 
-def test_remarks_on_layers_that_run_on_the_dla_refuse_nothing():
+def test_warnings_on_layers_that_run_on_the_dla_are_not_refusals():
     log = read_build_log(
         [
             "[W] [TRT] DLA Softmax optimization is enabled because the volume of non-axis dimensions is greater than 1.",
@@ -123,7 +123,7 @@ def test_remarks_on_layers_that_run_on_the_dla_refuse_nothing():
     assert [(r.layer, r.reason, r.notes) for r in log.refused] == [("c", "", ())]
 
 
-def test_a_reason_belongs_to_the_layer_of_the_whole_name():
+def test_a_reason_is_matched_by_the_whole_layer_name():
     log = read_build_log(
         [
             "[W] [TRT] Reshape_64: DLA cores do not support POW ElementWise operation.",
@@ -149,7 +149,7 @@ def test_an_empty_list_of_7_x_does_not_take_the_next_line():
     assert log.gpu_layers == ()
 
 
-def test_a_node_whose_name_breaks_off_is_no_node():
+def test_a_foreign_node_with_a_truncated_name_is_ignored():
     log = read_build_log(["[I] [TRT] [DlaLayer] {ForeignNode[a...b]}", "[I] [TRT] [DlaLayer] {ForeignNode[c...d"])
     assert [n.node.name for n in log.loadables] == ["{ForeignNode[a...b]}"]
     assert log.truncated
@@ -167,11 +167,11 @@ def test_a_node_whose_name_breaks_off_is_no_node():
         ("[E] Could not find any implementation for node conv.1 + relu.", "conv.1 + relu"),
     ],
 )  # fmt: skip
-def test_nodes_without_an_implementation(line, node):
+def test_a_node_without_implementation_is_read(line, node):
     assert read_build_log([line]).not_implemented == (node,)
 
 
-def test_nothing_for_the_dla_and_failed_builds_in_other_words():
+def test_empty_dla_and_failed_build_messages_are_read_in_all_wordings():
     log = read_build_log(["[W] [TRT] setDefaultDeviceType was called but no layer in the network can run on DLA."])
     assert "no layer in the network" in log.all_refused
     assert log.has_dla

@@ -46,7 +46,7 @@ DETAILED = {
 }  # fmt: skip
 
 
-def test_detailed_output_tells_the_device_of_each_layer():
+def test_detailed_layer_info_gives_each_layers_device():
     info = read_engine_info(json.dumps(DETAILED).encode())
     assert info.detailed
     assert [(layer.type, layer.device) for layer in info.layers] == [
@@ -58,7 +58,7 @@ def test_detailed_output_tells_the_device_of_each_layer():
     assert info.bindings == ("input", "logits")
 
 
-def test_formats_names_and_onnx_nodes():
+def test_formats_names_and_onnx_nodes_of_layer_info_are_read():
     info = read_engine_info(DETAILED)
     dla = info.layers[1]
     assert (dla.inputs[0].format, dla.inputs[0].dtype, dla.inputs[0].dims) == ("CHW4", "INT8", (1, 3, 224, 224))
@@ -69,7 +69,7 @@ def test_formats_names_and_onnx_nodes():
     assert info.layers[3].network_layers == ("a", "b", "c")
 
 
-def test_names_alone_do_not_say_where_a_foreign_node_runs(tmp_path):
+def test_layer_info_with_names_only_leaves_foreign_nodes_without_device(tmp_path):
     path = tmp_path / "layers.json"
     names = ["Reformatting CopyNode for Input Tensor 0 to {ForeignNode[a...b]}", "{ForeignNode[a...b]}", "conv + relu"]
     path.write_text(json.dumps({"Layers": names, "Bindings": ["x"]}))
@@ -94,7 +94,7 @@ def test_names_alone_do_not_say_where_a_foreign_node_runs(tmp_path):
         ("", ("", "")),
     ],
 )
-def test_words_of_the_inspector(text, expected):
+def test_tensor_formats_of_the_inspector_are_parsed(text, expected):
     assert read_format(text) == expected
 
 
@@ -140,6 +140,6 @@ json_values = st.recursive(
         optional={"Bindings": json_values},
     )
 )  # fmt: skip
-def test_odd_values_are_an_answer_or_a_document_error(document):
+def test_odd_values_in_layer_info_never_crash(document):
     with contextlib.suppress(DocumentError):
         json.dumps(read_engine_info(document).to_dict())

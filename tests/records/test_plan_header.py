@@ -50,7 +50,7 @@ def test_the_engine_begins_after_its_metadata(tmp_path: Path) -> None:
         ("m.bin", struct.pack("<I", 400) + b"{" + bytes(100), False),
     ],
 )
-def test_what_is_taken_for_an_engine(tmp_path: Path, name: str, data: bytes, answer: bool) -> None:
+def test_is_engine_recognises_plan_headers(tmp_path: Path, name: str, data: bytes, answer: bool) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     assert is_engine(path) is answer
@@ -58,7 +58,7 @@ def test_what_is_taken_for_an_engine(tmp_path: Path, name: str, data: bytes, ans
     assert not is_engine(tmp_path)
 
 
-def test_a_length_that_lies_is_no_metadata(tmp_path: Path) -> None:
+def test_a_false_metadata_length_gives_no_metadata(tmp_path: Path) -> None:
     path = tmp_path / "m.engine"
     for length in (0, 1, 1 << 21, (1 << 32) - 1):
         path.write_bytes(struct.pack("<I", length) + b'{"task": "detect"}' + PLAN)
@@ -85,7 +85,7 @@ def test_ultralytics_fields() -> None:
     assert (pose.keypoints, pose.keypoint_values, pose.final_boxes) == (17, 3, True)
 
 
-def test_metadata_of_another_tool_is_none_of_ultralytics() -> None:
+def test_metadata_of_another_tool_is_ignored() -> None:
     assert ultralytics_metadata({"author": "somebody"}, "m") is None
     assert ultralytics_metadata(None, "m") is None
 

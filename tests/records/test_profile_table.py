@@ -34,14 +34,14 @@ NEW = """[01/01/2026-10:00:00] [I] === Profile (10 iterations ) ===
         (NEW, 10, [("{ForeignNode[a b...c]}", 0.15), ("soft max", 0.05)]),
     ],
 )
-def test_rows_of_each_layout(text: str, count: int, rows: list) -> None:
+def test_rows_of_each_profile_table_layout_are_read(text: str, count: int, rows: list) -> None:
     table = read_profile_table(text.splitlines())
     assert table is not None
     assert table[0] == {"count": count}
     assert [(r["name"], r["averageMs"]) for r in table[1:]] == rows
 
 
-def test_the_last_table_counts() -> None:
+def test_the_last_profile_table_of_a_log_is_read() -> None:
     table = read_profile_table((OLD + NEW).splitlines())
     assert table is not None
     assert table[0] == {"count": 10}
@@ -68,7 +68,7 @@ def test_inspect_takes_a_printed_profile(text: str, tmp_path: Path) -> None:
         "NVMEDIA_DLA :  308, ERROR: setInputTensorDesc failed\n",
     ],
 )
-def test_a_pasted_piece_of_a_log_is_a_log(text: str, tmp_path: Path) -> None:
+def test_a_pasted_part_of_a_log_is_detected_as_build_log(text: str, tmp_path: Path) -> None:
     path = tmp_path / "paste.txt"
     path.write_text(text)
     assert detect(path).kind == "build-log"
@@ -82,20 +82,20 @@ def test_a_pasted_piece_of_a_log_is_a_log(text: str, tmp_path: Path) -> None:
         "[02/14/2025-10:33:45] [I] [TRT] Input filename:   model.onnx",
     ],
 )
-def test_container_prefixes_hide_nothing(line: str) -> None:
+def test_container_line_prefixes_are_removed(line: str) -> None:
     from edgedla.records.build_log_reader import read_build_log
 
     assert read_build_log([line]).model == "model.onnx"
 
 
-def test_a_log_copied_from_a_web_page_reads_as_it_was() -> None:
+def test_html_entities_in_a_log_are_decoded() -> None:
     from edgedla.records.build_log_reader import read_build_log
 
     line = "[W] [TRT] Layer &#39;a&gt;b&#39; (SHUFFLE): Unsupported on DLA. Switching this layer&#x27;s device type to GPU."
     assert [(r.layer, r.type) for r in read_build_log([line]).refused] == [("a>b", "SHUFFLE")]
 
 
-def test_the_old_fatal_text_is_fatal() -> None:
+def test_the_older_fatal_message_is_recognised() -> None:
     from edgedla.records.build_log_reader import read_build_log
 
     line = "[E] [TRT] Default DLA is enabled but layer 283 copy is not supported on DLA and falling back to GPU is not enabled."

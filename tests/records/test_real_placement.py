@@ -29,12 +29,12 @@ def on_dla(name: str, *members: str) -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_layer_on_both_lists_is_on_the_dla(order: int) -> None:
+def test_a_layer_listed_on_both_devices_is_on_the_dla(order: int) -> None:
     layers = [on_gpu("b"), on_dla("a...c", "a", "b", "c")][::order]
     assert placed(*layers).devices == {"a": DLA, "b": DLA, "c": DLA}
 
 
-def test_a_range_takes_what_no_list_names_and_says_so() -> None:
+def test_layers_in_a_range_without_listing_are_inferred() -> None:
     real = placed(on_gpu("b"), on_dla("a...d"))
     assert real.devices == {"a": DLA, "b": GPU, "c": DLA, "d": DLA}
     assert real.inferred == {"c"}
@@ -51,7 +51,9 @@ def test_a_range_takes_what_no_list_names_and_says_so() -> None:
         ([("infer", GPU), ("infer", DLA)], GPU, True),
     ],
 )
-def test_lists_win_over_inference_and_the_dla_over_the_gpu(steps: List[Any], device: str, inferred: bool) -> None:
+def test_listed_devices_override_inferred_ones_and_dla_overrides_gpu(
+    steps: List[Any], device: str, inferred: bool
+) -> None:
     places = _Places(NAMES)
     for how, where in steps:
         getattr(places, how)(["b", "no such layer"], where)
