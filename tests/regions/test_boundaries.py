@@ -33,7 +33,7 @@ def chain(net: Net, *middle: Tuple[Any, ...], x: Sequence[int] = MAP) -> LayerGr
 
 
 @pytest.mark.parametrize("refused", ["there", "further"])
-def test_the_second_look_at_either_half_of_a_merged_shuffle_throws_the_whole_out(
+def test_second_look_refusal_of_half_a_merged_shuffle_removes_it_whole(
     net: Net, judge: Any, xavier: Platform, refused: str
 ) -> None:
     graph = chain(
@@ -48,7 +48,7 @@ def test_the_second_look_at_either_half_of_a_merged_shuffle_throws_the_whole_out
     assert len(prediction.kept) == 2
 
 
-def test_a_shuffle_that_moves_nothing_is_gone_before_an_output_too(net: Net, judge: Any, orin: Platform) -> None:
+def test_a_no_op_shuffle_before_an_output_is_erased(net: Net, judge: Any, orin: Platform) -> None:
     graph = chain(net, ("SHUFFLE", "same", ["first"], MAP, reshape(*MAP)))
     units = fuse(graph)
     assert [u.layers for u in units.units] == [(0,)]
@@ -58,7 +58,7 @@ def test_a_shuffle_that_moves_nothing_is_gone_before_an_output_too(net: Net, jud
     assert prediction.transitions == ()
 
 
-def test_a_shuffle_between_two_outputs_stays_where_both_are_handed_out(net: Net) -> None:
+def test_a_shuffle_between_two_network_outputs_stays(net: Net) -> None:
     graph = net(
         [
             ("SHUFFLE", "a", ["x"], (1, 56, 64, 56), transpose(0, 2, 1, 3)),
@@ -78,9 +78,7 @@ def test_a_dynamic_dim_counts_as_one_in_the_batch(net: Net, dims: Sequence[int],
     assert batch_of(graph.layers[0], graph) == batch
 
 
-def test_a_product_of_low_rank_fails_strict_builds_by_its_own_reshapes_alone(
-    net: Net, judge: Any, orin: Platform
-) -> None:
+def test_a_low_rank_matmul_fails_strict_builds_by_its_reshapes_only(net: Net, judge: Any, orin: Platform) -> None:
     graph = net([("MATRIX_MULTIPLY", "fc", ["x", "=10x512"], (1, 10), {"op1": "TRANSPOSE"})], x=(1, 512))
     prediction = predict(graph, judge(graph), orin, "fp16")
     result = check_strict(graph, prediction, orin, "strict")
@@ -116,7 +114,7 @@ def test_loadables_of_one_core_by_release(net: Net, judge: Any, target: str, trt
     assert (len(prediction.kept), len(prediction.dropped)) == (cap, 20 - cap)
 
 
-def test_a_rejection_beside_an_unknown_is_a_rejection(net: Net, xavier: Platform) -> None:
+def test_a_rejection_overrides_an_unknown_finding(net: Net, xavier: Platform) -> None:
     """A window that is too large, with a flag that nobody knows about."""
     params = {"op": "AVERAGE", "window": [9, 9], "stride": [1, 1], "average_count_excludes_padding": True}
     graph = net([("POOLING", "p", ["x"], (1, 64, 48, 48), params)])

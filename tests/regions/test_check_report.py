@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_report_adds_up(model: Path) -> None:
+def test_totals_of_a_check_equal_the_sums_over_layers(model: Path) -> None:
     report = check(model, target="agx-orin-64gb", trt="10.3", precision="int8")
     assert (report.model, report.precision, report.mode) == ("small", "int8", "fallback")
     assert [str(layer.placed) for layer in report.layers] == ["dla", "dla", "gpu", "dla"]
@@ -58,7 +58,7 @@ def test_the_report_adds_up(model: Path) -> None:
     assert report.strict is None
 
 
-def test_the_document_is_json_and_names_what_it_rests_on(model: Path) -> None:
+def test_the_check_document_is_json_with_model_hash_and_rules_version(model: Path) -> None:
     document = check(model, target="xavier", trt="8.5.2").to_dict()
     assert json.loads(json.dumps(document)) == document
     assert document["schema_version"] == 1
@@ -83,14 +83,14 @@ def test_without_fallback_the_pooling_is_the_first_offender(model: Path, mode: s
     assert (result.passes, result.first_offender) == (False, "pool")
 
 
-def test_a_pair_without_dla_is_an_answer(model: Path) -> None:
+def test_check_of_a_target_without_dla_puts_all_layers_on_the_gpu(model: Path) -> None:
     report = check(model, target="agx-thor-t5000")
     assert report.platform.has_dla is False
     assert {layer.placed for layer in report.layers} == {Placed.GPU}
     assert report.platform.no_dla in report.notes
 
 
-def test_strong_typing_keeps_a_float32_model_off_the_dla(model: Path) -> None:
+def test_with_strong_typing_a_float32_model_stays_off_the_dla(model: Path) -> None:
     report = check(model, target="agx-orin-64gb", trt="11.4.1")
     assert report.platform.has_dla
     assert {str(layer.support) for layer in report.layers} == {"gpu"}
@@ -114,13 +114,13 @@ def test_compare_answers_for_every_platform_in_order(model: Path) -> None:
     ("wrong", "named"),
     [({"precision": "fp32"}, "fp16, int8"), ({"mode": "safe"}, "fallback, strict, standalone")],
 )
-def test_wrong_use_names_what_is_allowed(model: Path, wrong: Any, named: str) -> None:
+def test_wrong_arguments_of_check_name_the_allowed_values(model: Path, wrong: Any, named: str) -> None:
     with pytest.raises(UsageError) as e:
         check(model, target="orin", **wrong)
     assert e.value.allowed == named
 
 
-def test_nothing_to_compare_is_wrong_use(model: Path) -> None:
+def test_compare_without_platforms_is_a_usage_error(model: Path) -> None:
     with pytest.raises(UsageError):
         compare(model, [])
 
@@ -147,7 +147,7 @@ def test_a_loadable_above_the_weight_limit_is_named(net: Any) -> None:
     assert region.findings, "weights of one loadable stay below 512 MB (NvInfer.h, class Weights)"
 
 
-def test_one_change_of_the_model_is_one_entry_whatever_kinds_it_stops(model: Path) -> None:
+def test_one_change_for_several_layer_kinds_is_one_ranking_entry(model: Path) -> None:
     report = check(str(model), target="orin", trt="11.4.1")
     types, pool = report.ranking
     assert types.label == "GEN007 strongly-typed-tensors"
@@ -157,7 +157,7 @@ def test_one_change_of_the_model_is_one_entry_whatever_kinds_it_stops(model: Pat
     assert not pool.helps_alone
 
 
-def test_open_sizes_are_one_finding_for_the_whole_model(model: Path) -> None:
+def test_open_dims_are_one_finding_for_the_whole_model(model: Path) -> None:
     proto = onnx.load(str(model))
     for axis, name in ((0, "batch"), (2, "height")):
         proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
@@ -174,7 +174,7 @@ def test_open_sizes_are_one_finding_for_the_whole_model(model: Path) -> None:
     assert next_command(report, "m.onnx") == "edgedla check m.onnx --target agx-orin-64gb --shapes x:1x16xHx32"
 
 
-def test_an_open_batch_is_answered_for_one(model: Path) -> None:
+def test_an_open_batch_is_checked_as_batch_1(model: Path) -> None:
     whole = check(model, target="orin", batch=1)
     proto = onnx.load(str(model))
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"

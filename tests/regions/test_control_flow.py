@@ -24,7 +24,7 @@ def checked(nodes: List[Any], inputs: List[Any], initializers: List[Any], trt: s
 
 
 @pytest.mark.parametrize("trt", ["8.6.2", "10.3"])
-def test_a_loop_ends_on_the_gpu_and_the_layers_around_it_do_not(trt: str) -> None:
+def test_a_loop_is_on_the_gpu_and_its_neighbours_on_the_dla(trt: str) -> None:
     report = checked(
         [
             helper.make_node("Relu", ["x"], ["a"], name="before"),
@@ -46,7 +46,7 @@ def test_a_loop_ends_on_the_gpu_and_the_layers_around_it_do_not(trt: str) -> Non
 
 
 @pytest.mark.parametrize("trt", ["8.6.2", "10.3"])
-def test_a_branch_is_unknown_and_the_layer_before_the_condition_is_not(trt: str) -> None:
+def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -> None:
     result = [helper.make_tensor_value_info("r", TensorProto.FLOAT, SHAPE)]
     branches = [
         helper.make_graph([helper.make_node(op, ["a"], ["r"], name=op)], op, [], result) for op in ("Relu", "Abs")

@@ -51,7 +51,7 @@ def sound(report: CheckReport) -> None:
 
 @pytest.mark.skipif(not FILES, reason="the facts folder ../shared does not stand beside this checkout")
 @pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
-def test_every_network_gets_an_answer_with_reasons(path: Path) -> None:
+def test_every_corpus_network_gets_a_prediction_with_reasons(path: Path) -> None:
     for target, trt in PLATFORMS:
         platform = platform_for(target, trt=trt)
         if trt == "8.5.2" and path.stem in REFUSED_BY_8:

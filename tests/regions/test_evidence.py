@@ -112,7 +112,9 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("file", "precision", "on_gpu"), WHOLE, ids=[w[0] for w in WHOLE])
-def test_networks_that_run_in_one_loadable_do(shared: Path, file: str, precision: str, on_gpu: List[str]) -> None:
+def test_networks_measured_in_one_loadable_are_predicted_in_one(
+    shared: Path, file: str, precision: str, on_gpu: List[str]
+) -> None:
     path = shared / "corpus" / "perf" / file
     if not path.is_file():
         pytest.skip(f"{file} is not in this checkout's facts folder")

@@ -167,7 +167,7 @@ def test_a_copy_of_an_input_to_an_output_keeps_its_layer(net: Net) -> None:
         ("a stack of different matrices", ["x", "=4x512x256"], None),
     ],
 )
-def test_matmul_that_is_no_convolution_stays(
+def test_matmul_that_cannot_be_a_convolution_stays(
     net: Net, why: str, inputs: Sequence[str], constant: Optional[str]
 ) -> None:
     graph = net([("MATRIX_MULTIPLY", "matmul", inputs, (4, 512, 256), MATMUL)], x=(4, 512, 512))
@@ -182,7 +182,7 @@ def test_matmul_that_is_no_convolution_stays(
         ("a full matrix", "=850x256", SUM),
     ],
 )
-def test_elementwise_that_is_no_bias_stays(net: Net, why: str, constant: str, params: Dict[str, Any]) -> None:
+def test_elementwise_that_cannot_be_a_bias_stays(net: Net, why: str, constant: str, params: Dict[str, Any]) -> None:
     graph = net(
         [
             ("MATRIX_MULTIPLY", "gemm", ["x", "=256x512"], (850, 256), MATMUL),
@@ -221,7 +221,9 @@ def test_effective_batch_is_all_but_the_last_three_dims(net: Net) -> None:
         ((6, 4), [("reshape", (2, 3, 4)), ("transpose", (1, 0, 2)), ("reshape", (6, 4))], None),
     ],
 )
-def test_shortest_form_of_a_chain_of_shuffles(dims: Sequence[int], steps: Any, left: Any) -> None:
+def test_a_chain_of_shuffle_steps_is_simplified_to_its_shortest_form(
+    dims: Sequence[int], steps: Any, left: Any
+) -> None:
     result = simplified(tuple(dims), steps)
     assert result == (steps if left is None else left)
 
@@ -230,7 +232,7 @@ def test_shortest_form_of_a_chain_of_shuffles(dims: Sequence[int], steps: Any, l
     ("why", "dims", "outputs"),
     [("the sum has more dims", (1, 850, 256), ()), ("the product is an output of the network", (850, 256), ("gemm",))],
 )
-def test_an_addition_that_is_not_alone_behind_its_product_is_no_bias(
+def test_an_addition_is_no_bias_if_it_adds_dims_or_its_product_is_an_output(
     net: Net, why: str, dims: Sequence[int], outputs: Sequence[str]
 ) -> None:
     graph = net(
@@ -252,6 +254,6 @@ def test_a_shuffle_is_a_transpose_a_reshape_and_a_transpose(net: Net) -> None:
     assert layer_steps(graph.layers[0], graph) == expected
 
 
-def test_a_shuffle_between_unknown_sizes_has_no_steps(net: Net) -> None:
+def test_a_shuffle_with_dynamic_dims_has_no_steps(net: Net) -> None:
     graph = net([("SHUFFLE", "s", ["x"], (-1, 6), reshape(-1, 6))], x=(2, 3, -1))
     assert layer_steps(graph.layers[0], graph) is None

@@ -93,7 +93,7 @@ def test_groups_are_convex_disjoint_complete_and_acyclic(case: Case, waits: bool
 
 @settings(max_examples=examples(amount(80, 200)), deadline=None)
 @given(case=cases(one_batch=True), data=st.data())
-def test_splits_of_the_second_look_keep_the_parts_sound(case: Case, data: st.DataObject) -> None:
+def test_groups_split_by_the_second_look_stay_convex_and_complete(case: Case, data: st.DataObject) -> None:
     graph = unit_graph(case.parents, case.batches)
     members = [i for i, dla in enumerate(case.on_dla) if dla]
     failing = data.draw(st.sets(st.sampled_from(members))) if members else set()
@@ -143,6 +143,6 @@ def test_the_cap_keeps_the_largest_and_of_equals_the_first(sizes: List[int], lim
 
 
 @pytest.mark.parametrize("length", [1_000, 20_000])
-def test_long_chains_do_not_recurse(length: int) -> None:
+def test_long_chains_of_units_need_no_recursion(length: int) -> None:
     graph = unit_graph([[i - 1] if i else [] for i in range(length)], [1] * length)
     assert len(form_groups(graph, [i % 3 != 0 for i in range(length)])) == (length + 1) // 3

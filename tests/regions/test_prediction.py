@@ -28,7 +28,7 @@ def causes(prediction: Prediction) -> List[Cause]:
     return [p.cause for p in prediction.layers]
 
 
-def test_a_gpu_layer_between_makes_two_regions(net: Any, judge: Any, orin: Platform) -> None:
+def test_a_gpu_layer_between_dla_layers_makes_two_regions(net: Any, judge: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
     prediction = predict(graph, judge(graph, gpu={"a1": "no AVG Reduce"}), orin, "fp16")
     assert placed(prediction) == ["dla", "gpu", "dla"]
@@ -42,7 +42,7 @@ def test_a_gpu_layer_between_makes_two_regions(net: Any, judge: Any, orin: Platf
     ]
 
 
-def test_unknown_support_is_predicted_on_the_gpu_and_stays_unknown(net: Any, judge: Any, orin: Platform) -> None:
+def test_unknown_support_is_placed_on_the_gpu_and_reported_unknown(net: Any, judge: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "GATHER"))
     prediction = predict(graph, judge(graph, unknown={"a1": "sources differ"}), orin, "fp16")
     layer = prediction.layers[1]
@@ -51,7 +51,7 @@ def test_unknown_support_is_predicted_on_the_gpu_and_stays_unknown(net: Any, jud
     assert prediction.nodes[1].support is Support.UNKNOWN
 
 
-def test_second_look_throws_out_a_layer_and_splits(net: Any, judge: Any, xavier: Platform) -> None:
+def test_a_layer_refused_at_the_second_look_splits_its_region(net: Any, judge: Any, xavier: Platform) -> None:
     graph = net(chain("ACTIVATION", "SLICE", "ACTIVATION"))
     prediction = predict(graph, judge(graph, validation={"a1": "dim above 8192"}), xavier, "fp16")
     assert placed(prediction) == ["dla", "gpu", "dla"]
@@ -168,7 +168,7 @@ def attention_verdicts(graph: LayerGraph, judge: Any) -> Any:
     return judge(graph, gpu=refused)
 
 
-def test_fp16_joins_v_with_q_and_k_of_its_block(net: Any, judge: Any, orin: Platform) -> None:
+def test_in_fp16_the_v_projection_joins_q_and_k(net: Any, judge: Any, orin: Platform) -> None:
     """DETR in FP16: `{ForeignNode[Gemm_1...Gemm_4]}` holds q, k and v; `{Mul...Mul_1}` two scalings."""
     graph = attention(net, 1)
     prediction = predict(graph, attention_verdicts(graph, judge), orin, "fp16")
@@ -177,7 +177,7 @@ def test_fp16_joins_v_with_q_and_k_of_its_block(net: Any, judge: Any, orin: Plat
     assert prediction.regions[1].batch == 850
 
 
-def test_int8_leaves_v_alone(net: Any, judge: Any, orin: Platform) -> None:
+def test_in_int8_the_v_projection_is_a_region_of_its_own(net: Any, judge: Any, orin: Platform) -> None:
     """DETR in INT8: the v projection no longer joins, so that other regions survive the cap."""
     graph = attention(net, 1)
     prediction = predict(graph, attention_verdicts(graph, judge), orin, "int8")
@@ -203,7 +203,7 @@ def test_transposes_of_attention_are_knock_ons_of_the_reshapes(net: Any, judge: 
     assert {by_name[f"0.{n}.t"].cause for n in "qkv"} == {Cause.FUSED}
 
 
-def test_slice_apart_from_its_region_as_in_yolo11_on_8_5(net: Any, judge: Any, xavier: Platform) -> None:
+def test_a_slice_of_yolo11_on_8_5_is_split_from_its_region(net: Any, judge: Any, xavier: Platform) -> None:
     """TensorRT 8.5.2 cut {/model.10/Split} off: its group began with it and was split at the reshape behind it."""
     graph = net(
         [
@@ -253,7 +253,7 @@ def test_slice_apart_from_its_region_as_in_yolo11_on_8_5(net: Any, judge: Any, x
     ]
 
 
-def test_nodes_follow_the_layers_that_do_their_work(net: Any, judge: Any, orin: Platform) -> None:
+def test_onnx_nodes_take_the_device_of_their_main_layers(net: Any, judge: Any, orin: Platform) -> None:
     graph = net(
         [
             ("SHUFFLE", "flat", ["x"], (64, 3136), {"reshape": [64, 3136], "node": "softmax"}),
@@ -277,7 +277,7 @@ def test_nodes_follow_the_layers_that_do_their_work(net: Any, judge: Any, orin: 
         (OnnxNode("new", "Newest", unknown="TensorRT's parser has no such operator here"), Support.UNKNOWN, Placed.GPU),
     ],
 )
-def test_nodes_without_layers(
+def test_onnx_nodes_without_layers_have_their_support_and_placement(
     net: Any, judge: Any, orin: Platform, node: OnnxNode, support: Support, end: Placed
 ) -> None:
     graph = net(chain("ACTIVATION"))
@@ -291,7 +291,7 @@ def test_candidates_is_empty_without_a_dla(net: Any) -> None:
     assert candidates(graph, [True], platform_for("orin-nano-8gb", trt="10.3")) == ()
 
 
-def test_candidates_of_a_chosen_set(net: Callable[..., LayerGraph], orin: Platform) -> None:
+def test_candidates_are_regions_of_the_chosen_layers(net: Callable[..., LayerGraph], orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "ACTIVATION", "ACTIVATION"))
     assert [r.layers for r in candidates(graph, [True, False, True], orin)] == [(0,), (2,)]
     split = candidates(graph, [True, True, True], orin, validation={1: "too wide"})

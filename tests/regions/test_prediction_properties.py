@@ -55,7 +55,7 @@ def networks(draw: st.DrawFn) -> Lines:
     max_examples=examples(amount(80, 250)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(lines=networks(), data=st.data(), precision=st.sampled_from(["fp16", "int8"]))
-def test_every_layer_ends_in_one_place_with_a_reason(
+def test_every_layer_is_placed_once_with_a_reason(
     net: Any, judge: Any, orin: Platform, lines: Lines, data: st.DataObject, precision: str
 ) -> None:
     graph = net(lines)
@@ -89,7 +89,9 @@ def test_every_layer_ends_in_one_place_with_a_reason(
     max_examples=examples(amount(80, 100)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(lines=networks())
-def test_nothing_is_refused_nothing_is_lost(net: Any, judge: Any, orin: Platform, lines: Lines) -> None:
+def test_with_all_layers_supported_only_shuffles_and_the_cap_use_the_gpu(
+    net: Any, judge: Any, orin: Platform, lines: Lines
+) -> None:
     """With every layer supported, only shuffles beside transformed matrix products and the cap put layers on the GPU."""
     graph = net(lines)
     for p in predict(graph, judge(graph), orin, "fp16").layers:

@@ -39,7 +39,7 @@ def ranking(graph: LayerGraph, needs: Dict[str, Tuple[Tuple[str, ...], ...]], pl
     return predict(graph, stopped(graph, needs), platform, "fp16").ranking
 
 
-def test_one_remedy_is_one_entry_whatever_kinds_and_rules_ask_for_it(net: Any, orin: Platform) -> None:
+def test_one_remedy_for_several_rules_is_one_ranking_entry(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX", "ACTIVATION"))
     needs = {"a1": (("relu-family",),), "a3": (("relu-family",), ("relu-family", "clip-to-range"))}
     (change,) = ranking(graph, needs, orin)
@@ -47,14 +47,14 @@ def test_one_remedy_is_one_entry_whatever_kinds_and_rules_ask_for_it(net: Any, o
     assert (change.regions_merged, change.regions_after, change.layers_gained) == (2, 1, 2)
 
 
-def test_entries_stand_on_those_before_them_and_end_with_the_sum(net: Any, orin: Platform) -> None:
+def test_ranking_entries_are_cumulative(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX", "ACTIVATION"))
     first, second = ranking(graph, {"a1": (("relu-family",),), "a3": (("average-pool",),)}, orin)
     assert (first.layers_dla_after, first.layers_after) == (4, 5)
     assert (second.layers_dla_after, second.kept_after) == (5, 1)
 
 
-def test_a_channel_shuffle_kept_4d_joins_what_stands_around_it(net: Any, orin: Platform) -> None:
+def test_a_channel_shuffle_kept_4d_joins_its_neighbours_region(net: Any, orin: Platform) -> None:
     wide, mixed = (1, 2, 32, 56, 56), (1, 32, 2, 56, 56)
     plain = {"first_transpose": None, "second_transpose": None}
     graph = net(
@@ -70,14 +70,14 @@ def test_a_channel_shuffle_kept_4d_joins_what_stands_around_it(net: Any, orin: P
     assert (change.fixes, change.layers_dla_after, change.kept_after) == (("keep-4d",), 5, 1)
 
 
-def test_a_layer_that_needs_two_remedies_waits_for_both(net: Any, orin: Platform) -> None:
+def test_a_layer_that_needs_two_remedies_is_gained_with_both(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
     (change,) = ranking(graph, {"a1": (("keep-4d",), ("average-pool",))}, orin)
     assert change.fixes == ("average-pool", "keep-4d")
     assert change.helps_alone
 
 
-def test_what_helps_together_only_is_one_entry(net: Any, orin: Platform) -> None:
+def test_remedies_that_help_only_together_are_one_entry(net: Any, orin: Platform) -> None:
     """A squeeze-and-excite block: with the average alone, or the scale alone, the loadables do not join."""
     lines = []
     for i in range(6):
@@ -95,14 +95,14 @@ def test_what_helps_together_only_is_one_entry(net: Any, orin: Platform) -> None
     assert changes[-1].regions_after == 1
 
 
-def test_remedies_that_nobody_can_apply_are_none(net: Any, orin: Platform) -> None:
+def test_layers_without_an_applicable_remedy_give_no_entry(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
     assert ranking(graph, {"a1": (("end-early",),)}, orin) == ()
     assert ranking(graph, {"a1": ((),)}, orin) == ()
     assert ranking(graph, {"a1": (("average-pool",), ("softmax-gpu",))}, orin) == ()
 
 
-def test_a_layer_more_in_a_loadable_of_its_own_is_no_gain(net: Any, orin: Platform) -> None:
+def test_a_single_layer_in_a_new_loadable_is_not_a_gain(net: Any, orin: Platform) -> None:
     """One layer of 200 on its way through the GPU: its loadable would cost more than it brings."""
     lines = chain(*["ACTIVATION"] * 150, *["REDUCE"] * 50)
     needs: Dict[str, Tuple[Tuple[str, ...], ...]] = {f"a{i}": ((),) for i in range(150, 200)}
@@ -110,20 +110,20 @@ def test_a_layer_more_in_a_loadable_of_its_own_is_no_gain(net: Any, orin: Platfo
     assert ranking(net(lines), needs, orin) == ()
 
 
-def test_the_cap_gives_back_what_it_took(net: Any, orin: Platform) -> None:
+def test_merging_regions_regains_layers_lost_to_the_cap(net: Any, orin: Platform) -> None:
     graph = net(chain(*["ACTIVATION", "REDUCE"] * 20, "ACTIVATION"))
     (change,) = ranking(graph, {f"a{2 * i + 1}": (("average-pool",),) for i in range(20)}, orin)
     assert change.layers_gained == 41 - 16
 
 
-def test_at_most_five(net: Any, orin: Platform) -> None:
+def test_the_ranking_is_limited_to_the_most_changes(net: Any, orin: Platform) -> None:
     remedies = ("average-pool", "relu-family", "keep-4d", "clip-to-range", "resize-mode", "static-slice", "slice-4d")
     graph = net(chain(*["ACTIVATION", "REDUCE"] * 7, "ACTIVATION"))
     needs = {f"a{2 * i + 1}": ((remedy,),) for i, remedy in enumerate(remedies)}
     assert len(ranking(graph, needs, orin)) == MOST_CHANGES
 
 
-def test_scales_in_place_of_quantize_layers_take_the_layers_away(net: Any, orin: Platform) -> None:
+def test_strip_qdq_removes_quantize_layers_from_the_changed_graph(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "QUANTIZE", "DEQUANTIZE", "ACTIVATION"))
     verdicts = stopped(graph, {"a1": (("strip-qdq",),), "a2": (("strip-qdq",),)})
     after, answers = changed(graph, verdicts, {"strip-qdq"})
@@ -136,7 +136,7 @@ def test_scales_in_place_of_quantize_layers_take_the_layers_away(net: Any, orin:
     assert (change.layers_after, change.layers_dla_after, change.regions_after) == (2, 2, 1)
 
 
-def test_quantize_layers_before_the_output_leave_an_output(net: Any) -> None:
+def test_strip_qdq_before_an_output_keeps_an_output(net: Any) -> None:
     graph = net(chain("ACTIVATION", "QUANTIZE"))
     after, _ = changed(graph, stopped(graph, {"a1": (("strip-qdq",),)}), {"strip-qdq"})
     assert after.outputs == ("a0",)
@@ -170,7 +170,7 @@ def listing(report: CheckReport) -> str:
         ("dynamic_resnet18_b4", {"batch": 4}),
     ],
 )
-def test_golden_rankings_of_known_networks(
+def test_rankings_of_known_networks_match_their_golden_files(
     net_name: str, options: Dict[str, Any], shared: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     source = (
@@ -217,7 +217,7 @@ def with_quantize_layers(model: Any) -> None:
     graph.node.extend(nodes)
 
 
-def test_of_many_remedies_those_of_most_layers_are_looked_at(net: Any, orin: Platform) -> None:
+def test_of_many_remedies_those_of_most_layers_are_evaluated(net: Any, orin: Platform) -> None:
     single = [
         "relu-family",
         "average-pool",

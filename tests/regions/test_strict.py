@@ -24,13 +24,13 @@ def strict(graph: LayerGraph, verdicts: Any, platform: Platform, mode: str = "st
     return check_strict(graph, predict(graph, verdicts, platform, "fp16", mode), platform, mode, **kwargs)
 
 
-def test_all_on_the_dla_passes(net: Any, judge: Any, orin: Platform) -> None:
+def test_a_network_wholly_on_the_dla_passes(net: Any, judge: Any, orin: Platform) -> None:
     graph = net([line("ACTIVATION", "a", "x"), line("ACTIVATION", "b", "a")])
     for mode in ("strict", "standalone"):
         assert strict(graph, judge(graph), orin, mode) == StrictResult(mode, True, "", (), ())
 
 
-def test_every_offender_is_named_and_the_first_of_the_network_first(net: Any, judge: Any, orin: Platform) -> None:
+def test_every_offender_is_named_in_network_order(net: Any, judge: Any, orin: Platform) -> None:
     graph = net([line("ACTIVATION", "a", "x"), line("REDUCE", "r", "a"), line("SOFTMAX", "s", "r")])
     result = strict(graph, judge(graph, gpu={"s": "not this softmax", "r": "no AVG Reduce"}), orin)
     assert result.passes is False
@@ -39,13 +39,13 @@ def test_every_offender_is_named_and_the_first_of_the_network_first(net: Any, ju
     assert result.messages == ("r: no AVG Reduce", "s: not this softmax")
 
 
-def test_a_constant_operand_is_fatal_and_stands_before_its_reader(net: Any, judge: Any, orin: Platform) -> None:
+def test_a_constant_operand_is_an_offender_before_its_reader(net: Any, judge: Any, orin: Platform) -> None:
     graph = net([line("ELEMENTWISE", "scale", "x", "=1x1x1x1", op="PROD"), line("REDUCE", "r", "scale")])
     result = strict(graph, judge(graph, gpu={"r": "no"}), orin)
     assert result.offenders == ("scale.1", "r"), "with fallback the constant is folded, without it nothing folds it"
 
 
-def test_the_reshapes_around_a_gemm_stop_the_build(net: Any, judge: Any, orin: Platform) -> None:
+def test_reshapes_around_a_gemm_fail_a_strict_build(net: Any, judge: Any, orin: Platform) -> None:
     graph = net([line("MATRIX_MULTIPLY", "fc", "x", "=10x512", out=(1, 10), op1="TRANSPOSE")], x=(1, 512))
     result = strict(graph, judge(graph), orin)
     assert result.passes is False
@@ -53,7 +53,7 @@ def test_the_reshapes_around_a_gemm_stop_the_build(net: Any, judge: Any, orin: P
     assert {"reshape_before_fc", "reshape_after_fc"} <= set(result.offenders)
 
 
-def test_the_second_look_counts_after_the_first_check(net: Any, judge: Any, xavier: Platform) -> None:
+def test_offenders_of_the_second_look_follow_those_of_the_first_check(net: Any, judge: Any, xavier: Platform) -> None:
     graph = net([line("SLICE", "wide", "x"), line("REDUCE", "r", "wide")])
     verdicts = judge(graph, gpu={"r": "no"}, validation={"wide": "8400 is above 8192"})
     result = strict(graph, verdicts, xavier)
@@ -70,7 +70,9 @@ def test_unknown_layers_leave_the_answer_open(net: Any, judge: Any, orin: Platfo
 
 
 @pytest.mark.parametrize(("effect", "passes"), [(Effect.REJECT, False), (Effect.UNKNOWN, None), (Effect.WARN, True)])
-def test_io_findings_decide_too(net: Any, judge: Any, orin: Platform, effect: Effect, passes: Any) -> None:
+def test_io_format_findings_decide_whether_a_strict_build_passes(
+    net: Any, judge: Any, orin: Platform, effect: Effect, passes: Any
+) -> None:
     graph = net([line("ACTIVATION", "a", "x")])
     finding = Finding("IO001", "io-format", "x", effect, "linear input needs a reformat on the GPU")
     result = strict(graph, judge(graph), orin, io_findings=(finding,))
@@ -87,7 +89,7 @@ def test_standalone_needs_exactly_one_region(net: Any, judge: Any, orin: Platfor
     assert result.messages == ("a standalone loadable holds the whole network in one region; this one has 2",)
 
 
-def test_no_dla_is_the_reason(net: Any, judge: Any) -> None:
+def test_a_strict_build_for_a_target_without_dla_fails_for_that_reason(net: Any, judge: Any) -> None:
     platform = platform_for("orin-nano-8gb", trt="10.3")
     graph = net([line("ACTIVATION", "a", "x")])
     result = strict(graph, judge(graph), platform)
@@ -96,7 +98,7 @@ def test_no_dla_is_the_reason(net: Any, judge: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["strict", "standalone"])
 @pytest.mark.parametrize(("dims", "passes"), [((8, 20, 20), False), ((1, 8, 20, 20), True)])
-def test_below_rank_4_the_added_reshapes_fail_a_build_without_fallback(
+def test_tensors_below_rank_4_fail_a_strict_build_by_added_reshapes(
     net: Any, judge: Any, orin: Platform, mode: str, dims: Any, passes: bool
 ) -> None:
     graph = net([("ACTIVATION", "a", ["x"], dims, {"op": "RELU"})], x=dims)
@@ -123,14 +125,14 @@ def test_an_unknown_layer_leaves_the_answer_open_and_is_named(
     assert [u.split()[-1] for u in result.unknowns] == ["u"]
 
 
-def test_a_failure_beside_an_unknown_layer_is_one(net: Any, judge: Any, xavier: Platform) -> None:
+def test_a_refused_layer_fails_a_strict_build_despite_unknown_layers(net: Any, judge: Any, xavier: Platform) -> None:
     graph = net([line("SOFTMAX", "u", "x"), line("REDUCE", "r", "u"), line("ACTIVATION", "b", "r")])
     verdicts = judge(graph, gpu={"r": "no"}, unknown={"u": "not documented"})
     result = unknown_strict(graph, verdicts, xavier, "standalone")
     assert (result.passes, result.first_offender) == (False, "r")
 
 
-def test_nothing_unknown_is_nothing_known_otherwise(net: Any, judge: Any, xavier: Platform) -> None:
+def test_known_as_is_none_without_unknown_layers(net: Any, judge: Any, xavier: Platform) -> None:
     graph = net([line("ACTIVATION", "a", "x")])
     verdicts = judge(graph)
     assert known_as(graph, verdicts, predict(graph, verdicts, xavier, "fp16"), xavier, "fp16") is None

@@ -34,7 +34,7 @@ def check(data: bytes, **asked: Any) -> CheckReport:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_they_change_neither_regions_nor_shares(precision: str) -> None:
+def test_unread_layers_change_neither_regions_nor_totals(precision: str) -> None:
     alone, with_head = check(model(), precision=precision), check(model(*HEAD), precision=precision)
     assert [layer.placed for layer in with_head.layers[3:]] == [Placed.FOLDED] * 3
     assert [layer.region for layer in with_head.layers[3:]] == [None] * 3
@@ -47,7 +47,7 @@ def test_they_change_neither_regions_nor_shares(precision: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["GPU", "DLA0", "tensorrt"])
-def test_they_cost_nothing(where: str) -> None:
+def test_unread_layers_cost_nothing(where: str) -> None:
     alone, with_head = (
         edgedla.predict(m, target="agx-orin-64gb", devices=where).streams[0] for m in (model(), model(*HEAD))
     )
@@ -55,13 +55,13 @@ def test_they_cost_nothing(where: str) -> None:
     assert (with_head.weight_bytes, with_head.activation_bytes) == (alone.weight_bytes, alone.activation_bytes)
 
 
-def test_a_placement_leaves_them_out() -> None:
+def test_unread_layers_are_folded_in_a_placement() -> None:
     placed = edgedla.place(model(*HEAD), target="agx-orin-64gb")
     assert [layer.why for layer in placed.models[0].layers[3:]] == ["folded"] * 3
     assert edgedla.verify(placed, [model(*HEAD)]) == ()
 
 
-def test_a_strict_build_still_stops_at_one_that_is_refused() -> None:
+def test_a_refused_unread_layer_fails_a_strict_build() -> None:
     """The per-layer check runs over the network as imported: DETR's build log names constants that nothing reads."""
     strict = check(model(*HEAD), mode="strict").strict
     assert strict is not None
@@ -73,7 +73,7 @@ def test_a_strict_build_still_stops_at_one_that_is_refused() -> None:
     assert fine.passes is True
 
 
-def test_an_unknown_one_leaves_a_strict_build_open(net: Any, judge: Any, orin: Any) -> None:
+def test_an_unknown_unread_layer_leaves_a_strict_build_unknown(net: Any, judge: Any, orin: Any) -> None:
     from edgedla.regions.prediction import predict
     from edgedla.regions.strict import check_strict, known_as
 
@@ -87,7 +87,7 @@ def test_an_unknown_one_leaves_a_strict_build_open(net: Any, judge: Any, orin: A
     assert (strict.passes, strict.unknowns) == (None, ("T001 at b",))
 
 
-def test_what_a_loop_holds_together_stays(net: Any) -> None:
+def test_layers_tied_by_a_loop_are_not_unread(net: Any) -> None:
     """The borders of a loop are tied by more than tensors: they stay, with all that feeds them."""
     lines = [
         ("ACTIVATION", "a", ["x"], (1, 64, 56, 56), {"op": "RELU"}),

@@ -95,7 +95,7 @@ def as_it_is(model: Any, trt: str = "8.5.2", target: str = "agx-xavier-32gb") ->
 
 
 @pytest.mark.parametrize(("width", "size", "mentions"), MENTIONS)
-def test_as_many_layers_are_refused_as_the_builds_named(width: str, size: str, mentions: int) -> None:
+def test_an_untrained_export_has_as_many_refused_layers_as_the_build_logs(width: str, size: str, mentions: int) -> None:
     model = network(width, size)
     handed_on = [n.input[0] for n in model.graph.node if n.op_type == "Identity"]
     refused = [x.name for x in as_it_is(model).layers if any(f.rule == "CONV015" for f in x.findings)]
@@ -104,7 +104,7 @@ def test_as_many_layers_are_refused_as_the_builds_named(width: str, size: str, m
     assert len(refused) + len(handed_on) + len(set(handed_on)) == mentions
 
 
-def test_the_limit_of_loadables_drops_those_that_the_log_names() -> None:
+def test_the_cap_drops_the_loadables_that_the_log_names() -> None:
     report = as_it_is(network("narrow", "tiny"))
     kept, dropped = ([r for r in report.regions if r.kept is which] for which in (True, False))
     assert len(kept) == 16
@@ -112,7 +112,7 @@ def test_the_limit_of_loadables_drops_those_that_the_log_names() -> None:
     assert [r.name for r in dropped][:2] == ["{ForeignNode[fuse2/act_1]}", "{ForeignNode[fuse1/act]}"]
 
 
-def test_the_answer_is_for_the_trained_model_and_says_what_the_file_gives() -> None:
+def test_check_of_an_untrained_export_is_for_the_trained_model_with_a_note() -> None:
     report = check(network("narrow", "tiny"), target="agx-xavier-32gb", trt="8.5.2")
     assert (report.totals.layers_gpu, report.totals.regions) == (0, 1)
     assert report.as_exported is not None
@@ -120,6 +120,6 @@ def test_the_answer_is_for_the_trained_model_and_says_what_the_file_gives() -> N
     assert "in 16 loadables" in report.notes[0]
 
 
-def test_no_log_shows_such_a_bias_with_tensorrt_10() -> None:
+def test_an_untrained_bias_is_unknown_with_tensorrt_10() -> None:
     totals = as_it_is(network("narrow", "tiny"), "10.3", "agx-orin-64gb").totals
     assert totals.layers_unknown == 19
