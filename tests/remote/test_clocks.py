@@ -54,7 +54,7 @@ def blob(at):
 
 
 @pytest.mark.parametrize("off_s", [-YEARS_S, YEARS_S])
-def test_a_clock_that_is_set_removes_nothing(off_s):
+def test_a_change_of_the_boards_clock_removes_no_job_or_file(off_s):
     """Nothing was used for years by the clock, and all of it a minute ago."""
     then = time.time() + off_s
     store.settle(then)
@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_removes_nothing(off_s):
     assert os.path.exists(path)
 
 
-def test_what_nobody_used_for_long_goes():
+def test_jobs_and_files_unused_for_long_are_pruned():
     store.settle(time.time() - 86400)
     folder, path = ended(time.time() - store.KEEP_S - 100), blob(time.time() - store.KEEP_S - 100)
     store.prune()
@@ -76,7 +76,7 @@ def test_what_nobody_used_for_long_goes():
 
 
 @pytest.mark.parametrize("off_s", [-YEARS_S, YEARS_S])
-def test_a_reservation_lasts_as_long_as_it_was_asked_for(monkeypatch, tmp_path, off_s):
+def test_a_reservation_lasts_its_duration_despite_clock_changes(monkeypatch, tmp_path, off_s):
     started = time.monotonic()
     real, looks = time.time, []
     monkeypatch.setattr(runner.time, "time", lambda: real() + (off_s if looks or looks.append(1) else 0.0))
@@ -121,7 +121,7 @@ def refusal():
     raise AssertionError("it was free")
 
 
-def test_who_has_a_board_is_told_by_our_clock(monkeypatch):
+def test_the_holders_start_time_is_given_by_the_laptops_clock(monkeypatch):
     held = taken()
     real = lock.uptime_s
     monkeypatch.setattr(lock, "uptime_s", lambda: real() + 600)
@@ -134,7 +134,7 @@ def test_who_has_a_board_is_told_by_our_clock(monkeypatch):
         os.close(fd)
 
 
-def test_a_lock_that_says_nothing_is_described_so():
+def test_a_lock_file_without_valid_content_is_described_as_unknown():
     """Another edgedla, another program, a file that only its owner may write."""
     (fd,) = [lock._open("jobs")]
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -147,7 +147,7 @@ def test_a_lock_that_says_nothing_is_described_so():
     os.close(fd)
 
 
-def test_who_has_just_taken_it_is_waited_for(monkeypatch):
+def test_a_holder_that_has_not_yet_written_the_lock_is_waited_for(monkeypatch):
     held, real, looks = taken(), lock._read, []
     monkeypatch.setattr(lock, "_read", lambda fd: looks.append(fd) or (real(fd) if len(looks) > 2 else {}))
     assert "in use by ana@lap since" in refusal().what
@@ -165,5 +165,5 @@ def test_who_has_just_taken_it_is_waited_for(monkeypatch):
         ({}, "in use, its lock does not say by whom"),
     ],
 )
-def test_words_of_a_holder(holder, said):
+def test_the_holder_of_a_lock_is_described(holder, said):
     assert words.in_use(words.holder_from(holder)) == said

@@ -51,7 +51,7 @@ def keygen_over(board):
     keygen(board.host_key)
 
 
-def test_nobody_there_no_login_no_python(laptop):
+def test_a_missing_login_host_or_python_is_named(laptop):
     board = laptop.boards["orin1"]
     (board.folder / "authorized_keys").write_text("")
     done = laptop.edgedla("doctor", "--board", "orin1")
@@ -87,11 +87,11 @@ def test_a_python_that_is_too_old_is_named(words):
         ("[fe80::1]:2222", "Host key verification failed", "ssh -p 2222 fe80::1\n"),
     ],
 )
-def test_lines_to_paste_are_what_ssh_takes(address, words, hint):
+def test_hints_hold_valid_ssh_commands(address, words, hint):
     assert hint in str(explain(words, parse_address(address)).hint)
 
 
-def test_a_login_that_talks_does_no_harm(laptop):
+def test_output_of_a_login_shell_is_ignored(laptop):
     script = laptop.folder / "talks"
     script.write_text('#!/bin/sh\necho "Welcome to the lab!"\nprintf "\\033[2J"\nexec ssh "$@"\n')
     script.chmod(0o755)
@@ -107,14 +107,14 @@ def test_a_login_that_talks_does_no_harm(laptop):
         ("seq 1 30000", "the board's shell prints text of its own"),
     ],
 )
-def test_a_login_that_lets_nobody_through_is_quoted(laptop, login, said):
+def test_a_refusing_login_script_is_quoted(laptop, login, said):
     log_in_by(laptop.boards["orin1"], login)
     done = laptop.edgedla("monitor", "--board", "orin1", "--count", "1")
     assert (done.returncode, said in done.stderr) == (4, True), done.stderr
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "csh", "tcsh", "fish", "zsh"])
-def test_login_shells(laptop, shell):
+def test_commands_run_under_every_login_shell(laptop, shell):
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"no {shell} here")
@@ -134,7 +134,7 @@ def log_in_by(board, script, shell="/bin/sh"):
     board.start()
 
 
-def test_through_a_jump_host(laptop):
+def test_a_board_behind_a_jump_host_is_reached(laptop):
     inner = laptop.add("inner")
     entries = (laptop.folder / "boards.yaml").read_text().replace(f"127.0.0.1:{inner.port}", "behind")
     (laptop.folder / "boards.yaml").write_text(entries)
@@ -178,14 +178,14 @@ def cut_at(laptop, shares):
     return cuts, finished
 
 
-def test_a_connection_that_breaks_leaves_nothing_half(laptop):
+def test_a_lost_connection_leaves_no_partial_result(laptop):
     cuts, finished = cut_at(laptop, (0.4, 0.6, 3.0))
     assert cuts >= 1
     assert finished >= 1
 
 
 @pytest.mark.slow
-def test_a_connection_that_breaks_at_any_moment(laptop):
+def test_a_connection_lost_at_random_moments_leaves_no_partial_result(laptop):
     rng, moments = random.Random(2), amount(10, 100)
     cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.2) for _ in range(moments)])
     # How many of the moments lie before the end, and how many before anything was sent, depends on the machine.
@@ -193,7 +193,7 @@ def test_a_connection_that_breaks_at_any_moment(laptop):
     assert finished >= 0.3 * moments
 
 
-def test_the_job_goes_on_and_can_be_attached_to(laptop):
+def test_a_job_survives_its_laptop_and_can_be_attached_to(laptop):
     process = laptop.popen("monitor", "--count", "12", "--interval", "0.2", "--board", "orin1")
     while "dla0" not in process.stdout.readline():
         assert process.poll() is None
@@ -207,7 +207,7 @@ def test_the_job_goes_on_and_can_be_attached_to(laptop):
     assert "ended (0)" in laptop.edgedla("board", "jobs", "orin1").stdout
 
 
-def test_results_of_a_laptop_that_died_are_brought_by_attach(laptop):
+def test_attach_fetches_the_results_of_an_abandoned_job(laptop):
     process = laptop.popen("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1")
     while "building" not in process.stderr.readline():
         assert process.poll() is None
@@ -219,7 +219,7 @@ def test_results_of_a_laptop_that_died_are_brought_by_attach(laptop):
     assert load_artifact(laptop.folder / "art", model=MODEL)
 
 
-def test_ctrl_c_interrupts_the_job_as_it_would_here(laptop):
+def test_ctrl_c_interrupts_the_job_on_the_board(laptop):
     process = laptop.popen("monitor", "--interval", "0.1", "--board", "orin1")
     assert "dla0" in process.stdout.readline()
     process.send_signal(signal.SIGINT)

@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "boards.yaml"
 
 
-def test_a_new_file_and_a_second_board(file):
+def test_saving_boards_creates_and_extends_the_inventory(file):
     save_board(NEW, file)
     save_board(BoardEntry("b", parse_address("b"), python="/usr/bin/python3.9", edgedla="~/e"), file)
     assert file.read_text() == (
@@ -51,7 +51,7 @@ def test_a_new_file_and_a_second_board(file):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "\n", "\n\n"])
-def test_a_board_stands_behind_all_that_was_written(file, last, end):
+def test_a_new_board_is_appended_without_changing_the_file(file, last, end):
     old = OURS.rstrip("\n").replace("\n", end) + last.replace("\n", end)
     file.write_bytes(old.encode())
     save_board(NEW, file)
@@ -70,7 +70,7 @@ def test_a_board_stands_behind_all_that_was_written(file, last, end):
          '["lab", "door"], "note": "a \\"b\\" # c: \\u00fc"}}  # short\n'),
     ],
 )  # fmt: skip
-def test_other_spellings(file, old, new):
+def test_a_board_is_added_to_other_spellings_of_the_inventory(file, old, new):
     file.write_text(old)
     save_board(NEW, file)
     assert file.read_text() == new
@@ -92,7 +92,7 @@ def test_a_board_is_changed_value_by_value(file):
     )
 
 
-def test_what_cannot_be_kept_is_not_written(file):
+def test_an_inventory_that_cannot_be_preserved_is_not_written(file):
     for old in ("boards:\n  a:\n    host: x\n...\n", "boards: &b\n  a: &a\n    host: x\n  b: *a\n"):
         file.write_text(old)
         with pytest.raises(Exception) as refused:
@@ -101,7 +101,7 @@ def test_what_cannot_be_kept_is_not_written(file):
         assert file.read_text() == old
 
 
-def test_whatever_is_added_reads_back(file):
+def test_random_boards_added_to_the_inventory_read_back(file):
     rng = random.Random(3)
     file.write_text(OURS)
     boards = read_inventory(file)

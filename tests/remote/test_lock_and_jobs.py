@@ -40,7 +40,7 @@ def built(laptop):
 
 
 @pytest.mark.slow
-def test_two_laptops_at_once_take_turns(two):
+def test_two_laptops_take_turns_on_a_board(two):
     ana, ben = two
     built(ana)
     built(ben)
@@ -61,7 +61,7 @@ def test_two_laptops_at_once_take_turns(two):
 
 
 @pytest.mark.slow
-def test_a_reserved_board_is_its_owners(two):
+def test_a_reserved_board_refuses_other_users(two):
     ana, ben = two
     assert ana.edgedla("board", "lock", "orin1", "--for", "5", "--note", "long bench").returncode == 0
     refused = ben.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1")
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_the_sending_of_files():
         show(1, 8)
 
 
-def test_a_job_is_cancelled_and_a_killed_one_is_lost(laptop):
+def test_a_job_can_be_cancelled_and_a_killed_one_is_listed_as_lost(laptop):
     built(laptop)
     process = laptop.popen("bench", "art", "--duration", "60", "--board", "orin1")
     listing = []
@@ -116,7 +116,7 @@ def test_a_job_is_cancelled_and_a_killed_one_is_lost(laptop):
     assert (done.returncode, "ended without an exit code" in done.stderr) == (6, True)
 
 
-def test_results_of_another_laptop_need_a_place(two):
+def test_attaching_to_a_job_of_another_laptop_needs_an_output_folder(two):
     ana, ben = two
     built(ana)
     job = ana.edgedla("board", "jobs", "orin1").stdout.split()[0]
@@ -127,7 +127,7 @@ def test_results_of_another_laptop_need_a_place(two):
     assert load_artifact(ben.folder / "theirs/art")
 
 
-def test_boards_that_are_added_at_once_all_stay(new_laptop):
+def test_boards_added_concurrently_are_all_kept(new_laptop):
     laptop = new_laptop()
     at_once = [laptop.popen("board", "add", f"nx{i}", f"10.0.0.{i}") for i in range(8)]
     for process in at_once:
@@ -135,7 +135,7 @@ def test_boards_that_are_added_at_once_all_stay(new_laptop):
     assert len(laptop.edgedla("board", "list").stdout.splitlines()) == 8
 
 
-def test_a_result_may_be_named_as_a_lock_or_a_part(tmp_path, monkeypatch):
+def test_results_named_like_lock_or_partial_files_are_kept(tmp_path, monkeypatch):
     for name in ("x.lock", "y.part", ".z", ".lock", ".x.lock.0a.part"):
         (tmp_path / name).write_text("x")
     assert [o["path"] for o in runner.outputs_of(str(tmp_path))] == [".z", "x.lock", "y.part"]
@@ -147,7 +147,7 @@ def test_a_result_may_be_named_as_a_lock_or_a_part(tmp_path, monkeypatch):
     assert "no more than 2 files come back" in (tmp_path / "log").read_text()
 
 
-def test_the_inventory_is_kept_and_read_strictly(laptop):
+def test_the_inventory_is_preserved_and_parsed_strictly(laptop):
     assert ", free" in laptop.edgedla("board", "list", "--probe").stdout
     assert (
         laptop.edgedla("board", "add", "nx2", "nvidia@10.0.0.7:2222", "--group", "lab", "--note", 'a "b"').returncode

@@ -51,7 +51,7 @@ def entries(told):
 
 
 @pytest.mark.parametrize("end", [ConnectionLost("gone"), EnvironmentMissing("off"), KeyboardInterrupt()])
-def test_what_was_measured_stays_when_the_board_goes_off(told, end, capsys):
+def test_measured_entries_are_kept_if_the_board_goes_offline(told, end, capsys):
     told.answers = [None, end]
     with pytest.raises((type(end), Abort)):
         run(told, MODEL, MODEL, MODEL)
@@ -63,19 +63,19 @@ def test_what_was_measured_stays_when_the_board_goes_off(told, end, capsys):
     assert not told.file.exists()
 
 
-def test_a_model_that_cannot_be_built_or_read_is_an_entry(told):
+def test_a_model_that_fails_is_an_entry_of_the_report(told):
     told.answers = [BuildError("no"), ModelError("secret.onnx: no"), None]
     assert run(told, MODEL, MODEL, MODEL) == 1
     assert entries(told) == ["BuildError", "ModelError", "X"]
     assert "secret" not in told.file.read_text()
 
 
-def test_a_model_that_is_missing_is_said_before_anything_is_measured(told, tmp_path):
+def test_a_missing_model_is_refused_before_measuring(told, tmp_path):
     with pytest.raises(DataError, match="no such file"):
         run(told, MODEL, tmp_path / "missing.onnx")
 
 
-def test_ctrl_c_interrupts_the_boards_verb_and_what_is_behind_it(monkeypatch, tmp_path):
+def test_ctrl_c_interrupts_the_command_on_the_board_and_the_report(monkeypatch, tmp_path):
     presses, words, asked = ["interrupt"], [], []
 
     def run_on(board, request, terminal):

@@ -64,7 +64,7 @@ def send(connection, tmp_path):
     return send_files(connection, [file_to_send(tmp_path / "file", "1/x")], "me", lambda done, todo: None)
 
 
-def test_a_slow_card_is_no_lost_connection(monkeypatch, tmp_path):
+def test_a_slow_storage_card_does_not_time_out(monkeypatch, tmp_path):
     slow(monkeypatch, 3 * SILENCE_S)
     connection = Local().serve()
     assert send(connection, tmp_path) == 3 << 20
@@ -72,7 +72,7 @@ def test_a_slow_card_is_no_lost_connection(monkeypatch, tmp_path):
     connection.close()
 
 
-def test_a_request_that_fails_is_answered():
+def test_a_failed_request_is_answered_and_the_connection_continues():
     """The connection goes on."""
     connection = Local().serve()
     for op, fields, said in (
@@ -94,7 +94,7 @@ def test_a_request_that_fails_is_answered():
         (errno.EROFS, "the board's system: Read-only file system: /x"),
     ],
 )
-def test_what_the_boards_system_refuses_is_said(monkeypatch, number, said):
+def test_an_os_error_on_the_board_is_reported_with_its_reason(monkeypatch, number, said):
     def listing():
         raise OSError(number, os.strerror(number), "/x")
 
@@ -106,7 +106,7 @@ def test_what_the_boards_system_refuses_is_said(monkeypatch, number, said):
     connection.close()
 
 
-def test_a_home_that_is_none_is_named(tmp_path):
+def test_an_unusable_home_on_the_board_is_named_with_its_variable(tmp_path):
     (tmp_path / "board").write_text("a file")
     connection = Local().serve()
     with pytest.raises(BoardRefused, match="File exists: .*/board") as refused:
@@ -115,7 +115,7 @@ def test_a_home_that_is_none_is_named(tmp_path):
     connection.close()
 
 
-def test_a_job_that_fills_the_disk_still_says_how_it_ended(monkeypatch, tmp_path):
+def test_a_job_that_fills_the_disk_still_records_its_end(monkeypatch, tmp_path):
     kept, real = str(tmp_path / "reserve"), os.write
     runner.reserve(kept)
 
@@ -130,7 +130,7 @@ def test_a_job_that_fills_the_disk_still_says_how_it_ended(monkeypatch, tmp_path
     assert [record["text"] for _, record in jobs.log_from(str(tmp_path), 0)] == ["the disk is full\n"]
 
 
-def test_a_card_that_hangs_is_noticed(monkeypatch, tmp_path):
+def test_a_hung_storage_card_ends_the_connection(monkeypatch, tmp_path):
     monkeypatch.setattr(agent, "STUCK_S", 0.5)
     slow(monkeypatch, 4.0)
     connection, started = Local().serve(), time.monotonic()
@@ -139,14 +139,14 @@ def test_a_card_that_hangs_is_noticed(monkeypatch, tmp_path):
     assert time.monotonic() - started < 3.5
 
 
-def test_a_board_that_reads_nothing_is_noticed(tmp_path):
+def test_a_board_that_does_not_read_ends_the_connection(tmp_path):
     started = time.monotonic()
     with pytest.raises(ConnectionLost, match="nothing came"):
         Local().send("put", bytes(1 << 20))
     assert SILENCE_S <= time.monotonic() - started < 10 * SILENCE_S
 
 
-def test_ctrl_c_ends_the_waiting_for_a_board_that_reads_nothing():
+def test_ctrl_c_interrupts_sending_to_a_board_that_does_not_read():
     connection = Local()
     connection.look = Terminal(stop=lambda: "interrupt").look
     with pytest.raises(KeyboardInterrupt):
@@ -165,7 +165,7 @@ def test_a_frame_may_come_in_parts():
     assert connection.answer()["bytes"] == 4
 
 
-def test_a_board_whose_lock_is_waited_for_says_that_it_lives(monkeypatch):
+def test_a_board_sends_keepalives_while_its_lock_is_waited_for(monkeypatch):
     until = time.monotonic() + 3 * SILENCE_S
 
     def acquire(info):
@@ -232,7 +232,7 @@ def test_ctrl_c_ends_the_search_for_a_board_that_is_gone(monkeypatch, tmp_path):
     assert words[-1] == f"the job {JOB} goes on: edgedla board attach slow {JOB}\n"
 
 
-def test_a_board_that_talks_nonsense_is_refused(monkeypatch, tmp_path):
+def test_malformed_frames_of_a_board_are_refused(monkeypatch, tmp_path):
     """Words without a place, an end that is none: no traceback of ours."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shown = []

@@ -46,7 +46,7 @@ def installed():
 
 
 @pytest.mark.slow
-def test_a_large_model_goes_on_where_the_line_broke(laptop):
+def test_the_transfer_of_a_large_model_resumes_after_a_lost_connection(laptop):
     size = 500 << 20
     big = laptop.folder / "big"
     with open(big, "wb") as f:
@@ -77,7 +77,7 @@ def test_a_large_model_goes_on_where_the_line_broke(laptop):
     assert laptop.python(SEND, big).stdout.split() == ["0"], "and never again"
 
 
-def test_a_full_disk_ends_clearly_with_nothing_half(laptop, tmp_path):
+def test_a_full_disk_on_the_board_is_reported_without_partial_files(laptop, tmp_path):
     """A real file system of 2 MB below the board's home."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
@@ -147,12 +147,12 @@ def test_a_result_without_a_place_stays_on_the_board(laptop):
         {"path": "0/a", "size": "1"}, {"path": "0/a", "sha256": "xyz"}, {"path": "0/" + "a" * 300},
     ],
 )  # fmt: skip
-def test_results_that_a_board_names_wrongly_are_refused(entry):
+def test_invalid_entries_of_a_result_list_are_refused(entry):
     with pytest.raises(RunError):
         checked_outputs([{"sha256": "0" * 64, "size": 1, **entry}], "board x")
 
 
-def test_results_are_a_list_and_each_stands_once():
+def test_a_result_list_of_another_type_or_with_duplicates_is_refused():
     good = {"path": "0/a", "sha256": "0" * 64, "size": 1}
     assert checked_outputs([good], "b")[0].path == "0/a"
     for wrong in (None, {}, "x", [good, good], [1]):
@@ -160,7 +160,7 @@ def test_results_are_a_list_and_each_stands_once():
             checked_outputs(wrong, "b")
 
 
-def test_a_board_that_changes_a_result_is_found_out(laptop):
+def test_a_result_that_does_not_match_its_hash_is_refused(laptop):
     """The result on the board is another than its list says: nothing of it gets to its place."""
     assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1").returncode == 0
     (folder,) = laptop.boards["orin1"].jobs.iterdir()
@@ -174,7 +174,7 @@ def test_a_board_that_changes_a_result_is_found_out(laptop):
     assert not (laptop.folder / "theirs/art/manifest.json").exists()
 
 
-def test_a_model_that_a_card_has_damaged_is_sent_again(laptop):
+def test_a_model_damaged_on_the_board_is_sent_again(laptop):
     words = ("build", MODEL, "--backend", "host", "--board", "orin1", "-o")
     assert laptop.edgedla(*words, "art").returncode == 0
     (blob,) = (laptop.boards["orin1"].home / "blobs").iterdir()
@@ -187,7 +187,7 @@ def test_a_model_that_a_card_has_damaged_is_sent_again(laptop):
     assert laptop.edgedla(*words, "again").returncode == 0
 
 
-def test_a_board_has_no_say_where_results_go(laptop):
+def test_results_that_were_not_requested_are_not_fetched(laptop):
     """Its list of results names a file that was not asked for: it stays there."""
     assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1").returncode == 0
     (folder,) = laptop.boards["orin1"].jobs.iterdir()
@@ -201,11 +201,11 @@ def test_a_board_has_no_say_where_results_go(laptop):
     assert not list(laptop.folder.rglob("evil*")) or all("orin1" in str(p) for p in laptop.folder.rglob("evil*"))
 
 
-def test_what_a_terminal_would_obey_is_shown():
+def test_control_characters_from_a_board_are_escaped():
     assert printable("a\x1b[31m\x07\tb\n\x9b\u202e") == "a\\x1b[31m\\x07\tb\n\\x9b\ufffd"
 
 
-def test_paths_of_jobs_stay_below_their_folder():
+def test_job_paths_outside_their_folder_are_refused():
     assert jobs.safe_join("/b", "a/c") == "/b/a/c"
     for path in ("../a", "a/../b", "/a", "a//b", "", ".", "a\0", 3):
         with pytest.raises(store.Refused):
@@ -226,7 +226,7 @@ def test_the_boards_side_needs_python_38_and_nothing_else(tmp_path):
                 assert "edgedla" not in line or line.startswith("from edgedla.remote.board_side"), line
 
 
-def test_the_wheel_is_this_installation_and_the_same_bytes_each_time(tmp_path):
+def test_the_sent_wheel_holds_this_installation_and_is_reproducible(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     installed()
@@ -245,7 +245,7 @@ def test_the_wheel_is_this_installation_and_the_same_bytes_each_time(tmp_path):
     assert done.stdout.startswith(str(tmp_path)), done.stderr
 
 
-def test_platform_tags_end_at_the_boards_glibc():
+def test_wheel_platform_tags_are_limited_by_the_boards_glibc():
     state = BoardState("3.8.10", "aarch64", "2.31", "u", 1, None, None, None, None)
     tags = platforms_of(state)
     assert tags[0] == "manylinux_2_31_aarch64"
@@ -268,7 +268,7 @@ def test_platform_tags_end_at_the_boards_glibc():
         ("1st.ana+b@h", "1st.ana+b@h"),
     ],
 )
-def test_addresses(text, shown):
+def test_board_addresses_are_parsed(text, shown):
     assert str(parse_address(text)) == shown
 
 
@@ -297,7 +297,7 @@ def test_addresses(text, shown):
         "'u@h",
     ],
 )
-def test_no_addresses(text):
+def test_invalid_board_addresses_are_refused(text):
     with pytest.raises(UsageError):
         parse_address(text)
 

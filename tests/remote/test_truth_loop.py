@@ -48,7 +48,7 @@ def lab(new_laptop, tmp_path):
     return laptop
 
 
-def test_profiles_of_a_board_make_its_own_cost_model(lab):
+def test_profiles_of_a_board_fit_its_cost_model(lab):
     for name in ("a", "b"):
         done = lab.edgedla("build", f"{name}.onnx", "-o", name, "--board", "orin1")
         assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def test_profiles_of_a_board_make_its_own_cost_model(lab):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_report_holds_differences_and_times_but_no_names(lab):
+def test_a_board_report_holds_differences_and_times_without_layer_names(lab):
     # On this board TensorRT refuses a layer that the rules allow.
     board = lab.boards["orin1"]
     text = (board.folder / "sshd_config").read_text()

@@ -25,7 +25,7 @@ def build(laptop, *words, model=MODEL, out="art"):
     return laptop.edgedla("build", model, "-o", out, "--backend", "host", "--board", "orin1", *words)
 
 
-def test_a_build_comes_back_as_if_built_here(laptop):
+def test_a_build_on_a_board_is_fetched_like_a_local_one(laptop):
     done = build(laptop)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("built     art (SIMULATED, host backend)\n"), "the user's path, not the board's"
@@ -56,7 +56,7 @@ def test_weights_in_external_files_go_along(laptop):
     assert list(load_artifact(laptop.folder / "art").model["external"]) == ["w.bin"]
 
 
-def test_bench_run_and_inspect_take_and_bring_files(laptop):
+def test_bench_run_and_inspect_send_inputs_and_fetch_outputs(laptop):
     assert build(laptop).returncode == 0
     done = laptop.edgedla("bench", "art", "--board", "orin1", "--duration", "0.05", "--exportTimes", "t/times.json",
                           "-o", "bench.json")  # fmt: skip
@@ -75,7 +75,7 @@ def test_bench_run_and_inspect_take_and_bring_files(laptop):
     assert (done.returncode, "no such file" in done.stderr) == (3, True)
 
 
-def test_exit_codes_and_errors_are_the_boards(laptop):
+def test_exit_codes_and_errors_of_the_board_are_passed_on(laptop):
     (laptop.folder / "broken.onnx").write_bytes(b"no model")
     done = build(laptop, model="broken.onnx")
     assert done.returncode == 3
@@ -86,7 +86,7 @@ def test_exit_codes_and_errors_are_the_boards(laptop):
     assert done.returncode == 2, "wrong use is found before a connection is made"
 
 
-def test_words_that_a_shell_would_obey_are_words(laptop, tmp_path):
+def test_shell_metacharacters_in_arguments_are_not_interpreted(laptop, tmp_path):
     nasty = laptop.folder / "a'; touch pwned; $(touch pwned) `id`.onnx"
     nasty.write_bytes(MODEL.read_bytes())
     done = build(laptop, "--layer-devices", "$(touch pwned)*:GPU", model=nasty, out="o; touch pwned")
@@ -98,7 +98,7 @@ def test_words_that_a_shell_would_obey_are_words(laptop, tmp_path):
     assert load_artifact(laptop.folder / "o; touch pwned", model=nasty)
 
 
-def test_names_of_any_language_on_a_board_of_none(new_laptop, tmp_path):
+def test_non_ascii_file_names_work_on_a_board_with_c_locale(new_laptop, tmp_path):
     laptop = new_laptop()
     laptop.add("orin1", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     model = tmp_path / "nétwörk 測.onnx"
@@ -131,7 +131,7 @@ def test_another_version_on_the_board_is_refused(laptop):
         (["bench", "board:art"], True),
     ],
 )
-def test_who_builds_and_measures_waits_for_a_turn(words, exclusive):
+def test_commands_that_build_or_measure_take_the_board_exclusively(words, exclusive):
     """Two who measure at once measure each other."""
     command = main.get_command(None, words[0])
     given, _, _ = command.make_parser(click.Context(command)).parse_args(args=words[1:])
@@ -160,7 +160,7 @@ def test_wait_without_a_board_is_wrong_use():
 @pytest.mark.parametrize(
     "text", ["-oProxyCommand=x", "a b", "host:99999", "u$er@host", "host;id", "@h", "", "[::1", "-"]
 )
-def test_addresses_that_are_none(laptop, text):
+def test_invalid_addresses_for_board_are_usage_errors(laptop, text):
     done = laptop.edgedla("doctor", f"--board={text}")
     assert done.returncode == 2, done.stderr
 
