@@ -49,7 +49,7 @@ def strict(node: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-def test_json_holds_what_the_published_schema_documents_and_nothing_else(
+def test_json_reports_hold_exactly_the_fields_of_their_schema(
     case: str, make_report: Callable[..., CheckReport]
 ) -> None:
     document = json.loads(render_check([make_report(**CASES[case])], "json"))
@@ -64,7 +64,7 @@ def test_several_reports_are_one_list_document(make_report: Callable[..., CheckR
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
-def test_published_schemas_are_schemas(name: str) -> None:
+def test_published_schemas_are_valid_json_schemas(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_document_has_no_schema() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_json_lacks_are_refused(value: float) -> None:
+def test_nan_and_infinity_are_refused_in_json(value: float) -> None:
     with pytest.raises(ValueError):
         dump({"x": value})
 
@@ -137,7 +137,7 @@ def test_a_refusal_is_an_error_where_there_is_no_fallback(make_report: Callable[
         ("unknown", ["REDUCE mean", "NON_ZERO mystery"], []),
     ],
 )
-def test_junit_fails_what_fail_on_counts_and_never_passes_the_unknown(
+def test_junit_fails_offenders_of_fail_on_and_skips_unknown_layers(
     fail_on: str, failed: List[str], skipped: List[str], make_report: Callable[..., CheckReport]
 ) -> None:
     suite = ET.fromstring(render_check([make_report()], "junit", fail_on=fail_on))[0]
@@ -153,7 +153,7 @@ def test_junit_fails_what_fail_on_counts_and_never_passes_the_unknown(
     ("case", "output_format"),
     [("fallback", f) for f in CHECK_FORMATS] + [(c, f) for c in ("strict", "no-dla") for f in ("text", "markdown")],
 )
-def test_golden_reports(
+def test_reports_match_their_golden_files(
     case: str, output_format: str, make_report: Callable[..., CheckReport], golden: Callable[[str, str], None]
 ) -> None:
     text = render_check([make_report(**{"jetpack": "6.2", **CASES[case]})], output_format)
@@ -164,7 +164,7 @@ def test_golden_reports(
 
 
 @pytest.mark.parametrize("output_format", ["text", "markdown", "junit", "html"])
-def test_names_of_a_hostile_model_are_shown_and_not_obeyed(
+def test_control_characters_and_html_in_names_are_escaped_in_reports(
     output_format: str, make_report: Callable[..., CheckReport]
 ) -> None:
     text = render_check([make_report(hostile=True)], output_format)
@@ -230,7 +230,7 @@ def test_html_renders_in_a_browser(make_report: Callable[..., CheckReport], tmp_
     assert "Unknown in part" in done.stdout
 
 
-def test_text_is_plain_and_uncut_off_a_terminal(make_report: Callable[..., CheckReport]) -> None:
+def test_text_without_a_terminal_has_no_styles_or_cuts(make_report: Callable[..., CheckReport]) -> None:
     report = make_report()
     assert "rich" not in _modules_after("import edgedla.reports as r; r.render_check([], 'text')")
     assert "\x1b" not in render_check([report], "text")
@@ -363,7 +363,7 @@ def test_junit_of_a_model_without_a_report_is_an_error(make_report: Callable[...
     assert error.text == "at r.onnx, node 'n' [Op] allowed: others"
 
 
-def test_a_page_leads_from_its_table_to_models_without_a_report(make_report: Callable[..., CheckReport]) -> None:
+def test_an_html_report_links_to_models_without_a_report(make_report: Callable[..., CheckReport]) -> None:
     hostile = unchecked(HOSTILE, ModelError(HOSTILE, hint=HOSTILE))
     text = render_check([make_report()], "html", unchecked=[unchecked(), hostile])
     for n in (1, 2, 3):

@@ -49,19 +49,19 @@ def test_every_row_names_a_function_and_every_function_stands_in_a_row(room: str
 
 
 @pytest.mark.parametrize("room", sorted(ROOMS))
-def test_every_form_can_be_asked_for_by_a_file_or_is_named_here(room: str) -> None:
+def test_every_report_format_has_a_file_ending(room: str) -> None:
     without_ending = {"trtexec"}
     unasked = set(ROOMS[room]) - set(FORMAT_OF_ENDING.values()) - without_ending
     assert unasked == set(), "FORMAT_OF_ENDING in edgedla/cli/output.py has an ending for each form"
 
 
 @pytest.mark.parametrize("room", sorted(ROOMS))
-def test_the_command_takes_every_form(room: str) -> None:
+def test_every_report_format_is_accepted_by_its_command(room: str) -> None:
     missing = [form for form in ROOMS[room] if form not in ASKED[room]]
     assert missing == [], "FORMATS of the command (cli/check/check.py, cli/place.py) names every form"
 
 
-def test_every_form_that_shows_a_cost_to_people_has_it_without_being_asked() -> None:
+def test_formats_that_show_costs_to_people_are_costed_by_default() -> None:
     """COSTED_FORMS, from what the forms show of a report with a cost and of the same one without."""
     graph, platform = network("resnet18"), platform_for("orin-nx-16gb")
     plain = check_graph(graph, platform, "int8")

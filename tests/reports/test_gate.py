@@ -36,13 +36,15 @@ NETWORKS: Dict[str, Dict[str, Any]] = {
         ("nobody knows of the DLA", "yes yes yes no"),
     ],
 )
-def test_answers(network: str, answers: str, make_report: Callable[..., CheckReport]) -> None:
+def test_fail_on_levels_pass_or_fail_each_report(
+    network: str, answers: str, make_report: Callable[..., CheckReport]
+) -> None:
     report = make_report(**NETWORKS[network])
     passed = " ".join("yes" if gate.passes(report, fail_on) else "no" for fail_on in gate.FAIL_ON)
     assert passed == answers, gate.FAIL_ON
 
 
-def test_the_unknown_layer_is_no_refusal(make_report: Callable[..., CheckReport]) -> None:
+def test_an_unknown_layer_is_an_offender_of_fail_on_unknown_only(make_report: Callable[..., CheckReport]) -> None:
     names = {fail_on: [x.name for x in gate.offenders(make_report(), fail_on)] for fail_on in gate.FAIL_ON}
     assert names == {
         "never": [],
@@ -52,7 +54,7 @@ def test_the_unknown_layer_is_no_refusal(make_report: Callable[..., CheckReport]
     }
 
 
-def test_an_onnx_node_that_nobody_knows_is_unknown_though_it_has_no_layer(
+def test_an_unknown_onnx_node_without_layers_fails_fail_on_unknown(
     make_report: Callable[..., CheckReport],
 ) -> None:
     report = make_report(supported=True)
@@ -75,7 +77,7 @@ def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("share", "text"), [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %")]
 )
-def test_only_all_and_nothing_are_called_so(share: float, text: str) -> None:
+def test_percentages_round_to_0_and_100_only_if_exact(share: float, text: str) -> None:
     assert words.percent(share) == text
 
 

@@ -44,7 +44,7 @@ def layers_of(folder: Path) -> Callable[[bool], str]:
 
 
 @pytest.mark.parametrize("what", ["rules", "rewrites", "layers", "targets", "inspect"])
-def test_nothing_is_wider_than_the_terminal_and_no_word_is_lost(
+def test_texts_fit_a_narrow_terminal_without_losing_words(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -65,7 +65,7 @@ def test_nothing_is_wider_than_the_terminal_and_no_word_is_lost(
     assert [line.rstrip() for line in wide.splitlines()] == [line.rstrip() for line in piped.splitlines()]
 
 
-def test_an_evaluation_goes_on_beneath_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_wraps_below_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     score = Score("a_network_with_a_name", "simulated", "l2", 0.99, 0.98, 1.0, 4)
     shown = render_evaluation(Evaluation(score, detail="4 samples of s.npz"), "text", True)
@@ -74,7 +74,7 @@ def test_an_evaluation_goes_on_beneath_its_beginning(monkeypatch: pytest.MonkeyP
     ]  # fmt: skip
 
 
-def test_the_last_column_is_folded_where_it_stands_or_goes_below(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_column_of_a_table_wraps_or_moves_below(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     table = [["A", "TEXT"], ["one", "words that go on and on beyond the end"]]
     assert table_lines(table, True) == [
@@ -88,7 +88,7 @@ def test_the_last_column_is_folded_where_it_stands_or_goes_below(monkeypatch: py
     assert [text for _, _, text in table_lines(wide, False)][1] == f"{'a' * 20}  {'b' * 12}  {'c' * 12}"
 
 
-def test_a_word_that_is_too_long_goes_below_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_wider_than_its_column_moves_below_the_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     digest = "d" * 34
     assert labelled([f"sha256    {digest}", "note      " + "word " * 8], 10, True) == [

@@ -42,7 +42,7 @@ from tests.models import node, onnx_model, save, value
         ("orin-nano-8gb", "6.1", None),
     ],
 )
-def test_it_asks_for_the_same_platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> None:
+def test_the_next_command_has_the_same_platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> None:
     report = edgedla.check(onnx_model([node("Relu", "x", "y")]), target=target, jetpack=jetpack, trt=trt)
     command = shlex.split(str(next_command(report, "m.onnx")))
     given = {name: command[command.index(name) + 1] for name in ("--target", "--jetpack", "--trt") if name in command}
@@ -61,7 +61,9 @@ def test_it_asks_for_the_same_platform(target: str, jetpack: Optional[str], trt:
 @pytest.mark.parametrize(
     ("fps_of_all", "after_us", "verb"), [(50.0, 90.0, "place"), (50.0, 0.5, "fix"), (200.0, 90.0, "fix")]
 )
-def test_it_is_no_fix_where_the_gpu_alone_stays_better(fps_of_all: float, after_us: float, verb: str) -> None:
+def test_the_next_command_is_not_fix_if_the_gpu_alone_stays_faster(
+    fps_of_all: float, after_us: float, verb: str
+) -> None:
     """With the changes too one frame takes longer, and streams on all engines bring fewer frames."""
     nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
     model = onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]})
@@ -78,7 +80,7 @@ def test_it_is_no_fix_where_the_gpu_alone_stays_better(fps_of_all: float, after_
 @pytest.mark.parametrize(
     ("shown", "named", "folder"), [("standard input", "MODEL.onnx", "MODEL"), ("-odd.onnx", "./-odd.onnx", "-odd")]
 )
-def test_it_names_a_file_that_a_command_takes(shown: str, named: str, folder: str) -> None:
+def test_the_next_command_names_a_usable_file_for_stdin_and_dashed_names(shown: str, named: str, folder: str) -> None:
     report = edgedla.check(onnx_model([node("Relu", "x", "y")]), target="orin")
     command = shlex.split(str(next_command(report, shown)))
     assert (command[2], command[-1]) == (named, folder)
@@ -90,7 +92,7 @@ REFUSED = onnx_model([node("Erf", "x", "y")], {"x": [1, 8, 64, 64]}, {"y": [1, 8
 
 
 @pytest.mark.parametrize(("mode", "build"), [("strict", "--reformat-free"), ("standalone", "--mode standalone")])
-def test_it_keeps_the_mode(mode: str, build: str) -> None:
+def test_the_next_command_keeps_the_mode(mode: str, build: str) -> None:
     """Slower than the GPU alone or not: who asks for a build without the GPU and can have it is told how to build it."""
     legal = with_cost(edgedla.check(LEGAL, target="orin", precision="int8", mode=mode), load_onnx(LEGAL))
     assert f"edgedla build m.onnx --target agx-orin-64gb --precision int8 {build} -o m" == next_command(legal, "m.onnx")
@@ -99,7 +101,7 @@ def test_it_keeps_the_mode(mode: str, build: str) -> None:
 
 
 @pytest.mark.parametrize(("power_mode", "named"), [("MAXN", False), ("30W", True)])
-def test_it_keeps_a_power_mode_that_is_not_the_default(power_mode: str, named: bool) -> None:
+def test_the_next_command_keeps_a_non_default_power_mode(power_mode: str, named: bool) -> None:
     report = edgedla.check(REFUSED, target="orin", precision="int8")
     costed = with_cost(report, load_onnx(REFUSED), CostOptions(power_mode))
     assert (f"--power-mode {power_mode}" in str(next_command(costed, "m.onnx"))) == named
@@ -111,7 +113,7 @@ TWO = onnx_model([node("Add", "x y", "z")], {"x": OPEN, "y": OPEN}, {"z": OPEN})
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_it_gives_the_sizes_again(precision: str) -> None:
+def test_the_next_command_repeats_shapes_and_batch(precision: str) -> None:
     shapes = {"x": [2, 8, 32, 32], "y": [2, 8, 32, 32]}
     report = edgedla.check(TWO, target="orin", precision=precision, shapes=shapes)
     command = shlex.split(str(next_command(report, "m.onnx")))
@@ -121,7 +123,7 @@ def test_it_gives_the_sizes_again(precision: str) -> None:
     assert "--batch 3" in str(next_command(batch, "m.onnx"))
 
 
-def test_sizes_that_are_open_still_come_beside_those_given() -> None:
+def test_the_next_command_lists_open_shapes_after_given_ones() -> None:
     report = edgedla.check(TWO, target="orin", shapes={"x": [1, 8, 32, 32]})
     command = shlex.split(str(next_command(report, "m.onnx")))
     assert command[command.index("--shapes") + 1] == "x:1x8x32x32,y:1x8xHxW"
@@ -129,7 +131,7 @@ def test_sizes_that_are_open_still_come_beside_those_given() -> None:
     assert both[-2:] == ["--shapes", "x:1x8xHxW,y:1x8xHxW"]
 
 
-def test_a_rule_shows_open_sizes_as_every_message_does() -> None:
+def test_open_dims_are_written_as_question_marks_in_rule_messages() -> None:
     report = edgedla.check(TWO, target="orin")
     messages = {f.message for layer in report.layers for f in layer.findings if f.rule == "GEN001"}
     assert messages == {"dims 1x8x?x? -> 1x8x?x? have a dynamic or empty dimension"}
@@ -146,7 +148,7 @@ for _name, _channels in (("w", 4), ("v", 3)):
     SUPPRESSED.graph.initializer.append(onnx.numpy_helper.from_array(_weight, _name))
 
 
-def test_of_sizes_that_depend_on_the_data_it_cuts_the_decoder_off(tmp_path: Path) -> None:
+def test_data_dependent_dims_suggest_cutting_the_decoder(tmp_path: Path) -> None:
     report = with_cost(edgedla.check(SUPPRESSED, target="orin"), load_onnx(SUPPRESSED))
     assert report.worth is None
     assert "depends on the data" in why_not_costed(report)
@@ -165,7 +167,7 @@ def test_of_sizes_that_depend_on_the_data_it_cuts_the_decoder_off(tmp_path: Path
     assert (cut.totals.layers_gpu, cut.notes) == (0, ())
 
 
-def test_qdq_becomes_scales(tmp_path: Path) -> None:
+def test_a_qdq_model_suggests_quantize(tmp_path: Path) -> None:
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,3,16,16] y)
         <float s = {0.02}, int8 z = {0}> { q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Relu(d) }""")
@@ -183,7 +185,7 @@ def test_qdq_becomes_scales(tmp_path: Path) -> None:
     assert shlex.split(str(next_command(typed, "m.onnx")))[1] != "quantize"
 
 
-def test_an_operator_that_nobody_knows_is_told_as_a_plugin() -> None:
+def test_an_unknown_operator_is_reported_as_a_plugin() -> None:
     kinds = {"a": TensorProto.FLOAT, "n": TensorProto.INT32}
     outputs = [value(name, (1, 3, 8, 8), kind) for name, kind in kinds.items()]
     model = onnx_model([node("DeformPlugin", "x", "a n", domain="mmcv"), node("Relu", "a", "y")], opset=17)
@@ -198,7 +200,7 @@ def test_an_operator_that_nobody_knows_is_told_as_a_plugin() -> None:
     )
 
 
-def test_an_identity_at_the_end_is_to_be_left_out() -> None:
+def test_a_final_identity_suggests_removing_it() -> None:
     model = onnx_model([node("Relu", "x", "a"), node("Identity", "a", "y")])
     report = edgedla.check(model, target="orin")
     (group,) = by_remedy(report)

@@ -44,7 +44,7 @@ def placement() -> Placement:
     return place(MODEL, **PLATFORM, pins="*:DLA0", solver="python")
 
 
-def test_every_part_of_the_time_is_named(placement: Placement) -> None:
+def test_the_parts_of_a_placements_latency_add_up_to_it(placement: Placement) -> None:
     """The call of the engine stood in no line: a whole-DLA model showed a loadable and a busier core."""
     (model,) = placement.models
     assert model.call is not None
@@ -58,7 +58,7 @@ def test_every_part_of_the_time_is_named(placement: Placement) -> None:
     assert f"the call of the engine, once per frame: {model.call.cost.latency_us:.1f} us of DLA0" in text
 
 
-def test_a_document_keeps_the_call_and_one_without_is_read(placement: Placement, tmp_path: Any) -> None:
+def test_a_placement_document_keeps_the_call_cost_and_reads_without_it(placement: Placement, tmp_path: Any) -> None:
     file = tmp_path / "placement.json"
     file.write_text(placement.to_json(), encoding="utf-8")
     assert read_placement(file).to_json() == placement.to_json()
@@ -68,7 +68,7 @@ def test_a_document_keeps_the_call_and_one_without_is_read(placement: Placement,
     assert "engine, once" not in render_placement(read_placement(file), "text")
 
 
-def test_an_operator_that_is_divided_is_named() -> None:
+def test_a_divided_operator_is_a_part_of_the_latency() -> None:
     placement = place(MODEL, **PLATFORM, pins="c:DLA0,d:GPU,*:DLA0", solver="python")
     (model,) = placement.models
     assert model.torn
@@ -80,7 +80,7 @@ def test_an_operator_that_is_divided_is_named() -> None:
     assert "operators that are divided between devices cost more" in render_placement(placement, "text")
 
 
-def test_check_and_prediction_give_the_parts_in_the_same_words(placement: Placement) -> None:
+def test_check_and_predict_name_the_parts_of_latency_alike(placement: Placement) -> None:
     platform = platform_for("agx-orin-64gb", trt="10.3")
     graph = load_onnx(MODEL, trt=platform.release.trt)
     report = with_cost(check_graph(graph, platform, "fp16"), graph)
@@ -99,7 +99,7 @@ def test_check_and_prediction_give_the_parts_in_the_same_words(placement: Placem
     assert "GPU time: 0 ms" not in gpu_time
 
 
-def test_a_loadable_has_as_many_layers_as_elsewhere() -> None:
+def test_place_and_predict_count_the_layers_of_a_loadable_alike() -> None:
     """TensorRT merges a Gemm's addition into it, and its caps count what is left."""
     gemm = onnx_model([node("Gemm", "x g b", "y")], {"x": (1, 8)}, {"y": (1, 4)}, [ones("g", 8, 4), ones("b", 4)])
     placement = place(gemm, **PLATFORM, pins="*:DLA0", solver="python")
@@ -111,7 +111,7 @@ def test_a_loadable_has_as_many_layers_as_elsewhere() -> None:
     assert f"{len(region.layers)} ({region.size})" in text
 
 
-def test_a_slowdown_that_rounds_to_none_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slowdown_that_rounds_to_0_percent_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     def notes(gpu: float) -> str:
         factors = {"GPU": gpu, "DLA0": 1.001}
         monkeypatch.setattr(
@@ -125,7 +125,7 @@ def test_a_slowdown_that_rounds_to_none_is_not_told(monkeypatch: pytest.MonkeyPa
     assert "DLA0 1.00x" not in notes(1.2)
 
 
-def test_one_word_has_one_meaning() -> None:
+def test_predict_does_not_use_places_term_side_by_side() -> None:
     """`side by side` is one frame of every model in `place`; beside streams that go on, a frame takes another time."""
     names = replace(load_onnx(MODEL), name="first"), replace(load_onnx(MODEL), name="second")
     text = render_prediction(predict(list(names), **PLATFORM, devices=["GPU", "DLA0"]), "text")

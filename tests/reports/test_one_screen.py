@@ -20,7 +20,7 @@ NETS = sorted((Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets
 @pytest.mark.slow
 @pytest.mark.skipif(not NETS, reason="the corpus ../shared/corpus/nets is not here")
 @pytest.mark.parametrize("target", ["orin-nx-16gb", "agx-xavier-32gb"])
-def test_every_network_fits_one_screen(target: str) -> None:
+def test_checks_of_corpus_networks_fit_one_screen(target: str) -> None:
     from edgedla.errors import ModelError
     from edgedla.importers import load_onnx
 
@@ -43,7 +43,7 @@ def test_every_network_fits_one_screen(target: str) -> None:
         assert rows <= LINES, (net.stem, rows)
 
 
-def test_what_the_figures_say_stands_in_no_note_and_findings_alike_stand_once() -> None:
+def test_notes_do_not_repeat_figures_and_equal_findings_are_grouped() -> None:
     report = edgedla.check(
         onnx_model(
             [node("Mul", "x g", "a"), node("Relu", "a", "y"), node("Relu", "a", "z")],

@@ -23,7 +23,7 @@ SHAPES = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
 
 
 @pytest.mark.parametrize("name", [n for n in PAGES if n != "table_cells.html.j2"])
-def test_links_of_a_page_have_their_section(name: str) -> None:
+def test_navigation_links_of_a_page_have_their_section(name: str) -> None:
     text = (TEMPLATES / name).read_text(encoding="utf-8")
     assert '{% extends "base.html.j2" %}' in text
     for links in re.findall(r"\.nav\(\[(.*?)\]\)", text):
@@ -59,7 +59,7 @@ def checked_page(page: str) -> Ids:
     return found
 
 
-def test_the_front_of_two_objectives_is_such_a_page() -> None:
+def test_the_page_of_a_pareto_front_has_valid_links() -> None:
     front = pareto(str(SHAPES), PlacementRequest(target="orin-nx-16gb"), ("latency", "energy"))
     page = front_page(front)
     checked_page(page)
@@ -77,7 +77,7 @@ def row(model: str, layers_gpu: int, status: str = "ok") -> dict:
     return values
 
 
-def test_a_sweep_says_its_answer_first() -> None:
+def test_the_page_of_a_sweep_begins_with_its_verdict() -> None:
     page = sweep_page([row("a", 0), row("b", 3)], COLUMNS, {})
     checked_page(page)
     assert "1 of 2 models on orin-nx-16gb, FP16, with every layer on the DLA." in page

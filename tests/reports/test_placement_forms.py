@@ -51,7 +51,7 @@ def placement(name: str = "net", bars: int = 2) -> Placement:
     )  # fmt: skip
 
 
-def test_the_text_timeline_shows_who_works_when() -> None:
+def test_the_text_timeline_shows_busy_intervals_of_each_device() -> None:
     lines = timeline_lines(placement())
     assert lines[2] == f"GPU  |{'A' * 30}{'.' * 30}|  50% busy"
     assert lines[3] == f"DLA0 |{'.' * 30}{'a' * 30}|  50% busy"
@@ -72,7 +72,7 @@ def test_the_svg_has_a_bar_a_segment_and_a_title_with_its_times() -> None:
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a&b", "\x1b[31mred", "x" * 300])
-def test_names_from_the_model_are_shown_and_not_obeyed(name: str) -> None:
+def test_control_characters_and_html_in_names_are_escaped_in_placements(name: str) -> None:
     found = placement(name)
     xml.etree.ElementTree.fromstring(timeline_svg(found))
     page = render_placement(found, "html")
@@ -81,7 +81,7 @@ def test_names_from_the_model_are_shown_and_not_obeyed(name: str) -> None:
     assert "\x1b" not in render_placement(found, "text")
 
 
-def test_what_is_not_proven_says_so() -> None:
+def test_an_unproven_placement_states_its_gap_and_reason() -> None:
     stopped = replace(placement(), proof=Proof("highs", 100.0, 90.0, 0.1, False, True))
     text = render_placement(stopped, "text", everything=True)
     assert "best found, the optimum is at most 10.00% lower (stopped by the time limit)" in text
@@ -94,7 +94,7 @@ def test_what_is_not_proven_says_so() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "html"])
-def test_a_proof_among_some_placements_says_among_which(form: str) -> None:
+def test_a_restricted_proof_names_its_restriction(form: str) -> None:
     proven = replace(placement(), proof=Proof("pairs", 100.0, 100.0, 0.0, True, False, one_core_per_model=True))
     assert "proven optimum with one core per model" in " ".join(render_placement(proven, form).split())
     stopped = replace(placement(), proof=Proof("pairs", 100.0, 90.0, 0.1, False, True, one_core_per_model=True))
@@ -109,7 +109,7 @@ def test_numbers_carry_their_spread_and_basis() -> None:
     assert "not measurements" in text
 
 
-def test_what_a_placement_counts_is_not_called_as_what_a_check_counts() -> None:
+def test_placements_do_not_use_checks_term_transition() -> None:
     """A check leaves the network's inputs and outputs out of its transitions."""
     graph, target = load_onnx(EXAMPLE), "agx-orin-64gb"
     assert check_graph(graph, platform_for(target), "int8").totals.transitions == 0
@@ -182,7 +182,7 @@ def test_several_models_fit_80_columns(models: int, us: float, golden: Callable[
     golden(f"reports/place-{models}.text", text)
 
 
-def test_a_table_that_is_still_too_wide_has_its_loadables_apart() -> None:
+def test_a_too_wide_placement_table_lists_loadables_separately() -> None:
     text = render_placement(of_several(7, 41234500.0), "text")
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "this placement        41234500 ±31%" in text

@@ -33,9 +33,9 @@ def stage(counted=3, **changes):
         ),
     ],
 )
-def test_a_stage_is_one_line(changes, line):
+def test_each_stage_is_one_line(changes, line):
     assert stage_lines([stage(**changes)]) == [line]
 
 
-def test_a_runner_of_one_engine_has_no_lines():
+def test_a_runner_without_stages_has_no_stage_lines():
     assert stage_lines([]) == []

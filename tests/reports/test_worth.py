@@ -31,7 +31,7 @@ MODEL = onnx_model(
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.5, True), (0.98, True), (0.995, False), (1.0, False), (1.2, False)])
-def test_a_shorter_frame_is_named_where_changes_bring_one(share: float, named: bool) -> None:
+def test_the_frame_time_after_changes_is_reported_if_shorter(share: float, named: bool) -> None:
     platform = platform_for("orin", trt="8.5")
     graph = load_onnx(MODEL, trt=platform.release.trt)
     report = with_cost(check_graph(graph, platform, "fp16"), graph)
@@ -50,13 +50,13 @@ def test_a_shorter_frame_is_named_where_changes_bring_one(share: float, named: b
         (222.01, "would take as long, 0.222 ms (predicted)"),
     ],
 )
-def test_a_change_that_is_left_out_says_no_number_in_place_of_itself(with_us: float, told: str) -> None:
+def test_a_change_that_is_left_out_shows_the_times_with_and_without_it(with_us: float, told: str) -> None:
     report = check_graph(load_onnx(MODEL), platform_for("orin"), "fp16")
     assert told in slower_changes(replace(report, slower=SlowerChanges(("no-identity",), with_us, 222.0)))
 
 
 @pytest.mark.parametrize(("batch", "told"), [(1, False), (4, True)])
-def test_a_frame_that_holds_a_batch_is_said_to(batch: int, told: bool) -> None:
+def test_a_frame_of_a_batch_is_noted_as_one(batch: int, told: bool) -> None:
     platform = platform_for("orin", trt="8.5")
     graph = load_onnx(MODEL, trt=platform.release.trt, batch=batch)
     report = with_cost(check_graph(graph, platform, "fp16"), graph)
@@ -73,7 +73,7 @@ def test_a_frame_that_holds_a_batch_is_said_to(batch: int, told: bool) -> None:
     assert [(said in render_table(table, form)) for form in ("text", "markdown", "html")] == [told] * 3
 
 
-def test_markdown_says_what_the_screen_says() -> None:
+def test_markdown_holds_the_screens_verdict_and_figures() -> None:
     platform = platform_for("orin", trt="8.5")
     graph = load_onnx(MODEL, trt=platform.release.trt)
     report = with_cost(check_graph(graph, platform, "fp16"), graph)
