@@ -27,7 +27,7 @@ def test_every_rule_and_rewrite_is_found_by_its_id() -> None:
         assert rewrite.summary in entry.text
 
 
-def test_other_words_are_nothing() -> None:
+def test_entry_of_is_none_for_other_texts() -> None:
     assert entry_of("CONV999") is None
     assert entry_of("Layer 'x' (CONVOLUTION): Unsupported on DLA.") is None
 
@@ -41,7 +41,7 @@ def test_other_words_are_nothing() -> None:
         ("MSG201", "messages", "reference/messages/MSG201.html"),
     ],
 )
-def test_the_page_is_named_and_becomes_an_address_where_the_site_is_known(
+def test_explain_names_the_page_or_its_address_if_the_site_is_set(
     word: str, key: str, page: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(SITE_VARIABLE, raising=False)

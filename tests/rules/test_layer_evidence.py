@@ -46,7 +46,7 @@ def answers(stage):
             yield row, rules.check(one_layer_graph(row), platform, precision, stage=stage)[0]
 
 
-def test_capable_agrees_with_real_builds():
+def test_recorded_dla_capability_agrees_with_the_rules():
     total, wrong = 0, []
     for row, verdict in answers("subgraph"):
         total += 1
@@ -69,7 +69,7 @@ def test_first_check_agrees_with_real_builds():
     assert wrong == []
 
 
-def test_every_convolution_that_ran_keeps_its_place():
+def test_convolutions_that_ran_are_not_refused_by_buffer_rules():
     """The rules of the convolution buffer must not swallow what real builds ran."""
     for row, verdict in answers("subgraph"):
         if row["type"] == "CONVOLUTION" and row["capable"]:
@@ -90,7 +90,7 @@ def test_every_convolution_that_ran_keeps_its_place():
         ((1, 1152, 7, 7), (5, 5), 1152, "fp16", Support.DLA),  # EfficientNet-Lite
     ],
 )
-def test_convolution_buffer(in_dims, kernel, groups, precision, support):
+def test_convolution_buffer_limits_agree_with_recorded_builds(in_dims, kernel, groups, precision, support):
     pad = [k // 2 for k in kernel]
     maps = in_dims[1] if groups > 1 else 256
     out = (in_dims[0], maps) + in_dims[2:]

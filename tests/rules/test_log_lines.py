@@ -25,13 +25,13 @@ from edgedla.rules.messages import explain_line
         ("frigate  | [02/14/2025-10:33:45] [TRT] [W] 066_maxpool: DLA only supports windows in the range of [1-8].", "MSG123"),
     ],
 )  # fmt: skip
-def test_each_line_has_its_message(line: str, message: str) -> None:
+def test_log_lines_are_explained_by_their_message(line: str, message: str) -> None:
     answer = explain_line(line)
     assert answer is not None
     assert answer[0].id == message
 
 
-def test_a_warning_of_builds_without_dla_says_that_it_means_nothing_there() -> None:
+def test_the_profile_warning_is_explained_as_harmless_without_dla() -> None:
     answer = explain_line(
         "[W] DLA requests all profiles have same min, max, and opt value. All dla layers are falling back to GPU"
     )

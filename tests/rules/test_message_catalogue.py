@@ -48,16 +48,16 @@ def test_ids_and_names_are_unique() -> None:
         ("[DlaLayer] x", "[DlaLayer] x"),
     ],
 )
-def test_time_severity_and_logger_are_cut_off(line: str, text: str) -> None:
+def test_strip_prefix_removes_time_severity_and_logger(line: str, text: str) -> None:
     assert strip_prefix(line) == text
 
 
 @pytest.mark.parametrize("line", ["", "hello", "Engine build finish", "FAILED"])
-def test_a_line_about_nothing_known_is_not_explained(line: str) -> None:
+def test_unknown_lines_are_not_explained(line: str) -> None:
     assert explain_line(line) is None
 
 
-def test_named_groups_carry_layer_value_and_limit() -> None:
+def test_an_explained_line_gives_layer_and_value() -> None:
     found = explain_line("[W] [TRT] /model.23/Mul: DLA cores do not support DIV ElementWise operation.")
     assert found is not None
     assert found[1] == {"layer": "/model.23/Mul", "found": "DIV"}
@@ -94,7 +94,7 @@ def test_a_line_without_end_does_not_hang() -> None:
 
 
 @given(st.text())
-def test_any_text_is_explained_or_unknown(text: str) -> None:
+def test_any_log_text_is_explained_or_unknown(text: str) -> None:
     found, unknown = explain_log(text.splitlines())
     assert len(unknown) <= len(text.splitlines())
     assert all(e.lines for e in found)

@@ -27,18 +27,18 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "edgedla/schemas"
         ("CUDLA ERR: 12", []),
     ],
 )
-def test_a_part_of_a_recorded_line_is_known(fragment: str, expected: List[str]) -> None:
+def test_a_fragment_of_a_recorded_line_finds_its_message(fragment: str, expected: List[str]) -> None:
     assert [m.id for m in holding(fragment)] == expected
 
 
-def test_every_message_is_nearest_to_its_own_words() -> None:
+def test_every_message_is_among_the_nearest_of_its_examples() -> None:
     for message in messages():
         for line in message.examples:
             near = nearest_messages(line, most=5)
             assert message.id in [m.id for m, _ in near], line
 
 
-def test_a_fragment_with_another_number_offers_what_is_near() -> None:
+def test_a_fragment_with_another_number_finds_the_nearest_message() -> None:
     message, line = nearest_messages("CUDLA ERR: 9")[0]
     assert message.id == "MSG504"
     assert "CUDLA ERR: 7" in line
@@ -46,7 +46,7 @@ def test_a_fragment_with_another_number_offers_what_is_near() -> None:
     assert nearest_messages("") == ()
 
 
-def test_misspelt_ids_find_their_neighbour() -> None:
+def test_misspelt_ids_find_the_nearest_id() -> None:
     assert nearest_ids("average-pol", ("average-pool", "relu")) == ("average-pool",)
     assert nearest_ids("banana", ("average-pool", "relu")) == ()
 
@@ -62,12 +62,14 @@ def test_misspelt_ids_find_their_neighbour() -> None:
         ("the cat sat on the mat", 1, "Not in the catalogue"),
     ],
 )
-def test_explain_offers_the_nearest(text: str, code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_an_unknown_text_suggests_the_nearest(
+    text: str, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exit_code_of(["explain", text]) == code
     assert says in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_document_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_explain_document_names_the_nearest_messages(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code_of(["explain", "CUDLA ERR: 9", "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, json.loads((SCHEMAS / "explain.schema.json").read_text()))

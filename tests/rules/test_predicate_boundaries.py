@@ -46,7 +46,7 @@ WIDE: Dict[str, Any] = {"in_dims": (1, 64, 8, 16), "kernel": (3, 3), "groups": 1
         ({"in_dims": (1, 17, 8, 16)}, 2, 1, (3, 24)),
     ],
 )
-def test_convolution_buffer(
+def test_convolution_banks_at_their_boundaries(
     change: Dict[str, Any], element_bytes: int, kernels: int, expected: Tuple[int, int]
 ) -> None:
     assert banks(element_bytes, kernels, **{**WIDE, **change}) == expected
@@ -76,7 +76,9 @@ def test_convolution_buffer(
         ((8, 4), (1, 1), {"N111"}),
     ],
 )
-def test_forms_of_a_smaller_operand(large: Tuple[int, ...], small: Tuple[int, ...], forms: set) -> None:
+def test_broadcast_forms_of_an_operand_are_recognised(
+    large: Tuple[int, ...], small: Tuple[int, ...], forms: set
+) -> None:
     for a, b in ((large, small), (small, large)):
         kind = Elementwise(a_dims=a, b_dims=b)
         assert {f for f in ("N111", "NC11") if operand_dims_fit(kind, 2, [f]) is None} == forms
@@ -93,7 +95,7 @@ def test_forms_of_a_smaller_operand(large: Tuple[int, ...], small: Tuple[int, ..
         ("11.4.1", "FLOAT", "int8", 2),
     ],
 )
-def test_from_tensorrt_11_on_the_tensors_type_decides_its_size(
+def test_element_bytes_follow_the_tensor_type_from_tensorrt_11_on(
     trt: str, dtype: str, precision: str, expected: int
 ) -> None:
     platform = platform_for("agx-orin-64gb", trt=trt)
@@ -101,7 +103,7 @@ def test_from_tensorrt_11_on_the_tensors_type_decides_its_size(
 
 
 @pytest.mark.parametrize(("padding", "fits"), [(2, True), (3, False)])
-def test_padding_of_a_window_without_dilation(padding: int, fits: bool) -> None:
+def test_padding_below_kernel_without_dilation_at_its_boundary(padding: int, fits: bool) -> None:
     pooling = Pooling(window=(3, 3), pre_padding=(0, 0), post_padding=(padding, 0))
     failure = padding_below_kernel(pooling, 2, dilated=True)
     assert failure == (None if fits else {"padding": 3, "extent": 3})

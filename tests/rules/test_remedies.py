@@ -19,14 +19,14 @@ from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 
 
-def test_the_document_is_fresh():
+def test_fixes_md_is_up_to_date():
     path = rules_dir() / "FIXES.md"
     assert (
         path.read_text(encoding="utf-8") == fixes_markdown()
     ), "run: edgedla fix --list --format markdown > rules/FIXES.md"
 
 
-def test_the_rules_that_a_rewrite_helps_with_exist_and_lead_to_it():
+def test_rules_named_by_a_rewrite_exist_and_name_its_remedy():
     """What `check` names as the next command follows from the remedies of a rule, not from the words of `helps`."""
     rules = {rule.id: rule for rule in all_rules()}
     astray = []
@@ -39,7 +39,7 @@ def test_the_rules_that_a_rewrite_helps_with_exist_and_lead_to_it():
     ), "no such rule, or none of its remedies lists the rewrite: add it to `rewrites` of one (rules/fixes.yaml)"
 
 
-def test_a_remedy_stands_for_its_rewrites():
+def test_a_remedy_id_expands_to_its_rewrites():
     assert rewrites_named(["average-pool", "int32-slice"], "--only") == (
         *remedies()["average-pool"].rewrites,
         "int32-slice",
@@ -59,7 +59,7 @@ def test_explaining_a_rule_names_the_command():
 
 
 @pytest.mark.parametrize(("size", "fixes"), [(28, ("padding-below-kernel",)), (64, ())])
-def test_a_dilation_as_large_as_the_map_leads_to_its_centre_tap(size: int, fixes: Tuple[str, ...]) -> None:
+def test_a_dilation_as_large_as_the_map_has_the_centre_tap_remedy(size: int, fixes: Tuple[str, ...]) -> None:
     """`edgedla fix` moves it to the DLA, and `check` said that no remedy is known."""
     weights = {"w": np.ones((4, 8, 3, 3), np.float32)}
     conv = node("Conv", "x w", "y", dilations=[36, 36], pads=[36] * 4)
@@ -68,7 +68,7 @@ def test_a_dilation_as_large_as_the_map_leads_to_its_centre_tap(size: int, fixes
     assert [f.fixes for f in layer.findings if f.rule == "CONV007"] == [fixes]
 
 
-def test_each_finding_about_a_comparison_leads_to_the_same_remedy() -> None:
+def test_all_rules_on_comparisons_have_the_same_remedy() -> None:
     """One without a remedy made the layer one that nothing helps, though it is the comparison that has to go."""
     rules = {rule.id: rule for rule in all_rules()}
     assert [tuple(rules[name].fixes) for name in ("ELEM003", "ELEM004", "ELEM005", "CAST002")] == [("reconstruct",)] * 4

@@ -74,7 +74,9 @@ CASES: Tuple[Tuple[str, Any, str, str, Set[str]], ...] = (
 @pytest.mark.parametrize(
     ("what", "proto", "kind", "trt", "expected"), CASES, ids=[c[0].replace(" ", "_") for c in CASES]
 )
-def test_remedies_follow_the_pattern(what: str, proto: Any, kind: str, trt: str, expected: Set[str]) -> None:
+def test_remedies_of_a_refused_layer_follow_its_pattern(
+    what: str, proto: Any, kind: str, trt: str, expected: Set[str]
+) -> None:
     platform = platform_for("agx-orin-64gb", trt=trt)
     graph = load_onnx(proto, trt=platform.release.trt)
     verdicts = load_rules().check(graph, platform, "fp16")

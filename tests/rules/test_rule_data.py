@@ -39,7 +39,7 @@ def test_every_documented_fact_is_encoded_or_listed_with_a_reason():
     assert all(row.text("reason") and row.text("where") for _, row in not_encoded())
 
 
-def test_fact_ids_stand_once():
+def test_fact_ids_are_unique():
     ids = fact_ids()
     assert len(ids) == len(set(ids)) > 240
 
@@ -70,7 +70,7 @@ def test_every_remedy_exists():
     ] == [], "add the remedy to rules/fixes.yaml first"
 
 
-def test_rejections_that_rest_on_one_third_party_do_not_exist():
+def test_every_rejection_has_more_than_third_party_sources():
     weak = {key for key, entry in sources().items() if entry["kind"] == "other"}
     for rule in RULES:
         for case in rule.cases:
@@ -85,7 +85,7 @@ def test_observed_rules_name_a_log_issue_or_code():
                 assert {sources()[s]["kind"] for s in case.sources} & {"log", "issue", "code"}, rule.id
 
 
-def test_rules_md_is_fresh():
+def test_rules_md_is_up_to_date():
     path = rules_dir() / "RULES.md"
     assert path.read_text(encoding="utf-8") == rules_markdown(), "run: edgedla rules docs -o rules/RULES.md"
 
@@ -117,6 +117,6 @@ def test_the_version_is_a_hash_of_the_data():
     assert re.fullmatch(r"[0-9a-f]{12}", load_rules().version)
 
 
-def test_rules_for_every_kind_are_known_by_their_ids():
+def test_rules_for_all_kinds_have_ids_beginning_with_gen():
     # The ranking groups their findings over all kinds of layers.
     assert all((rule.kinds == ("",)) == rule.id.startswith("GEN") for rule in RULES)

@@ -14,7 +14,7 @@ RULES = all_rules()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.id}-{r.name}")
-def test_examples_answer_as_written(rule: Rule):
+def test_rule_examples_pass_or_fail_as_written(rule: Rule):
     for example in examples_of(rule):
         failure = rule.failure(example.kind, example.case, example.element_bytes)
         assert (failure is None) == example.passes, f"{example.where}: {rule.id} found {failure}"
@@ -74,7 +74,7 @@ def test_a_limit_moved_by_one_flips_an_example(rule: Rule):
             assert flips, f"{rule.id} ({case.scope}): nothing notices {what}: add an example that stands at the limit"
 
 
-def test_the_pinning_test_notices_a_weakened_rule():
+def test_a_weakened_limit_flips_an_example():
     rule = next(r for r in RULES if r.id == "CONV002")
     weak = replace(rule.cases[0], parameters={**rule.cases[0].parameters, "max": 40})
     assert any((rule.failure(e.kind, weak, e.element_bytes) is None) != e.passes for e in examples_of(rule))

@@ -27,7 +27,7 @@ def verdict_of(kind, params, target="orin", trt="10.3", precision="fp16", **more
     return load_rules().check(graph_of(kind, params, **dims), platform_for(target, trt=trt), precision, **more)[0]
 
 
-def test_a_kind_without_rules_is_unknown_and_says_so():
+def test_a_layer_kind_without_rules_is_unknown_with_a_reason():
     verdict = verdict_of("HOLOGRAM", {})
     assert verdict.support is Support.UNKNOWN
     assert "no rule is written for layer kind HOLOGRAM" in verdict.findings[0].message
@@ -38,11 +38,11 @@ def test_a_kind_never_on_the_dla_is_gpu():
     assert verdict_of("GATHER", {}).findings[0].rule == "NEVR001"
 
 
-def test_a_rejection_by_a_common_rule_beats_the_missing_file():
+def test_a_common_rule_refuses_a_layer_kind_without_rules():
     assert verdict_of("HOLOGRAM", {}, dtype="INT32").support is Support.GPU
 
 
-def test_an_early_prelu_is_unknown_twice():
+def test_a_prelu_on_old_releases_has_two_unknown_findings():
     verdict = load_rules().check(
         LayerGraph(
             "g",
@@ -68,7 +68,7 @@ def test_without_dla_every_layer_is_gpu_with_the_reason():
     assert "no DLA core" in verdict.findings[0].message
 
 
-def test_a_rejection_by_rules_alone_says_so():
+def test_a_rejection_without_observation_has_the_basis_rules():
     assert (verdict_of("TOPK", {}).basis, verdict_of("TOPK", {}).findings[0].layer) == ("rules", "L")
 
 
@@ -83,20 +83,20 @@ def test_equal_layers_have_equal_verdicts_under_their_own_names():
     assert [f.layer for f in second.findings] == ["M"] * len(first.findings)
 
 
-def test_where_nobody_knows_of_a_dla_nothing_is_supported():
+def test_a_target_with_unknown_dla_supports_no_layer():
     first = verdict_of("ACTIVATION", {"op": "RELU"}, "orin-nx-16gb", "11.4.1", dtype="HALF").findings[-1]
     assert (first.rule, first.layer) == ("GEN000", "L")
     assert verdict_of("ACTIVATION", {"op": "RELU"}, "orin-nx-16gb", "11.4.1", dtype="HALF").support is Support.UNKNOWN
     assert verdict_of("TOPK", {}, "orin-nx-16gb", "11.4.1", dtype="HALF").support is Support.GPU
 
 
-def test_float_tensors_are_not_for_the_dla_when_types_decide():
+def test_with_strong_typing_float_tensors_are_refused():
     assert verdict_of("ACTIVATION", {"op": "RELU"}, trt="11.4.1", dtype="FLOAT").support is Support.GPU
     assert verdict_of("ACTIVATION", {"op": "RELU"}, trt="11.4.1", dtype="HALF").support is Support.DLA
     assert verdict_of("ACTIVATION", {"op": "RELU"}, trt="10.3", dtype="FLOAT").support is Support.DLA
 
 
-def test_the_second_look_stands_apart():
+def test_second_look_findings_are_separate_from_the_first_check():
     first = verdict_of("ACTIVATION", {"op": "SIGMOID"}, in_dims=(1, 8, 8400))
     assert first.support is Support.DLA
     assert [f.rule for f in first.validation] == ["GEN004"]
@@ -124,7 +124,7 @@ def test_disputed_rejections_answer_unknown():
     assert verdict_of("UNARY", {"op": "SIN"}, trt="8.6").support is Support.GPU
 
 
-def test_observed_rejections_say_so():
+def test_an_observed_rejection_has_the_basis_observed():
     params = {"nb_output_maps": 256, "kernel": [3, 3], "pre_padding": [1, 1], "post_padding": [1, 1]}
     verdict = verdict_of("CONVOLUTION", params, trt="8.5.2", in_dims=(1, 512, 80, 160), out_dims=(1, 256, 80, 160))
     assert verdict.support is Support.GPU
@@ -161,15 +161,15 @@ def io(formats, mode="standalone", trt="10.3", precision="int8", in_dims=(1, 3, 
         ({}, ["IOFM001", "IOFM001"]),
     ],
 )
-def test_io_formats_of_a_standalone_build(formats, rules):
+def test_io_formats_of_a_standalone_build_are_checked(formats, rules):
     assert [f.rule for f in io(formats)] == rules
 
 
-def test_io_rules_keep_quiet_with_fallback():
+def test_io_rules_are_inactive_with_gpu_fallback():
     assert io({}, mode="fallback") == ()
 
 
-def test_wrong_words_for_a_border_are_named():
+def test_wrong_arguments_of_check_io_are_named():
     for changes, word in (({"mode": "loose"}, "mode"), ({"precision": "fp8"}, "precision")):
         with pytest.raises(UsageError) as caught:
             io({}, **changes)
@@ -181,7 +181,7 @@ def test_image_format_needs_a_convolution_and_image_channels():
     assert found == {"IOFM004", "IOFM005"}
 
 
-def test_old_releases_take_two_formats_only():
+def test_old_releases_accept_two_io_formats_only():
     assert [f.rule for f in io({"x": "fp16:dla_linear", "y": "fp16:chw16"}, trt="8.2", precision="fp16")] == ["IOFM002"]
 
 
@@ -195,7 +195,7 @@ def test_old_releases_take_two_formats_only():
         ({"sram": 4 << 20}, ["MEMP004"]),
     ],
 )
-def test_memory_pools(pools, rules):
+def test_memory_pool_sizes_are_checked(pools, rules):
     assert [f.rule for f in load_rules().check_pools(pools, platform_for("orin"))] == rules
 
 
@@ -211,14 +211,14 @@ def test_an_unknown_pool_is_a_usage_error():
         load_rules().check_pools({"vram": 4096}, platform_for("orin"))
 
 
-def test_loadable_limits():
+def test_loadable_size_limits_are_checked_at_their_boundary():
     rules = load_rules()
     assert rules.check_loadable(1 << 29, 1, platform_for("orin"))[0].rule == "LOAD001"
     assert rules.check_loadable(1, 1 << 30, platform_for("orin"))[0].rule == "LOAD002"
     assert rules.check_loadable((1 << 29) - 1, (1 << 30) - 1, platform_for("orin")) == ()
 
 
-def test_files_are_read_only_for_the_kinds_at_hand():
+def test_rule_files_are_loaded_only_for_present_layer_kinds():
     rules = RuleSet()
     rules.check(graph_of("ACTIVATION", {"op": "RELU"}), platform_for("orin"), "fp16")
     assert sorted(rules._files) == ["activation", "common"]
@@ -226,7 +226,7 @@ def test_files_are_read_only_for_the_kinds_at_hand():
 
 @pytest.mark.parametrize("target", ["agx-orin-64gb", "agx-xavier-32gb"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_real_networks_get_an_answer_for_every_layer(shared, target, precision):
+def test_every_layer_of_corpus_networks_gets_a_verdict(shared, target, precision):
     lowering = "10.3" if "orin" in target else "8.5"
     platform = platform_for(target)
     with gzip.open(shared / "golden" / "parser" / lowering / "corpus.jsonl.gz", "rt") as lines:

@@ -30,7 +30,7 @@ def read(text):
     return read_file(strict_yaml.loads(text, "layers/x.yaml"), "layers/x.yaml")
 
 
-def test_the_sample_itself_is_fine():
+def test_the_sample_rule_is_valid():
     assert read(RULE).rules[0].id == "CONV001"
 
 
@@ -55,7 +55,7 @@ def test_the_sample_itself_is_fine():
         ("a: 1\n---\nb: 2\n", 2, "YAML"),
     ],
 )
-def test_what_yaml_would_guess_is_an_error(text, line, words):
+def test_implicitly_typed_yaml_values_are_refused(text, line, words):
     if words is None:
         assert strict_yaml.loads(text, "x.yaml") == {"a": "10.3.0"}
         return
@@ -151,7 +151,7 @@ def test_cases_that_share_a_platform_are_refused(first, second):
         ('{target: [orin], trt: {to: "8.5"}}', '{target: [xavier], trt: {to: "8.5"}}'),
     ],
 )
-def test_cases_that_share_no_platform_are_fine(first, second):
+def test_cases_that_share_no_platform_are_accepted(first, second):
     assert len(read(CASES % (first, second)).rules[0].cases) == 2
 
 
@@ -167,7 +167,7 @@ def test_a_missing_file_is_an_error(tmp_path):
         strict_yaml.load(tmp_path / "none.yaml")
 
 
-def test_both_parsers_of_pyyaml_read_the_same(monkeypatch):
+def test_c_and_python_yaml_parsers_read_the_same(monkeypatch):
     path = rules_dir() / "layers" / "convolution.yaml"
     fast = strict_yaml.load(path)
     monkeypatch.delattr(yaml, "CSafeLoader")
@@ -176,14 +176,14 @@ def test_both_parsers_of_pyyaml_read_the_same(monkeypatch):
     assert [t.lines for t in fast["rules"]] == [t.lines for t in slow["rules"]]
 
 
-def test_skipped_keys_leave_the_rest_untouched():
+def test_skipped_yaml_keys_leave_the_rest_unchanged():
     text = "a: 1\nexamples:\n  - {pass: {b: [1, {c: 2}]}}\n  - 3\nd: 4\n"
     table = strict_yaml.loads(text, "x.yaml", frozenset({"examples"}))
     assert table["examples"] is strict_yaml.SKIPPED
     assert (table["a"], table["d"], table.lines["d"]) == (1, 4, 5)
 
 
-def test_a_check_does_not_read_examples():
+def test_rule_examples_are_not_loaded_by_default():
     path = rules_dir() / "layers" / "pooling.yaml"
     assert all(rule.examples == () for rule in load_file(path).rules)
     assert all(rule.examples for rule in load_file(path, examples=True).rules)
