@@ -21,7 +21,7 @@ def rows(path: Path, line: str) -> Any:
     return Journal(path).rows()
 
 
-def test_a_row_comes_back(tmp_path: Path) -> None:
+def test_a_journal_row_reads_back_equal(tmp_path: Path) -> None:
     assert rows(tmp_path / "j", json.dumps(GOOD)) == {"k": GOOD}
     assert TEXTS.issubset(COLUMNS)
 

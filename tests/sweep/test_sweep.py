@@ -37,7 +37,7 @@ def tasks(models, settings=None, precisions=("fp16", "int8")):
     return list(tasks_of(find_models([str(models)]), PLATFORMS, precisions, settings or Settings()))
 
 
-def test_a_row_says_what_check_says(models):
+def test_a_sweep_row_equals_check(models):
     rows = run_sweep(tasks(models), limits=Limits(), jobs=1)
     assert [(r["model"], r["platform"], r["precision"]) for r in rows] == [
         (t.model, t.label, t.precision) for t in tasks(models)
@@ -58,7 +58,7 @@ def test_a_row_says_what_check_says(models):
     assert len({r["key"] for r in alike}) == 2, "the same content is worked out once a precision"
 
 
-def test_a_row_of_an_open_batch_says_what_check_says(tmp_path):
+def test_a_sweep_row_of_an_open_batch_equals_check(tmp_path):
     path = network(tmp_path / "open.onnx")
     model = onnx.load(path)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
@@ -68,7 +68,7 @@ def test_a_row_of_an_open_batch_says_what_check_says(tmp_path):
     assert (row["layers_dla"], row["layers_gpu"]) == (totals.layers_dla, totals.layers_gpu) == (4, 0)
 
 
-def test_a_row_of_an_untrained_model_says_what_check_says(tmp_path):
+def test_a_sweep_row_of_an_untrained_model_equals_check(tmp_path):
     path = tmp_path / "untrained.onnx"
     path.write_bytes(untrained(trained=False).SerializeToString())
     (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings())), limits=Limits(), jobs=1)
@@ -80,7 +80,7 @@ def test_a_row_of_an_untrained_model_says_what_check_says(tmp_path):
     )
 
 
-def test_the_layers_of_a_row_are_those_that_run(tmp_path):
+def test_layer_counts_of_a_sweep_row_exclude_folded_layers(tmp_path):
     """A Flatten that is merged away is no run-time layer: what stands on the DLA and on the GPU is all."""
     nodes = [node("GlobalAveragePool", "x", "a"), node("Flatten", "a", "b"), node("Gemm", "b g", "y")]
     weights = [ones("g", 8, 4)]
@@ -90,7 +90,7 @@ def test_the_layers_of_a_row_are_those_that_run(tmp_path):
     assert row["layers"] == row["layers_dla"] + row["layers_gpu"]
 
 
-def test_a_row_of_a_placement_says_what_the_placement_says(tmp_path):
+def test_a_sweep_row_with_place_equals_place(tmp_path):
     """So small a network is best left to the GPU, though the DLA would take all of it but the global average."""
     path = tmp_path / "pooled.onnx"
     nodes = [
@@ -110,7 +110,7 @@ def test_a_row_of_a_placement_says_what_the_placement_says(tmp_path):
     assert (row["regions"], row["regions_dropped"], row["transitions"]) == (0, 0, 0)
 
 
-def test_a_sweep_goes_on_where_it_stopped(models, tmp_path):
+def test_an_interrupted_sweep_resumes_from_its_journal(models, tmp_path):
     worked = []
     journal = tmp_path / "j"
 
@@ -138,7 +138,7 @@ def test_a_sweep_goes_on_where_it_stopped(models, tmp_path):
     assert worked == [None], "a changed model is another content, and this one is known"
 
 
-def test_what_a_row_depends_on_is_in_its_key(models):
+def test_the_key_of_a_sweep_row_covers_all_its_inputs(models):
     def key(**changes):
         settings = {k: changes.pop(k) for k in list(changes) if k in Settings.__dataclass_fields__}
         task = Task("m", "00", "agx-orin-64gb", None, None, "x", "fp16", Settings(**settings), "rules")
@@ -175,7 +175,7 @@ def child_that(monkeypatch, code):
         ("import os; os.write(2, b'fatal: no good'); os._exit(3)", "crashed", "exit code 3: fatal: no good"),
     ],
 )  # fmt: skip
-def test_a_model_that_takes_its_process_along_costs_its_own_row(models, monkeypatch, code, status, reason):
+def test_a_model_that_crashes_its_process_fails_its_own_row_only(models, monkeypatch, code, status, reason):
     if "bytearray" in code:
         code = (
             "from edgedla.sweep.row import error_row\n        try:\n            bytearray(3 << 30)\n"
@@ -257,7 +257,7 @@ def test_names_of_models_are_text_in_every_form(edgedla, models, tmp_path):
     assert "script-src 'sha256-" in page
 
 
-def test_parquet_has_the_same_rows_or_says_what_is_missing(edgedla, models, tmp_path):
+def test_parquet_has_the_same_rows_or_names_the_missing_library(edgedla, models, tmp_path):
     done = edgedla("sweep", "models/a.onnx", "-o", "r.jsonl", "-o", "r.parquet")
     try:
         import pyarrow.parquet as parquet
@@ -276,7 +276,7 @@ def test_parquet_has_the_same_rows_or_says_what_is_missing(edgedla, models, tmp_
         (("--reports", "models/a.onnx/pages"), "a part of this path is a file"),
     ],
 )  # fmt: skip
-def test_where_nothing_can_be_written_is_said_before_the_first_row(edgedla, models, tmp_path, words, says):
+def test_an_unwritable_sweep_output_is_refused_before_the_first_row(edgedla, models, tmp_path, words, says):
     (tmp_path / "folder.csv").mkdir()
     done = edgedla("sweep", "models", "-o", "r.csv", *words)
     assert (done.returncode, says in done.stderr) == (2, True), done.stderr
@@ -292,7 +292,7 @@ def test_where_nothing_can_be_written_is_said_before_the_first_row(edgedla, mode
         ("sweep", "models", "-o", "r.csv", "--profile", "models/a.onnx"),
     ],
 )  # fmt: skip
-def test_wrong_use(edgedla, models, words):
+def test_wrong_use_of_sweep_exits_with_2(edgedla, models, words):
     done = edgedla(*words)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
@@ -321,7 +321,7 @@ def test_artifacts_and_working_folders_are_no_models(models, edgedla):
     assert "no model" in done.stderr
 
 
-def test_no_scheduler_is_said(models):
+def test_a_missing_dask_is_named_with_its_extra(models):
     if __import__("importlib").util.find_spec("distributed") is None:
         with pytest.raises(EnvironmentMissing, match=r"edgedla\[sweep\]|cannot be imported"):
             run_sweep(tasks(models), limits=Limits(), engine="tcp://127.0.0.1:1")
@@ -347,7 +347,7 @@ def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models
         run_sweep(board, limits=Limits(), engine=dask.address)
 
 
-def test_a_scheduler_that_goes_away_is_named_and_the_rows_before_stay(dask, models, tmp_path):
+def test_a_lost_scheduler_is_named_and_finished_rows_are_kept(dask, models, tmp_path):
     dask.worker()
     wanted = tasks(models)
 
@@ -384,7 +384,7 @@ STARTER = (
 
 
 @pytest.mark.once
-def test_a_child_ends_where_its_sweep_was_killed() -> None:
+def test_a_child_process_ends_when_its_sweep_is_killed() -> None:
     read, write = os.pipe()
     try:
         started = subprocess.run(
