@@ -24,7 +24,7 @@ NAMES = (
 NEWEST_10 = ".".join(str(n) for n in max(row.version for row in releases().tensorrt if row.version[0] == 10))
 
 
-def test_every_promised_module_is_there():
+def test_every_documented_module_is_a_target():
     assert sorted(set(NAMES) - set(module_ids())) == []
     assert [m.id for m in modules().values()] == list(module_ids()) == sorted(module_ids())
 
@@ -74,7 +74,7 @@ def test_short_and_long_versions_on_xavier(asked, version):
 @pytest.mark.parametrize(
     ("alias", "name"), [("xavier", "agx-xavier-32gb"), ("orin", "agx-orin-64gb"), ("Jetson AGX Orin", "agx-orin-64gb")]
 )
-def test_aliases(alias, name):
+def test_module_aliases_resolve_to_their_module(alias, name):
     assert platform_for(alias).module.id == name
 
 
@@ -99,7 +99,7 @@ def test_aliases(alias, name):
         ("orin-nx-16gb", None, "11.4.1", "unknown", "not documented"),
     ],
 )
-def test_pairs_answer_with_their_reason(target, jetpack, trt, status, reason):
+def test_pairs_of_target_and_release_have_dla_status_and_reason(target, jetpack, trt, status, reason):
     platform = platform_for(target, jetpack, trt)
     assert platform.dla_status == status
     assert platform.has_dla == (status == "yes")
@@ -110,7 +110,7 @@ def test_pairs_answer_with_their_reason(target, jetpack, trt, status, reason):
     assert platform.to_dict()["no_dla_reason"] == platform.no_dla
 
 
-def test_tables_name_families_that_exist():
+def test_release_tables_name_existing_families_and_releases():
     families = {m.family for m in modules().values()}
     table = releases()
     assert {f for row in table.jetpack for f in row.families} == families, "jetpack of releases.yaml names each family"
@@ -119,7 +119,7 @@ def test_tables_name_families_that_exist():
     assert {v for row in table.jetpack for v in (row.trt, *row.also)} <= known
 
 
-def test_releases_stand_in_order():
+def test_releases_are_in_ascending_order():
     for rows in (releases().tensorrt, releases().jetpack):
         numbers = [parse_version(row.version) if isinstance(row.version, str) else row.version for row in rows]
         assert numbers == sorted(numbers), "releases.yaml: the oldest release comes first"
@@ -166,14 +166,14 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("orin", None, "ten", "unknown TensorRT"),
     ],
 )
-def test_unknown_names_say_what_is_known(target, jetpack, trt, words):
+def test_unknown_targets_and_releases_list_the_known_ones(target, jetpack, trt, words):
     with pytest.raises(UsageError) as caught:
         platform_for(target, jetpack, trt)
     assert words in str(caught.value)
     assert caught.value.allowed
 
 
-def test_every_pair_of_module_and_release_answers():
+def test_every_pair_of_module_and_release_has_a_dla_status():
     for name in module_ids():
         for release in releases().tensorrt:
             platform = platform_for(name, trt=".".join(map(str, release.version)))
@@ -232,12 +232,12 @@ def test_every_power_mode_states_all_clocks():
         (None, "10", "11.0", False),
     ],
 )
-def test_version_ranges_include_all_that_begins_with_their_end(low, high, version, inside):
+def test_version_ranges_include_patch_releases_of_their_end(low, high, version, inside):
     span = VersionRange(parse_version(low) if low else None, parse_version(high) if high else None)
     assert span.contains(parse_version(version)) is inside
 
 
-def test_version_ranges_overlap():
+def test_overlapping_version_ranges_are_detected():
     assert VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 5, 2), None))
     assert not VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 6), None))
 
@@ -255,7 +255,7 @@ def test_a_release_that_is_no_text_is_refused(target, jetpack, trt):
 
 
 @pytest.mark.parametrize("alias", ["orin-nx", "orin-nx-16gb"])
-def test_a_name_stands_for_one_module(alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alias_of_two_modules_is_refused(alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target is written by copying another: its aliases come along."""
     table = importlib.import_module("edgedla.targets.modules")
     folder = tmp_path / "targets"
