@@ -64,7 +64,7 @@ def test_an_exact_adaptation_computes_the_same_in_one_loadable(name: str, precis
     assert standalone.strict.passes
 
 
-def test_the_flatten_stays_unless_it_may_go() -> None:
+def test_adapt_keeps_the_flatten_unless_4d_outputs_are_allowed() -> None:
     module, x = networks.settled(networks.Small(gate=True)), images()
     adapted = adapt(module, x, **TARGET)
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_the_flatten_stays_unless_it_may_go() -> None:
     assert adapted.after.totals.layers_gpu == 1
 
 
-def test_changes_have_a_place_and_the_module_that_came_is_as_it_was() -> None:
+def test_adapt_reports_source_lines_and_leaves_the_module_unchanged() -> None:
     module = networks.settled(networks.Small(gate=True))
     text, state = str(module), {k: v.clone() for k, v in module.state_dict().items()}
     adapted = adapt(module, images(), **TARGET)
@@ -108,12 +108,12 @@ def test_an_adapted_module_trains_with_the_dlas_numbers(tmp_path: Path) -> None:
     assert found["worst"] < 1e-5
 
 
-def test_what_runs_on_the_dla_is_left_alone() -> None:
+def test_adapt_leaves_modules_that_run_on_the_dla_unchanged() -> None:
     adapted = adapt(networks.settled(networks.Small()), images(), outputs_4d=True, **TARGET)
     assert [c.name for c in adapted.changes] == ["dense"]
 
 
-def test_activations_are_exchanged_where_asked() -> None:
+def test_adapt_replaces_activations_on_request() -> None:
     class Smooth(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -140,7 +140,7 @@ def test_every_exchange_can_be_made(old: str, new: str) -> None:
     assert (f"{old} to {new}", False) in [(c.name, c.exact) for c in adapted.changes]
 
 
-def test_heads_end_before_what_follows() -> None:
+def test_adapt_ends_heads_before_the_decoder() -> None:
     class Detector(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -205,7 +205,7 @@ class Wide(nn.Module):
         (Wide, 37, "top module", "prime factor"),
     ],
 )
-def test_refusals_name_place_and_reason(module: Any, size: int, place: str, reason: str) -> None:
+def test_adapt_refusals_name_line_and_reason(module: Any, size: int, place: str, reason: str) -> None:
     x = images((1, 3, size, size))
     made = networks.settled(module())
     adapted = adapt(made, x, **TARGET)

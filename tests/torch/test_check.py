@@ -59,7 +59,7 @@ def test_findings_name_module_and_line(exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", exporters())
-def test_a_line_in_a_helper_is_the_helpers_own(exporter: str) -> None:
+def test_a_call_in_a_helper_function_names_the_helpers_line(exporter: str) -> None:
     report = check(networks.Small(), X, exporter=exporter, **TARGET)
     classifier = next(x for x in report.layers if x.source and x.source.module == "classifier.1")
     assert classifier.source.line == line_of(networks.Small._scores, "self.classifier")
@@ -81,7 +81,7 @@ def test_names_are_those_of_a_plain_export() -> None:
     assert [o.name for o in model.graph.output] == ["output"]
 
 
-def test_the_answer_is_the_trained_networks() -> None:
+def test_check_of_an_untrained_module_equals_that_of_the_trained_one() -> None:
     """Equal parameters of an untrained network are shared by the exporter, which would keep layers apart."""
     torch.manual_seed(0)
     untrained, trained = networks.Small(gate=True), networks.Small(gate=True)
@@ -92,7 +92,7 @@ def test_the_answer_is_the_trained_networks() -> None:
     assert first.notes == second.notes
 
 
-def test_the_module_is_left_as_it_was() -> None:
+def test_check_does_not_change_the_module() -> None:
     module = networks.Small().train()
     module.block.bn1.eval()
     before = {k: v.clone() for k, v in module.state_dict().items()}
@@ -103,7 +103,7 @@ def test_the_module_is_left_as_it_was() -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
 
 
-def test_inputs_by_name_and_order() -> None:
+def test_to_onnx_names_inputs_and_outputs_in_order() -> None:
     class Two(torch.nn.Module):
         def forward(self, left: Any, right: Any) -> Any:
             return left + right
@@ -122,7 +122,7 @@ def test_inputs_by_name_and_order() -> None:
         to_onnx(Two(), [1, 2])
 
 
-def test_what_cannot_be_exported_names_the_last_call() -> None:
+def test_a_failed_export_names_the_line_of_the_last_call() -> None:
     class Broken(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.relu(x) @ torch.zeros(3, 3)
@@ -144,7 +144,7 @@ def test_assert_dla_passes_and_fails_with_lines() -> None:
     assert error.value.report.totals.layers_gpu > 0
 
 
-def test_assert_dla_excuses_modules_and_counts() -> None:
+def test_assert_dla_accepts_exempt_modules_and_a_layer_count() -> None:
     module = networks.Small(gate=True)
     with pytest.raises(NotOnDla, match="allowed: 2"):
         assert_dla(module, X, max_gpu_layers=2, **TARGET)
@@ -189,7 +189,7 @@ def test_lightning_calls_it_when_fit_starts() -> None:
 
 @pytest.mark.parametrize("family", ["torchvision", "timm"])
 @pytest.mark.parametrize("exporter", exporters())
-def test_lines_in_published_networks(family: str, exporter: str) -> None:
+def test_findings_in_published_networks_name_the_line(family: str, exporter: str) -> None:
     if family == "torchvision":
         models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
         module, path = models.mobilenet_v3_small(), "features.1.block.1.avgpool"
@@ -244,7 +244,7 @@ def test_a_failing_export_names_its_cause() -> None:
     assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
 
 
-def test_an_old_pytorch_is_told_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_with_an_old_pytorch_names_the_working_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
     text = str(export_failure(RuntimeError("no translation"), None))

@@ -54,7 +54,7 @@ def operators(model: Any) -> List[Tuple[str, List[int]]]:
 @pytest.mark.parametrize(
     "module", [networks.Small(gate=True), Twice(), View(), Parts()], ids=lambda m: type(m).__name__
 )
-def test_the_model_is_pytorchs_own(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_decomposition_gives_pytorchs_own_model(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import onnx.reference
 
     made = to_onnx(module, X, exporter="dynamo")
@@ -65,7 +65,7 @@ def test_the_model_is_pytorchs_own(module: Any, monkeypatch: pytest.MonkeyPatch)
     assert torch.allclose(torch.from_numpy(value), module(x.clone()), atol=1e-5)
 
 
-def test_forms_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_decomposition_is_traced_once_per_form(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: List[Any] = []
     original = decomposing._traced
 
@@ -80,7 +80,7 @@ def test_forms_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(t) for t in traced] == ["aten.batch_norm.default"]
 
 
-def test_what_is_written_to_under_another_name_is_left_to_pytorch() -> None:
+def test_aliased_in_place_writes_are_left_to_pytorchs_decomposition() -> None:
     for module, known in ((Twice(), True), (View(), False), (Parts(), False)):
         program = torch.export.export(module.eval(), (X,), strict=False)
         try:

@@ -16,7 +16,7 @@ import captured  # noqa: E402
 import keeping  # noqa: E402
 
 
-def test_a_step_is_the_optimizers_and_its_rate_can_change() -> None:
+def test_a_captured_step_equals_the_optimizers_and_accepts_a_new_rate() -> None:
     torch.manual_seed(0)
     module, x, y = torch.nn.Linear(4, 2), torch.randn(8, 4), torch.randint(0, 2, (8,))
     twin = torch.nn.Linear(4, 2)
@@ -35,7 +35,7 @@ def test_a_step_is_the_optimizers_and_its_rate_can_change() -> None:
         assert torch.allclose(module.weight, twin.weight)
 
 
-def test_averaged_weights_stand_in_the_module_for_the_block_alone() -> None:
+def test_averaged_weights_replace_the_modules_within_the_block_only() -> None:
     module = torch.nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         module.weight.fill_(1.0)
@@ -68,15 +68,13 @@ FIRST = np.array([[0.5] * 100, [1] * 80 + [0] * 20], np.float32)
     ],
     ids=["more right", "more than newly wrong", "few", "chance", "loss alone", "fewer right", "higher loss"],
 )
-def test_other_weights_must_be_right_more_often_by_more_than_chance(
-    loss: float, newly_right: int, newly_wrong: int, gain: float
-) -> None:
+def test_better_by_requires_a_significant_gain(loss: float, newly_right: int, newly_wrong: int, gain: float) -> None:
     right = FIRST[1].copy()
     right[80 : 80 + newly_right], right[:newly_wrong] = 1, 0
     assert keeping.better_by(np.array([[loss] * 100, right], np.float32), FIRST) == pytest.approx(gain, abs=1e-6)
 
 
-def test_losses_and_verdicts_of_pictures() -> None:
+def test_judgement_gives_loss_and_correctness_per_image() -> None:
     judged = keeping.judgement(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
     assert judged[1].tolist() == [1, 0]
     assert judged[0].tolist() == pytest.approx([0.126928, 2.126928], abs=1e-5)

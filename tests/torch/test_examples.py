@@ -35,7 +35,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_trainer_goes_on_and_its_artifact_has_its_accuracy(tmp_path: Path) -> None:
+def test_the_example_trainer_resumes_and_its_artifact_has_its_accuracy(tmp_path: Path) -> None:
     train = [str(EXAMPLE / "train.py"), "small.npz", "--out", "run", "--width", "0.25", "--batch", "64"]
     run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "256", "--held-out", "40")
     first = run(tmp_path, *train, "--epochs", "1", "--qat-epochs", "1")
@@ -70,7 +70,7 @@ def losses(shown: str) -> Dict[str, float]:
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+def test_training_on_two_processes_has_the_losses_of_one(tmp_path: Path) -> None:
     """Gloo on the CPU. BatchNormalization sees the pictures of one process, so one process accumulates two halves."""
     run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "142", "--held-out", "8")
     train = [str(EXAMPLE / "train.py"), "small.npz", "--width", "0.25", "--dropout", "0", "--epochs", "1"]
@@ -87,7 +87,7 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_search_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_example_search_resumes(tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="Optuna is not installed")
     run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "128", "--held-out", "24")
     search = [str(EXAMPLE.parent / "09_search" / "search.py"), "--data", "small.npz", "--epochs", "1"]

@@ -24,11 +24,11 @@ from edgedla.torch.factory import is_factory
         ("nets:1x3", False),
     ],
 )
-def test_the_form(text: str, expected: bool) -> None:
+def test_is_factory_recognises_module_and_function(text: str, expected: bool) -> None:
     assert is_factory(text) is expected
 
 
-def test_a_file_of_that_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_file_named_like_a_factory_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nets:small").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     assert not is_factory("nets:small")
@@ -46,7 +46,7 @@ def user_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_check_takes_a_factory(user_package: Path, capsys: pytest.CaptureFixture) -> None:
+def test_check_accepts_a_factory(user_package: Path, capsys: pytest.CaptureFixture) -> None:
     options = ["--target", "agx-orin-64gb", "--quiet", "--fail-on", "never"]
     assert exit_code_of(["check", "user_nets:small_with_inputs", *options]) == 0
     assert exit_code_of(["check", "user_nets:small", "--shapes", "1x3x16x16", *options]) == 0
@@ -66,7 +66,7 @@ def test_check_takes_a_factory(user_package: Path, capsys: pytest.CaptureFixture
         ("user_nets:text", 2, "an nn.Module"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_errors_of_a_factory_are_reported_with_their_exit_code(
     user_package: Path, name: str, code: int, message: str, capsys: pytest.CaptureFixture
 ) -> None:
     assert exit_code_of(["check", name, "--target", "agx-orin-64gb"]) == code

@@ -37,7 +37,7 @@ def test_an_overflow_is_found_with_its_module_and_line() -> None:
 
 
 @pytest.mark.parametrize(("value", "overflows"), [(65504.0, False), (65505.0, True), (float("nan"), True)])
-def test_the_border(value: float, overflows: bool) -> None:
+def test_fp16_overflow_is_reported_at_its_boundary(value: float, overflows: bool) -> None:
     module = torch.nn.Identity()
 
     class Scaled(torch.nn.Module):
@@ -50,7 +50,7 @@ def test_the_border(value: float, overflows: bool) -> None:
     assert bool(ranges.overflows()) is overflows
 
 
-def test_the_penalty_draws_values_back_and_is_zero_where_all_is_well() -> None:
+def test_the_overflow_penalty_reduces_values_and_is_zero_in_range() -> None:
     module = Large()
     optimizer = torch.optim.Adam(module.parameters(), 2000.0)
     x = torch.ones(1, 1, 2, 2)

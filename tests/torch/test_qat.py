@@ -78,7 +78,7 @@ class Middles(torch.nn.Module):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("integers", [True, False])
-def test_integer_sums_leave_no_tie_to_the_order_of_a_sum(integers: bool, tmp_path: Path) -> None:
+def test_integer_sums_make_ties_independent_of_summation_order(integers: bool, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(4)
     x = torch.randint(-127, 128, (3, 96, 8, 8), generator=generator).float() * 0.0371
     prepared = prepare_qat(Middles(), x[:1], TARGET, calibration=[x[:1]], integer_sums=integers).eval()
@@ -100,7 +100,7 @@ def test_layers_kept_in_fp16_are_rounded_to_fp16(tmp_path: Path) -> None:
     assert found["worst"] < 1e-5
 
 
-def test_scales_that_the_dla_wants_alike_are_one_range() -> None:
+def test_tensors_with_equal_scales_on_the_dla_share_one_range() -> None:
     prepared = prepare_qat(networks.settled(networks.Branches()), images(1), TARGET, calibration=[images(8)])
     ranges = prepared.ranges()
     concat = next(n for n in prepared.places.model.graph.node if n.op_type == "Concat")
@@ -110,7 +110,7 @@ def test_scales_that_the_dla_wants_alike_are_one_range() -> None:
     assert len(set(ranges.values())) > 5
 
 
-def test_nothing_is_stored_between_a_convolution_its_norm_and_its_activation() -> None:
+def test_conv_norm_and_activation_are_fused_without_rounding_between() -> None:
     prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
     by_call = prepared.places.by_call
     assert by_call["block.conv1", "conv2d", 0].outputs[0].state == "inner"
@@ -118,7 +118,7 @@ def test_nothing_is_stored_between_a_convolution_its_norm_and_its_activation() -
     assert prepared.places.folded["block.conv1", "conv2d", 0] == ("block.bn1", "batch_norm", 0)
 
 
-def test_weights_of_the_export_are_the_ones_trained_with() -> None:
+def test_exported_weights_equal_the_fake_quantised_ones() -> None:
     prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
     import onnx
     from onnx import numpy_helper
@@ -183,7 +183,7 @@ def test_observed_ranges_follow_the_batches_until_they_are_frozen() -> None:
     assert prepared.ranges()["x"] == second
 
 
-def test_statistics_stay_unless_they_are_asked_to_follow() -> None:
+def test_batchnorm_statistics_are_frozen_unless_requested() -> None:
     module = networks.settled(networks.Small())
     before = module.block.bn1.running_mean.clone()
     frozen = trained(prepare_qat(copy.deepcopy(module), images(1), TARGET, calibration=[images(8)]))
@@ -192,7 +192,7 @@ def test_statistics_stay_unless_they_are_asked_to_follow() -> None:
     assert not torch.equal(trained(follow).module.block.bn1.running_mean, before)
 
 
-def test_with_frozen_statistics_training_sees_what_is_exported() -> None:
+def test_with_frozen_statistics_train_and_eval_outputs_are_equal() -> None:
     prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)])
     for part in prepared.modules():
         if isinstance(part, torch.nn.Dropout):
@@ -201,7 +201,7 @@ def test_with_frozen_statistics_training_sees_what_is_exported() -> None:
         torch.testing.assert_close(prepared.train()(images()), prepared.eval()(images()), rtol=1e-5, atol=1e-5)
 
 
-def test_a_checkpoint_goes_on_where_it_stopped() -> None:
+def test_a_checkpoint_restores_ranges_and_weights() -> None:
     prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
     other = prepare_qat(networks.Small(), images(1), TARGET)
     other.load_state_dict(prepared.state_dict())
@@ -222,7 +222,7 @@ def test_copies_are_independent_and_the_users_tensors_stay_clean() -> None:
     assert not hasattr(x, "edgedla_stored")
 
 
-def test_ranges_of_quantize_can_be_the_start() -> None:
+def test_given_ranges_initialise_a_prepared_module() -> None:
     module = networks.settled(networks.Small())
     first = prepare_qat(module, images(1), TARGET, calibration=[images(8)])
     second = prepare_qat(module, images(1), TARGET, calibration=first.ranges())
@@ -231,7 +231,7 @@ def test_ranges_of_quantize_can_be_the_start() -> None:
         prepare_qat(module, images(1), TARGET, calibration={"x": 1.0})
 
 
-def test_calibration_takes_what_loaders_give() -> None:
+def test_calibration_accepts_batches_of_data_loaders() -> None:
     prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
     batches: List[Tuple[Any, Any]] = [(images(3), torch.zeros(3)), (images(2).numpy(), None)]
     calibrate(prepared, batches)
@@ -241,7 +241,7 @@ def test_calibration_takes_what_loaders_give() -> None:
         calibrate(prepared, [torch.zeros(1, 3, 8, 8)])
 
 
-def test_a_call_that_is_several_layers_is_refused_with_its_place() -> None:
+def test_a_call_that_becomes_several_layers_is_refused_with_its_line() -> None:
     class Grouped(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -262,7 +262,7 @@ def test_another_forward_than_the_prepared_one_is_refused() -> None:
         export_qat(prepared)
 
 
-def test_wrong_requests() -> None:
+def test_wrong_arguments_of_prepare_qat_are_refused() -> None:
     with pytest.raises(UsageError, match="learned, observed"):
         prepare_qat(networks.Small(), images(1), TARGET, ranges="guessed")
     with pytest.raises(UsageError, match=r"block.conv1"):
@@ -271,7 +271,7 @@ def test_wrong_requests() -> None:
         prepare_qat(networks.Small(), images(1), "orin-nano-8gb")
 
 
-def test_rounding_is_that_of_the_formats() -> None:
+def test_round_int8_equals_quantize_and_has_a_straight_through_gradient() -> None:
     """Halves away from zero, saturation at -128 and 127, and the straight gradient within."""
     scale = torch.tensor(0.5)
     x = torch.tensor([0.25, -0.25, 0.75, 0.24999, 63.4, 64.0, -64.0, -70.0], requires_grad=True)
@@ -282,7 +282,7 @@ def test_rounding_is_that_of_the_formats() -> None:
     assert x.grad.tolist() == [1, 1, 1, 1, 1, 0, 1, 0]
 
 
-def test_a_range_that_is_too_small_learns_to_grow() -> None:
+def test_a_too_small_learned_range_has_a_growing_gradient() -> None:
     scale = torch.tensor(0.01, requires_grad=True)
     x = torch.linspace(-4, 4, 1001)
     error = ((round_int8(x, scale) - x) ** 2).sum()
@@ -306,7 +306,7 @@ def test_an_infinite_value_gives_finite_gradients() -> None:
     assert float(scale.grad) == pytest.approx((inside + 127 - 128 + 127) / (127 * 4) ** 0.5, rel=1e-4)
 
 
-def test_the_faster_rounding_differs_by_less_than_training_sees() -> None:
+def test_the_faster_rounding_is_within_training_noise_of_the_exact_one() -> None:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(4, 8, 6, 6, generator=generator).to(memory_format=torch.channels_last)
     upstream = torch.randn(x.shape, generator=generator)
@@ -326,7 +326,7 @@ def test_the_faster_rounding_differs_by_less_than_training_sees() -> None:
     assert float(to_scale) == pytest.approx(float((upstream * slope).sum()) / (127 * x.numel()) ** 0.5, rel=1e-3)
 
 
-def test_autocast_does_not_round_what_is_learned() -> None:
+def test_autocast_does_not_change_prepared_outputs() -> None:
     prepared = prepare_qat(networks.Small(), images(1), TARGET).eval()
     plain = prepared(images(2))
     with torch.autocast("cpu", torch.bfloat16):
@@ -345,7 +345,7 @@ def test_weights_are_rounded_as_the_host_backend_does(axis: int) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_as_built_has_the_bits_of_the_artifact(name: str, tmp_path: Path) -> None:
+def test_as_built_equals_the_artifact_bit_for_bit(name: str, tmp_path: Path) -> None:
     prepared = trained(prepare_qat(networks.settled(NETWORKS[name]()), images(1), TARGET, calibration=[images(16)]))
     artifact, _ = host_twin.built(prepared, tmp_path)
     session, pictures = HostSession(artifact), images(6, seed=1)
@@ -365,7 +365,7 @@ def test_as_built_keeps_layers_in_fp16(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 8, 8), (0, 3, 16, 16), (3, 16, 16)])
-def test_as_built_names_the_shape_that_it_takes(shape: Tuple[int, ...]) -> None:
+def test_as_built_names_the_expected_input_shape(shape: Tuple[int, ...]) -> None:
     built = AsBuilt(prepare_qat(networks.settled(networks.Small()), images(1), TARGET))
     with pytest.raises(UsageError, match=r"shape .*a multiple of 1, then \[3, 16, 16\]"):
         built(torch.zeros(shape))

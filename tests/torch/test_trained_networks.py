@@ -67,7 +67,7 @@ def trained(name: str) -> nn.Module:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-def test_levels_equal_the_host_backends(name: str, tmp_path: Path) -> None:
+def test_int8_levels_of_trained_networks_equal_the_host_backends(name: str, tmp_path: Path) -> None:
     if not TRAINED.is_dir():
         pytest.skip("the trained networks are not at hand")
     generator = torch.Generator().manual_seed(0)
