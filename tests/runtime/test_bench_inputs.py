@@ -12,7 +12,7 @@ from edgedla.cli.main import exit_code_of
 from tests.models import save
 
 
-def test_numbers_of_words_stay_within_the_table_that_they_are_looked_up_in(tmp_path: Path) -> None:
+def test_random_indices_stay_within_the_gathered_table(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> net (int64[1,4] ids, int32[1,4] more, bool[1,4] mask) => (float[1,4,8] y)'
         "{ a = Gather(table, ids) b = Gather(table, more) s = Add(a, b) k = Cast<to = 1>(mask) one = Constant<value_ints = [2]>() "

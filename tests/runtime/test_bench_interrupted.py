@@ -39,18 +39,18 @@ class Pressed:
         pass
 
 
-def test_what_was_measured_is_kept() -> None:
+def test_an_interrupted_bench_keeps_its_measurements() -> None:
     result = time_runner(Pressed(5), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
     assert (result.count, result.interrupted) == (3, True)
     assert result.to_dict()["interrupted"] is True
 
 
-def test_without_a_measurement_it_is_an_interruption() -> None:
+def test_a_bench_interrupted_before_a_measurement_raises() -> None:
     with pytest.raises(KeyboardInterrupt):
         time_runner(Pressed(2), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
 
 
-def test_a_whole_measurement_says_nothing_of_it() -> None:
+def test_a_complete_bench_has_no_interrupted_field() -> None:
     result = time_runner(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
     assert "interrupted" not in result.to_dict()
 
@@ -80,7 +80,7 @@ class Waiting(Future):
         raise self._broken_off_by
 
 
-def test_ctrl_c_is_no_failure_of_an_inference_that_has_just_ended() -> None:
+def test_ctrl_c_while_waiting_is_not_reported_as_a_failed_inference() -> None:
     with pytest.raises(KeyboardInterrupt):
         result_of(Waiting(KeyboardInterrupt()), "DLA0", None)
     with pytest.raises(RunError, match="no result within 1 s"):
@@ -92,6 +92,6 @@ def test_ctrl_c_is_no_failure_of_an_inference_that_has_just_ended() -> None:
 
 
 @pytest.mark.parametrize("given", [{"duration_s": float("nan"), "iterations": 0}, {"warm_up_ms": float("nan")}])
-def test_a_time_that_is_no_number_is_refused(given: Dict[str, Any]) -> None:
+def test_an_invalid_bench_duration_is_refused(given: Dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(given))} is not a number"):
         BenchOptions(**given)

@@ -73,7 +73,7 @@ def tree(tmp_path: Path) -> Callable[[Dict[str, str]], Path]:
     ["dev/nvmap", "dev/nvhost-ctrl", "dev/nvgpu/igpu0/ctrl", f"{NVDLA}/power/control",
      "sys/devices/platform/13e10000.host1x/15880000.nvdla0/power/control"],
 )  # fmt: skip
-def test_a_jetson_in_a_container_is_seen_by_its_devices(tree: Callable[..., Path], file: str) -> None:
+def test_a_jetson_in_a_container_is_detected_by_its_device_files(tree: Callable[..., Path], file: str) -> None:
     base = tree({file: "", ".dockerenv": ""})
     board = this_board(base)
     assert board is not None
@@ -85,7 +85,7 @@ def test_a_pc_with_a_container_is_no_jetson(tree: Callable[..., Path]) -> None:
     assert this_board(tree({".dockerenv": "", "dev/nvidia0": "", "dev/nvidiactl": ""})) is None
 
 
-def test_copies_of_the_boards_files_tell_which_it_is(
+def test_copied_board_files_identify_the_module_in_a_container(
     tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tree({"dev/nvmap": "", "proc/meminfo": "MemTotal: 15900000 kB"})
@@ -144,7 +144,7 @@ def test_the_monitor_runs_in_a_container(tree: Callable[..., Path]) -> None:
         ("raspberrypi,5\0", "Raspberry Pi", 7, None),
     ],
 )  # fmt: skip
-def test_the_modules_part_number_counts_whatever_the_carrier_is_called(
+def test_the_module_is_identified_by_part_number_on_any_carrier(
     tree: Callable[..., Path], compatible: str, model: str, gib: float, target: str
 ) -> None:
     files = {
@@ -196,7 +196,9 @@ def capped(files: Dict[str, str], mode: int, *mhz: float) -> Dict[str, str]:
         (4, (700.0, 700.0), "40W of this board"),
     ],
 )
-def test_the_kernels_caps_decide_the_mode(tree: Callable[..., Path], mode: int, caps: tuple, name: str) -> None:
+def test_the_power_mode_follows_the_kernels_clock_caps(
+    tree: Callable[..., Path], mode: int, caps: tuple, name: str
+) -> None:
     board = this_board(tree(capped(ORIN_NX, mode, *caps)))
     assert board is not None
     found = board.mode_of(module_for("orin-nx-16gb"))
@@ -206,7 +208,7 @@ def test_the_kernels_caps_decide_the_mode(tree: Callable[..., Path], mode: int, 
 
 
 @pytest.mark.parametrize(("mode", "name"), [(2, "15W_SUPER"), (4, "40W_SUPER"), (0, "MAXN_SUPER")])
-def test_without_the_kernels_caps_nvpmodels_own_lines_decide(tree: Callable[..., Path], mode: int, name: str) -> None:
+def test_without_clock_caps_the_power_mode_follows_nvpmodel(tree: Callable[..., Path], mode: int, name: str) -> None:
     board = this_board(tree({**ORIN_NX, "var/lib/nvpmodel/status": f"pmode:{mode:04d}"}))
     assert board is not None
     found = board.mode_of(module_for("orin-nx-16gb"))
@@ -235,7 +237,7 @@ def test_caps_are_found_where_each_jetpack_puts_them(tree: Callable[..., Path], 
     assert clock_caps_hz(base) == {0: 614400000.0}
 
 
-def test_the_faster_mode_is_named_by_its_own_number(tree: Callable[..., Path]) -> None:
+def test_the_warning_names_the_faster_power_modes_number(tree: Callable[..., Path]) -> None:
     conf = "< POWER_MODEL ID=1 NAME=15W >\n< POWER_MODEL ID=7 NAME=MAXN >\n"
     base = tree({**ORIN_NX, "etc/nvpmodel.conf": conf, "var/lib/nvpmodel/status": "pmode:0001"})
     (sample,) = samples(0.01, 1, base, lambda _: None, use_tegrastats=False)
@@ -270,7 +272,7 @@ def warnings_of(base: Path, work: Callable[[float], object] = lambda _: None) ->
     return "\n".join(sample.warnings)
 
 
-def test_after_jetson_clocks_nothing_is_unlocked(tree: Callable[..., Path]) -> None:
+def test_locked_clocks_give_no_warning(tree: Callable[..., Path]) -> None:
     assert warnings_of(tree(LOCKED)) == ""
 
 
@@ -282,9 +284,7 @@ def test_after_jetson_clocks_nothing_is_unlocked(tree: Callable[..., Path]) -> N
         ("sys/kernel/debug/bpmp/debug/clk/emc/rate", "665600000", "emc 665.6 of 2133 MHz"),
     ],
 )
-def test_each_clock_that_jetson_clocks_locks_is_judged(
-    tree: Callable[..., Path], file: str, text: str, says: str
-) -> None:
+def test_each_unlocked_clock_gives_a_warning(tree: Callable[..., Path], file: str, text: str, says: str) -> None:
     assert says in warnings_of(tree({**LOCKED, file: text}))
 
 
@@ -305,17 +305,17 @@ COOLING = "sys/class/thermal/cooling_device{}/{}"
 
 
 @pytest.mark.parametrize("kind", ["cpu-throttle-alert", "cpufreq-cpu0", "devfreq-17000000.gpu"])
-def test_a_board_that_throttles_from_the_first_look_on_says_so(tree: Callable[..., Path], kind: str) -> None:
+def test_throttling_at_the_first_sample_gives_a_warning(tree: Callable[..., Path], kind: str) -> None:
     files = {COOLING.format(1, "type"): kind, COOLING.format(1, "cur_state"): "3"}
     assert f"the board throttles now ({kind})" in warnings_of(tree({**LOCKED, **files}))
 
 
-def test_a_fan_slows_nothing_down(tree: Callable[..., Path]) -> None:
+def test_a_fans_cooling_state_is_not_throttling(tree: Callable[..., Path]) -> None:
     files = {COOLING.format(0, "type"): "pwm-fan", COOLING.format(0, "cur_state"): "4"}
     assert warnings_of(tree({**LOCKED, **files})) == ""
 
 
-def test_a_falling_state_does_not_hide_a_new_event(tree: Callable[..., Path]) -> None:
+def test_a_throttle_event_is_reported_despite_a_falling_state(tree: Callable[..., Path]) -> None:
     event, state = "sys/class/hwmon/hwmon4/oc3_event_cnt", COOLING.format(1, "cur_state")
     base = tree({**LOCKED, event: "5", state: "2", COOLING.format(1, "type"): "cpu-throttle-alert"})
 

@@ -69,7 +69,7 @@ def test_a_live_source_keeps_the_newest_frame_and_counts_the_dropped():
     assert (capture.captured, capture.dropped) == (50, 49)
 
 
-def test_a_file_loses_no_frame_however_slow_the_reader_is():
+def test_a_file_source_drops_no_frame_with_a_slow_reader():
     capture = Capture(lambda: Scripted(["frame"] * 20, live=False))
     capture.start()
     frames = []
@@ -82,7 +82,7 @@ def test_a_file_loses_no_frame_however_slow_the_reader_is():
     assert capture.dropped == 0
 
 
-def test_a_source_that_dies_and_returns_goes_on():
+def test_a_source_reconnects_after_failures():
     steps = ["frame", RunError("unplugged"), "refuse", "refuse", "frame", "end"]
     capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=0.01))
     capture.start()
@@ -176,7 +176,7 @@ def test_any_exception_of_a_source_becomes_an_error_of_ours():
         take_forever(capture)
 
 
-def test_giving_up_after_the_stated_time():
+def test_a_source_is_given_up_after_its_timeout():
     def factory(first=[True]):  # noqa: B006
         if first:
             first.clear()

@@ -93,7 +93,7 @@ def test_frames_from_several_threads_pass_the_stages_in_one_order():
     assert sorted(seen["y"]) == list(range(160))
 
 
-def test_each_stage_works_on_another_frame_at_the_same_time():
+def test_stages_of_a_chain_work_on_different_frames_concurrently():
     # Both stages wait for each other: frame n in the second one while frame n + 1 is in the first. Without a pipeline
     # nobody would ever come.
     meeting = threading.Barrier(2)
@@ -115,7 +115,7 @@ def test_each_stage_works_on_another_frame_at_the_same_time():
         assert [int(runner.wait(t, WAIT_S)["y"][0]) for t in tickets] == [i + 2 for i in range(frames)]
 
 
-def test_throughput_is_the_slowest_stages_and_latency_the_sum():
+def test_chain_throughput_is_the_slowest_stages_and_latency_the_sum():
     times_ms = (20.0, 30.0, 10.0)
     with fake_chain(straight("DLA0", "DLA1", "GPU"), times_ms) as runner:
         result = time_runner(runner, frame(0), BenchOptions(warm_up_ms=0, iterations=20, duration_s=0))
@@ -133,7 +133,7 @@ def test_throughput_is_the_slowest_stages_and_latency_the_sum():
     assert [s["device"] for s in document["stages"]] == ["DLA0", "DLA1", "GPU"]
 
 
-def test_a_stage_that_waited_takes_its_time_all_the_same():
+def test_a_fake_runner_takes_its_time_after_idling():
     with FakeRunner((), 30.0, lambda i: i) as runner:
         for _ in range(2):
             started = time.monotonic()
@@ -239,7 +239,7 @@ def test_a_missing_input_is_named():
         runner.wait(runner.submit({"w": np.zeros(SIZE, np.uint8)}), WAIT_S)
 
 
-def test_waiting_has_a_limit():
+def test_waiting_for_a_chain_ends_at_the_timeout():
     go = threading.Event()
     with counting(straight("DLA0", "DLA1"), s1=lambda i: go.wait(WAIT_S) and {"y": i["t1"]}) as runner:
         ticket = runner.submit(frame(0))
@@ -249,7 +249,7 @@ def test_waiting_has_a_limit():
         assert runner.wait(ticket, WAIT_S)["y"][0] == 1
 
 
-def test_close_finishes_the_frames_under_way():
+def test_close_finishes_the_frames_in_flight():
     runner = fake_chain(straight("DLA0", "DLA1"), [10.0, 20.0])
     tickets = [runner.submit(frame(i)) for i in range(4)]
     runner.close()
@@ -323,7 +323,7 @@ def test_stages_that_do_not_fit_are_refused_and_their_runners_closed(monkeypatch
     assert all(r._closed for r in made)
 
 
-def test_two_stages_on_one_core_are_said(caplog):
+def test_stages_that_share_a_core_are_logged(caplog):
     caplog.set_level("INFO", "edgedla.runtime.chain")
     with counting(straight("DLA0", "DLA1", "DLA0")) as runner:
         assert [s["shares_device"] for s in runner.stages()] == [True, False, True]
@@ -334,7 +334,7 @@ class Proved(FakeRunner):
     core_proved = True
 
 
-def test_each_stage_says_whether_its_core_was_proved():
+def test_each_stage_reports_whether_its_core_was_proved():
     built = straight("DLA0", "DLA1")
     stages = [
         Proved(s.artifact.bindings, name=s.device) if k else FakeRunner(s.artifact.bindings, name=s.device)
@@ -410,7 +410,7 @@ def on_cuda(built, host_memory):
     return ChainRunner(built, stages), stages, memories
 
 
-def test_between_cuda_stages_nothing_is_copied_and_buffers_come_round(host_memory):
+def test_between_cuda_stages_buffers_are_reused_without_copies(host_memory):
     runner, stages, memories = on_cuda(skips(), host_memory)
     with runner:
         for i in range(30):
@@ -518,7 +518,7 @@ class Slowly:
         """Nothing to close."""
 
 
-def test_the_pool_gives_a_chain_one_inference_a_stage():
+def test_the_pool_submits_one_inference_per_stage_to_a_chain():
     go = threading.Event()
     held = counting(straight("DLA0", "DLA1"), s0=lambda i: go.wait(WAIT_S) and {"t1": i["x"]})
     other = Slowly()
@@ -533,7 +533,7 @@ def test_the_pool_gives_a_chain_one_inference_a_stage():
         assert pool.capacity == 6
 
 
-def test_the_time_of_an_inference_is_its_own_way_through_the_runner():
+def test_inference_time_lasts_from_entering_a_runner_to_leaving_it():
     single = Slowly()
     stages = Slowly(), Slowly()
     runner = ChainRunner(straight("DLA0", "DLA1"), stages)
@@ -564,7 +564,7 @@ def test_the_time_of_an_inference_is_its_own_way_through_the_runner():
     assert 100 <= times[1] < 500
 
 
-def test_a_chain_that_fails_is_taken_out_and_another_runner_goes_on(caplog):
+def test_a_failing_chain_is_removed_and_another_runner_continues(caplog):
     def fails(inputs):
         if inputs["t1"][0] > 5:
             raise OSError("core 1 is gone")

@@ -63,7 +63,7 @@ def built(tmp_path_factory):
     return edgedla.load_artifact(folder / "chain"), folder / "p.json", edgedla.load_artifact(folder / "one")
 
 
-def test_the_chain_gives_what_its_stages_give_in_turn_and_nearly_what_one_engine_gives(built):
+def test_a_chain_equals_its_stages_in_turn_and_nearly_one_engine(built):
     chain, _, one = built
     sessions = [HostSession(stage.artifact) for stage in chain.stages]
     assert len(sessions) >= 2
@@ -151,7 +151,7 @@ def test_a_pipeline_runs_the_chain(built, tmp_path, how):
     assert counted == {s["device"]: s["inference"]["count"] for s in stages}
 
 
-def test_run_and_bench_show_the_stages(built):
+def test_run_and_bench_report_the_stages_of_a_chain(built):
     chain, placement, _ = built
     name = "+".join(s.device for s in chain.stages)
     text = edgedla_verb(
@@ -195,7 +195,7 @@ def test_a_placement_file_of_other_devices_is_refused(built):
     assert "edgedla build --placement" in refused.value.hint
 
 
-def test_a_pipeline_file_names_chain_and_neighbour(tmp_path):
+def test_a_pipeline_file_lists_a_chain_and_another_device(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text("version: 1\nartifact: c\nsource: synthetic://\ndevices: [DLA0+DLA1, GPU=gpu]\n")
     assert load_config(str(path)).devices == ("DLA0+DLA1", f"GPU={tmp_path / 'gpu'}")

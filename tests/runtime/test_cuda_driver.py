@@ -93,7 +93,7 @@ def test_a_stream_that_fails_says_cudas_number_and_name():
         DriverStream(driver).synchronize()
 
 
-def test_mapped_memory_is_one_and_is_given_back_with_its_last_array():
+def test_mapped_memory_is_freed_with_its_last_array():
     made, library = context()
     buffer = made.buffer(16)
     assert buffer.mapped
@@ -111,7 +111,7 @@ def test_mapped_memory_is_one_and_is_given_back_with_its_last_array():
     assert library.calls[-3:] == ["cuCtxPushCurrent_v2", "cuMemFreeHost", "cuCtxPopCurrent_v2"]
 
 
-def test_copied_memory_goes_over_by_the_stream():
+def test_copied_memory_is_transferred_on_the_stream():
     made, library = context(integrated=0)
     buffer, stream = made.buffer(16), made.stream()
     assert not buffer.mapped
@@ -140,7 +140,7 @@ def test_a_missing_driver_library_is_named():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mapped", [True, False])
-def test_on_a_real_device(mapped):
+def test_buffers_work_on_a_real_device(mapped):
     try:
         made = DriverContext()
     except EnvironmentMissing as e:

@@ -69,7 +69,7 @@ def runner(name="GPU"):
     )
 
 
-def test_bytes_go_to_the_device_and_back():
+def test_inputs_and_outputs_are_copied_to_the_device_and_back():
     with runner() as one:
         tickets = []
         for seed in range(5):
@@ -176,7 +176,7 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device(preprocessor):
     assert len(found) == len(frames)
 
 
-def test_opening_and_closing_gives_all_memory_back(recwarn, preprocessor):
+def test_repeated_opening_and_closing_frees_all_memory(recwarn, preprocessor):
     """A service opens pipelines again and again: device and pinned memory, streams and modules must not pile up."""
     driver = cuda_driver()
     watch = CudaContext()

@@ -95,7 +95,7 @@ def test_an_inference_takes_the_tensors_in_the_loadables_own_order(runner_of, li
     assert counts(library) == (0, 0, 0)
 
 
-def test_memory_of_the_cuda_preprocessing_is_used_where_it_lies_and_registered_once(runner_of, library):
+def test_memory_of_cuda_preprocessing_is_registered_once_without_copies(runner_of, library):
     runner = runner_of()
     own = np.arange(16, dtype=np.uint8).view(DeviceArray)
     own.pointer = own.ctypes.data
@@ -109,7 +109,7 @@ def test_memory_of_the_cuda_preprocessing_is_used_where_it_lies_and_registered_o
     assert (runner._buffers["b"].host == 0).all()
 
 
-def test_a_view_of_device_memory_does_not_pass_for_the_memory_itself():
+def test_a_view_of_a_device_array_has_no_device_pointer():
     own = np.zeros(16, np.uint8).view(DeviceArray)
     own.pointer = 4711
     assert own[4:].pointer is None
@@ -142,7 +142,7 @@ def test_a_loadable_that_the_driver_refuses_gives_everything_back(runner_of, tmp
         (b"FAKE\nin a 32\nin b 16\n", "cuDLA names 0 outputs"),
     ],
 )
-def test_a_loadable_of_another_network_is_refused_with_both_sides(runner_of, tmp_path, library, loadable, says):
+def test_a_loadable_of_another_network_is_refused_naming_both_bindings(runner_of, tmp_path, library, loadable, says):
     with pytest.raises(RunError, match=says) as refused:
         runner_of(artifact_for(tmp_path / "b", loadable))
     if "0 outputs" not in says:
@@ -165,7 +165,7 @@ def test_names_that_cudla_cuts_find_their_tensors(runner_of, tmp_path, last):
     assert [outputs[n].nbytes for n in names] == [32, 48]
 
 
-def test_renamed_heads_are_paired_by_their_dims(runner_of, tmp_path, caplog):
+def test_renamed_outputs_are_paired_by_their_dims(runner_of, tmp_path, caplog):
     loadable = b"FAKE\nin x 16\nout p1 32 2 4 4\nout p0 32 8 2 2\n"
     artifact = artifact_for(tmp_path / "b", loadable, (("x", True, 16), ("small", False, 32), ("large", False, 32)))
     shapes = {"x": (1, 1, 1, 16), "small": (1, 8, 2, 2), "large": (1, 2, 4, 4)}
@@ -175,7 +175,7 @@ def test_renamed_heads_are_paired_by_their_dims(runner_of, tmp_path, caplog):
     assert "manifest's order" not in caplog.text
 
 
-def test_indistinguishable_heads_are_matched_in_order_with_a_warning(runner_of, tmp_path, caplog):
+def test_indistinguishable_outputs_are_matched_in_order_with_a_warning(runner_of, tmp_path, caplog):
     loadable = b"FAKE\nin x 16\nout p0 32\nout p1 32\n"
     bindings = (("x", True, 16), ("first", False, 32), ("second", False, 32))
     runner = runner_of(artifact_for(tmp_path / "b", loadable, bindings))
@@ -225,7 +225,7 @@ def test_a_driver_that_fails_while_closing_is_logged(runner_of, monkeypatch, cap
     assert (lib.fake_count(0), lib.fake_count(2)) == (0, 0)
 
 
-def test_after_close_nothing_reaches_the_driver(backend):
+def test_after_close_no_call_reaches_the_driver(backend):
     core = Cudla(0, backend)
     core.close()
     core.close()
@@ -241,12 +241,12 @@ def test_missing_or_short_inputs_are_refused(runner_of, given):
         runner.wait(runner.submit(given))
 
 
-def test_a_loadable_has_no_gpu(tmp_path):
+def test_a_loadable_on_the_gpu_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot run on GPU"):
         CudlaRunner(artifact_for(tmp_path / "a"), "GPU")
 
 
-def test_without_any_libcudla_the_error_says_where_it_comes_from(monkeypatch):
+def test_a_missing_libcudla_is_reported_with_its_origin(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", _refuse)
     monkeypatch.setitem(sys.modules, "cuda.bindings.cudla", None)
     with pytest.raises(EnvironmentMissing, match="libcudla cannot be loaded") as missing:
@@ -258,7 +258,7 @@ def _refuse(name, *_):
     raise OSError(f"{name}: cannot open shared object file")
 
 
-def test_bindings_without_a_driver_give_way_to_ctypes(monkeypatch, library):
+def test_python_bindings_without_a_driver_fall_back_to_ctypes(monkeypatch, library):
     class NoDriver:
         CudlaError = RuntimeError
 
@@ -361,7 +361,7 @@ def device_memory(host_memory, library):
 @pytest.mark.parametrize(
     ("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "with mapped memory y differs")]
 )
-def test_where_mapped_memory_fails_buffers_are_copied(runner_of, device_memory, monkeypatch, caplog, kind, says):
+def test_buffers_are_copied_if_mapped_memory_fails(runner_of, device_memory, monkeypatch, caplog, kind, says):
     monkeypatch.setenv("FAKE_CUDLA_MEMORY", kind)
     runner = runner_of()
     assert says in caplog.text
@@ -376,7 +376,7 @@ def test_where_mapped_memory_fails_buffers_are_copied(runner_of, device_memory, 
     assert np.array_equal(outputs["y"], (-np.tile(np.asarray(own), 2)).astype(np.uint8))
 
 
-def test_where_mapped_memory_works_it_is_used_and_the_report_says_so(runner_of, device_memory):
+def test_mapped_memory_is_used_and_reported_if_it_works(runner_of, device_memory):
     runner = runner_of()
     assert runner.memory == "mapped"
     with Pool([runner]) as pool:
@@ -384,19 +384,19 @@ def test_where_mapped_memory_works_it_is_used_and_the_report_says_so(runner_of, 
 
 
 @pytest.mark.parametrize("wanted", ["mapped", "copied"])
-def test_either_memory_can_be_forced(runner_of, device_memory, monkeypatch, wanted):
+def test_the_memory_kind_can_be_forced_by_environment(runner_of, device_memory, monkeypatch, wanted):
     monkeypatch.setenv("EDGEDLA_DLA_MEMORY", wanted)
     monkeypatch.setenv("FAKE_CUDLA_MEMORY", "wrong")
     assert runner_of().memory == wanted
 
 
-def test_another_memory_is_wrong_use(runner_of, monkeypatch):
+def test_an_unknown_memory_kind_is_a_usage_error(runner_of, monkeypatch):
     monkeypatch.setenv("EDGEDLA_DLA_MEMORY", "unified")
     with pytest.raises(UsageError, match="EDGEDLA_DLA_MEMORY is 'unified'"):
         runner_of()
 
 
-def test_a_trial_that_ended_its_process_is_not_tried_again(runner_of, device_memory, caplog):
+def test_a_memory_trial_that_killed_its_process_is_not_repeated(runner_of, device_memory, caplog):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     mark = mark_file("dla-mapped-memory")
@@ -406,7 +406,7 @@ def test_a_trial_that_ended_its_process_is_not_tried_again(runner_of, device_mem
     assert "an earlier test of mapped memory crashed its process" in caplog.text
 
 
-def test_a_trial_that_ends_well_leaves_no_mark(runner_of, device_memory):
+def test_a_successful_memory_trial_leaves_no_mark_file(runner_of, device_memory):
     runner_of()
     assert not mark_file("dla-mapped-memory").exists()
 
@@ -429,7 +429,7 @@ def test_the_dlas_own_error_is_reported_when_the_stream_fails(runner_of, host_me
     assert "CUDA cannot go on in this process" in lost.value.hint
 
 
-def test_after_a_lost_device_no_other_runner_of_the_process_takes_the_work(runner_of, tmp_path):
+def test_after_a_lost_device_no_runner_of_the_process_takes_work(runner_of, tmp_path):
     first, second = runner_of(), runner_of(artifact_for(tmp_path / "other"), "DLA1")
 
     def fails():
@@ -449,7 +449,7 @@ COUNTER = "sys/devices/platform/13e40000.host1x/15880000.nvdla0/power/runtime_ac
 
 
 @pytest.mark.parametrize(("after", "proved"), [("1009", True), ("1000", False)])
-def test_the_core_is_proved_by_the_kernels_counter(runner_of, tmp_path, monkeypatch, after, proved):
+def test_the_core_is_proved_by_the_kernels_activity_counter(runner_of, tmp_path, monkeypatch, after, proved):
     counter = tmp_path / "root" / COUNTER
     counter.parent.mkdir(parents=True)
     counter.write_text("1000\n")

@@ -93,7 +93,7 @@ def random_heads(channels, input_hw, strides, seed=0, spread=2.0, dtype=np.float
     ("nc", "reg_max", "strides", "input_hw"),
     [(3, 16, (8, 16, 32), (64, 96)), (1, 16, (8,), (32, 32)), (80, 8, (16, 32), (64, 64)), (2, 1, (4, 64), (64, 128))],
 )
-def test_dfl_reads_every_channel_where_the_reference_does(nc, reg_max, strides, input_hw):
+def test_decode_dfl_equals_the_reference(nc, reg_max, strides, input_hw):
     heads = random_heads(4 * reg_max + nc, input_hw, strides)
     if reg_max == 1:
         heads = [np.concatenate([np.abs(h[:, :4]), h[:, 4:]], 1) for h in heads]
@@ -103,7 +103,7 @@ def test_dfl_reads_every_channel_where_the_reference_does(nc, reg_max, strides, 
     )
 
 
-def test_dfl_in_fp16_is_the_reference_of_the_same_numbers():
+def test_decode_dfl_in_fp16_equals_the_reference():
     heads = random_heads(64 + 5, (64, 64), (8, 16), dtype=np.float16)
     same(decode_dfl(heads, BoxSettings((64, 64), ALL)), v8_reference(heads, (64, 64), 5, 16, ALL.score), 5e-3)
 
@@ -129,7 +129,7 @@ def test_heads_that_do_not_pair_are_named():
 
 
 @pytest.mark.parametrize("nc", [0, 1, 4])
-def test_anchors_read_every_channel_where_the_reference_does(nc):
+def test_decode_anchors_equals_the_reference(nc):
     heads = random_heads(3 * (5 + nc), (64, 96), (8, 16, 32))
     same(
         decode_anchors(heads, BoxSettings((64, 96), ALL)),
@@ -138,7 +138,7 @@ def test_anchors_read_every_channel_where_the_reference_does(nc):
     )
 
 
-def test_of_two_certain_classes_the_more_certain_one_is_named():
+def test_a_detection_has_the_class_of_the_highest_score():
     head = np.full((1, 3 * 7, 4, 4), -9.0, np.float32)
     head[0, 4:7, 2, 2] = 20, 18, 25
     (found,) = decode_anchors([head], BoxSettings((32, 32)))
@@ -163,7 +163,7 @@ def test_anchors_of_another_form_are_refused(text):
         parse_anchors([text])
 
 
-def test_heads_in_five_dimensions_are_the_same_numbers():
+def test_five_dimensional_anchor_heads_decode_equally():
     heads = random_heads(3 * 8, (64, 64), (8, 16))
     five = [h.reshape(1, 3, 8, *h.shape[2:]).transpose(0, 1, 3, 4, 2) for h in heads]
     assert decode_anchors(five, BoxSettings((64, 64), ALL)) == decode_anchors(heads, BoxSettings((64, 64), ALL))
@@ -189,7 +189,7 @@ def rows_reference(values, nc, objectness, score):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("objectness", [False, True])
-def test_whole_exported_networks_and_their_transpose(transposed, objectness):
+def test_decoded_rows_and_their_transpose_equal_the_reference(transposed, objectness):
     values = rows(objectness=objectness)
     given = values.transpose(0, 2, 1) if transposed else values
     decode = decode_anchors if objectness else decode_dfl
@@ -228,7 +228,7 @@ def test_final_boxes_of_another_shape_are_refused(shape):
         decode_final([np.zeros(shape, np.float32)], BoxSettings((32, 32)))
 
 
-def test_ssd_reads_every_number_where_the_reference_does():
+def test_decode_ssd_equals_the_reference():
     rng = np.random.default_rng(2)
     n, nc = 50, 5
     loc, conf = rng.standard_normal((1, n, 4)) * 0.5, rng.standard_normal((1, n, nc)) * 2
@@ -264,7 +264,7 @@ def nms_reference(boxes, scores, classes, iou, score):
 
 @pytest.mark.parametrize("opencv", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_nms_keeps_what_the_reference_keeps(seed, opencv, monkeypatch):
+def test_nms_equals_the_reference(seed, opencv, monkeypatch):
     if not opencv:
         monkeypatch.setitem(sys.modules, "cv2", None)
     rng = np.random.default_rng(seed)
@@ -282,7 +282,7 @@ def test_a_score_equal_to_the_threshold_is_a_detection(score):
     assert list(kept) == [0]
 
 
-def test_scores_closer_than_32_bits_tell_keep_their_order():
+def test_nms_orders_scores_in_double_precision():
     boxes = np.array([[0.0, 0, 9, 9], [0, 0, 9, 9.1], [0, 0, 9, 9.2]])
     scores = np.array([0.5, 0.5 + 1e-12, 0.5 + 2e-12])
     assert list(nms(boxes, scores, np.zeros(3, int), NmsOptions())) == [2]
@@ -294,7 +294,7 @@ def test_nothing_above_the_threshold_is_an_empty_list(decode):
     assert decode([np.full((1, 8, 40), 0.01, np.float32)], BoxSettings((32, 32))) == []
 
 
-def test_a_nan_is_no_detection_and_hides_none():
+def test_a_nan_cell_gives_no_detection_and_suppresses_none():
     heads = random_heads(64 + 3, (64, 64), (8,))
     clean = decode_dfl(heads, BoxSettings((64, 64), ALL))
     heads[0][0, :, 2, 3] = np.nan
@@ -386,7 +386,7 @@ def test_anchors_of_the_settings_reach_the_decoder():
 
 @pytest.mark.parametrize("key", ["reg_max", "keypoints"])
 @pytest.mark.parametrize("value", [0, 10**9])
-def test_sizes_that_no_head_has_are_refused_before_a_frame_comes(key, value):
+def test_absurd_decoder_sizes_are_refused_at_the_start(key, value):
     """A distribution of 10^9 bins was an array of 4 GB for each frame."""
 
     class Made:

@@ -57,7 +57,7 @@ def test_each_device_gets_its_artifact_and_the_frames_are_shared(tmp_path, opene
             assert pool.collect(1.0).tag == i
 
 
-def test_without_devices_the_artifact_chooses(tmp_path, opened):
+def test_without_devices_the_artifacts_default_is_used(tmp_path, opened):
     assert [r.name for r in open_devices(artifact(tmp_path / "a"), [])] == ["default"]
 
 
@@ -105,7 +105,7 @@ def test_runners_opened_before_a_failing_one_are_closed(tmp_path, monkeypatch):
     ("devices", "says"),
     [(["DLA0", "DLA0=x"], "given twice"), (["GPU="], "device 'GPU='"), (["=a"], "device '=a'"), ([""], "device ''")],
 )
-def test_devices_that_say_nothing_are_refused(tmp_path, devices, says):
+def test_incomplete_or_duplicate_devices_are_refused(tmp_path, devices, says):
     with pytest.raises(UsageError, match=says):
         open_devices(artifact(tmp_path / "a"), devices)
 
@@ -228,7 +228,7 @@ def _faked(monkeypatch):
 @pytest.mark.parametrize(
     "devices", [[], ["DLA0+DLA1"], ["DLA0", "DLA1"], ["DLA1", "DLA0"]], ids=lambda d: "+".join(d) or "none"
 )
-def test_a_chain_brings_its_devices_which_may_be_said_again(faked, devices):
+def test_the_devices_of_a_chain_may_be_omitted_or_repeated(faked, devices):
     runners = open_devices(straight("DLA0", "DLA1"), devices)
     with Pool(runners):
         assert [r.name for r in runners] == ["DLA0+DLA1"]

@@ -30,13 +30,13 @@ def port(monkeypatch):
         yield server.server_address[1]
 
 
-def test_the_page_stands_at_its_paths_only(port):
+def test_the_metrics_page_is_served_at_its_paths_only(port):
     assert page(port) == (200, b"numbers 1\n")
     assert page(port, "/?x=1") == (200, b"numbers 1\n")
     assert page(port, "/etc/passwd")[0] == 404
 
 
-def test_connections_that_are_held_cost_a_bounded_number_of_threads_and_end(port):
+def test_held_connections_use_bounded_threads_and_are_ended(port):
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     held = []
     for _ in range(4 * endpoint.MOST_CONNECTIONS):
@@ -67,7 +67,7 @@ def slow(port, address="127.0.0.1"):
 
 
 @pytest.mark.parametrize("visitors", [endpoint.MOST_CONNECTIONS, 3 * endpoint.MOST_CONNECTIONS])
-def test_slow_senders_keep_no_scraper_out(visitors):
+def test_slow_connections_do_not_block_a_scraper(visitors):
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
         port = server.server_address[1]
         held = [slow(port) for _ in range(visitors)]
@@ -80,7 +80,7 @@ def test_slow_senders_keep_no_scraper_out(visitors):
             s.close()
 
 
-def test_the_address_with_the_most_connections_gives_way():
+def test_at_the_limit_the_address_with_most_connections_loses_one():
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
         port = server.server_address[1]
         first = slow(port, "127.0.0.2")
@@ -115,7 +115,7 @@ def test_a_viewers_connection_is_only_ended_for_another_address(address, answere
             s.close()
 
 
-def test_a_byte_now_and_then_holds_no_connection(port):
+def test_a_slowly_sent_request_is_ended(port):
     with socket.create_connection(("127.0.0.1", port)) as s:
         s.settimeout(30)
         s.sendall(b"GET / HTTP/1.0\r\n")
@@ -130,7 +130,7 @@ def test_a_byte_now_and_then_holds_no_connection(port):
 
 
 @pytest.mark.parametrize("data", [b"\0" * 1000, b"GET\r\n\r\n", b"POST / HTTP/1.0\r\n\r\n", b"A" * 100_000 + b"\r\n"])
-def test_nonsense_is_answered_or_cut_off_and_nothing_is_printed(port, data, capfd):
+def test_invalid_requests_are_answered_or_closed_silently(port, data, capfd):
     with socket.create_connection(("127.0.0.1", port)) as s:
         try:
             s.sendall(data)
@@ -183,7 +183,7 @@ def test_healthz_says_whether_results_are_fresh() -> None:
 
 
 @pytest.mark.parametrize(("descriptors", "most"), [(40, 5), (4, 1), (1024, 16)])
-def test_visitors_get_a_part_of_few_descriptors(monkeypatch, descriptors, most):
+def test_the_connection_limit_follows_the_descriptor_limit(monkeypatch, descriptors, most):
     monkeypatch.setattr(endpoint, "_descriptors", lambda: descriptors)
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
         assert server.most == most

@@ -95,7 +95,7 @@ def test_bench_times_a_bare_engine(tensorrt, tmp_path, capsys, version):
     assert "m for agx-orin-64gb, precision unknown, tensorrt backend" in capsys.readouterr().out
 
 
-def test_the_core_of_the_metadata_is_the_default_and_the_engine_is_read_without_it(tensorrt, tmp_path, capsys):
+def test_an_engines_metadata_gives_the_default_core(tensorrt, tmp_path, capsys):
     trt = tensorrt(inspector=NAMES_ONLY)
     path = written(tmp_path / "yolo.engine", METADATA)
     assert exit_code_of(["bench", str(path), *QUICK, "--format", "json"]) == 0
@@ -117,7 +117,7 @@ def test_the_core_of_the_metadata_is_the_default_and_the_engine_is_read_without_
         ({"Layers": []}, "DLA0", "does not"),
     ],
 )
-def test_the_device_is_that_of_the_layers_as_far_as_they_tell(tensorrt, tmp_path, capsys, inspector, device, note):
+def test_an_engines_device_follows_its_layer_information(tensorrt, tmp_path, capsys, inspector, device, note):
     tensorrt(inspector=inspector)
     assert exit_code_of(["bench", str(bare(tmp_path / "m.plan")), *QUICK]) == 0
     out, err = capsys.readouterr()
@@ -134,7 +134,7 @@ def test_an_engine_of_unknown_devices_may_use_any_device(tensorrt, tmp_path):
             assert runner.name == name
 
 
-def test_on_a_laptop_it_says_where_engines_run(tmp_path, board, monkeypatch, capsys):
+def test_opening_an_engine_on_a_laptop_is_refused_with_the_reason(tmp_path, board, monkeypatch, capsys):
     path = bare(tmp_path / "m.engine")
     with pytest.raises(EnvironmentMissing, match="runs on a Jetson, and this is none"):
         open_built(path)
@@ -236,7 +236,7 @@ def of_engine(metadata, dims=(1, 3, 32, 32), dtype="FLOAT"):
         ({"description": "Ultralytics RT-DETR-l model"}, "none", "letterbox"),
     ],
 )
-def test_decoder_and_fit_of_each_task(changes, kind, fit, caplog):
+def test_metadata_tasks_set_decoder_and_fit(changes, kind, fit, caplog):
     config = with_metadata(ModelConfig(artifact="m.engine"), of_engine({**METADATA, **changes}))
     assert (config.decode.kind, config.preprocess.fit) == (kind, fit)
     assert config.decode.labels == ("person", "bicycle")
@@ -245,7 +245,7 @@ def test_decoder_and_fit_of_each_task(changes, kind, fit, caplog):
         assert config.decode.keypoints == 5
 
 
-def test_another_size_in_the_metadata_is_said(caplog):
+def test_a_metadata_size_other_than_the_engines_gives_a_warning(caplog):
     with_metadata(ModelConfig(), of_engine(METADATA))
     assert "the metadata says 480x640, the engine reads 32x32" in caplog.text
 

@@ -42,18 +42,18 @@ def capture_of(film, options=None, every_frame=None, **settings):
 
 
 @pytest.mark.parametrize("latency_ms", [0.0, 8.0])
-def test_max_rate_of_a_film_thins_it_out_however_fast_it_is_read(film, latency_ms):
+def test_max_rate_of_a_video_file_skips_frames_by_its_clock(film, latency_ms):
     frames, summary = read(capture_of(film, max_rate=5.0), latency_ms)
     assert [f.index for f in frames] == list(range(0, FRAMES, 5))
     assert (summary["frames"]["skipped"], summary["frames"]["dropped"]) == (40, 0)
 
 
-def test_every_nth_frame_of_a_film_that_is_thinned_out(film):
+def test_every_nth_frame_counts_frames_of_a_rate_limited_video_file(film):
     frames, _ = read(capture_of(film, max_rate=5.0), every=2)
     assert [f.index for f in frames] == list(range(0, FRAMES, 10))
 
 
-def test_frames_of_a_film_have_its_clock(film):
+def test_frames_of_a_video_file_have_its_clock(film):
     frames, _ = read(capture_of(film))
     assert [f.clock_s for f in frames] == [n / RATE for n in range(FRAMES)]
     frames, _ = read(capture_of(film, {"rate": 500.0}))
@@ -70,7 +70,7 @@ def test_a_rate_that_is_a_unit_of_time_is_no_clock(film, monkeypatch):
     assert capture.rate == 25.0
 
 
-def test_a_film_that_may_drop_frames_is_played_at_its_own_pace(film):
+def test_a_video_file_that_may_drop_frames_is_played_in_real_time(film):
     began = time.monotonic()
     frames, summary = read(capture_of(film, every_frame=False), latency_ms=100.0)
     assert time.monotonic() - began == pytest.approx(FRAMES / RATE, abs=0.8)
@@ -89,7 +89,7 @@ def test_a_folder_without_a_rate_has_no_pace_and_is_read_in_full(tmp_path):
     assert frames[-1].clock_s == frames[-1].index / 100
 
 
-def test_frames_without_a_clock_are_slowed_down_and_none_is_skipped(tmp_path):
+def test_frames_without_a_clock_are_paced_and_none_is_skipped(tmp_path):
     uri = "synthetic://?pattern=counter&width=16&height=16&frames=10"
     began = time.monotonic()
     frames, summary = read(Capture(lambda: open_source(uri), max_rate=20.0))

@@ -33,17 +33,17 @@ def read(pipeline, pause_s):
     return count, time.monotonic() - began
 
 
-def test_a_video_pipeline_keeps_its_pace():
+def test_a_gstreamer_video_pipeline_is_read_in_real_time():
     count, seconds = read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=20/1", 0.0)
     assert count == 20
     assert seconds > 0.8
 
 
-def test_a_video_pipeline_waits_for_its_reader():
+def test_a_gstreamer_video_pipeline_waits_for_its_reader():
     assert read(f"videotestsrc num-buffers=20 ! video/x-raw,{SIZE},framerate=50/1", 0.05)[0] == 20
 
 
-def test_a_film_that_changes_its_size_is_refused_not_begun_anew():
+def test_a_gstreamer_video_that_changes_its_size_is_refused():
     parts = [f"videotestsrc num-buffers=4 ! video/x-raw,width={w},height=48,framerate=50/1 ! c." for w in (64, 32)]
     seen, ended = [], []
     handler = SimpleNamespace(

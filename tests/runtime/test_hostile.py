@@ -72,7 +72,7 @@ def release():
 SLOW = "synthetic://?pattern=counter&width=64&height=48&rate=100"
 
 
-def test_a_hung_runner_holds_up_a_stop_for_the_grace_time_only(release):
+def test_a_hung_runner_delays_a_stop_by_the_grace_time_only(release):
     seen = []
     p = pipeline(SLOW, [Hanging(release)], [Callback(lambda r: seen.append(r.frame.index))], Limits(grace_s=0.5))
     threading.Timer(0.5, p.stop).start()
@@ -101,7 +101,7 @@ def test_a_hung_output_is_reported_with_the_frames_that_it_cost(release):
         p.run()
 
 
-def test_closing_a_pool_of_hung_runners_costs_the_time_of_one(release):
+def test_closing_a_pool_waits_once_for_all_hung_runners(release):
     pool = Pool([Hanging(release, name=f"r{i}") for i in range(5)])
     for _ in range(3):
         for m in pool._members:
@@ -121,7 +121,7 @@ class Unprintable(Exception):
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError(), TimeoutError("late"), Unprintable()]
 )
-def test_a_runner_may_raise_anything(error):
+def test_any_exception_of_a_runner_becomes_a_run_error(error):
     def broken(inputs):
         raise error
 
@@ -260,7 +260,7 @@ def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(
     assert cameras[1].closed
 
 
-def test_a_slow_opening_is_no_stall():
+def test_a_slow_opening_of_a_source_is_not_a_stall():
     capture = Capture(
         lambda: Camera(lambda c: time.sleep(0.01) or image(), open_=lambda: time.sleep(0.8)),
         CaptureOptions(stall_s=0.1),
@@ -270,7 +270,7 @@ def test_a_slow_opening_is_no_stall():
     capture.stop(2.0)
 
 
-def test_a_close_that_hangs_does_not_hang_the_stop(release):
+def test_a_hung_close_of_a_source_does_not_block_the_stop(release):
     class Sticky(Camera):
         def close(self):
             release.wait(120)
@@ -282,7 +282,7 @@ def test_a_close_that_hangs_does_not_hang_the_stop(release):
     assert time.monotonic() - started < 60
 
 
-def test_a_source_that_can_be_interrupted_is_not_left_behind(release):
+def test_a_hung_source_that_can_be_interrupted_is_closed_at_the_stop(release):
     class Pipe(Camera):
         def interrupt(self):
             release.set()
@@ -363,7 +363,7 @@ def test_a_source_that_comes_back_with_another_size_goes_on(caplog):
     capture.stop(1.0)
 
 
-def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch):
+def test_a_jumping_wall_clock_does_not_affect_the_pipeline(monkeypatch):
     clock = iter(range(10**9, 0, -86400))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
     summary = pipeline("synthetic://?width=64&height=48&frames=30", [FakeRunner((), 1.0, echo)]).run()
@@ -389,7 +389,7 @@ def left_behind(frames):
     return held
 
 
-def test_many_frames_leave_nothing_behind():
+def test_memory_does_not_grow_with_the_number_of_frames():
     # The long way is run by hand (tens of minutes); what grows with every frame shows in thousands too.
     left_behind(100)
     few, many = left_behind(2000), left_behind(6000)
@@ -399,7 +399,7 @@ def test_many_frames_leave_nothing_behind():
 
 @pytest.mark.parametrize("hw", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
 @pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
-def test_frames_of_any_size_are_prepared(hw, fit):
+def test_preprocessing_accepts_frames_of_any_size(hw, fit):
     spec = Preprocess(hw, (3, 32, 48), fit=fit)
     assert CpuPreprocessor(spec)(np.full((*hw, 3), 200, np.uint8)).nbytes == spec.layout.size_bytes
 
@@ -409,7 +409,7 @@ BAD = [np.nan, np.inf, -np.inf, 1e30, -1e30]
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", BAD)
-def test_decoders_survive_numbers_that_a_network_should_not_give(value):
+def test_decoders_survive_nan_and_infinite_outputs(value):
     options = NmsOptions(score=0.25)
     v8 = np.full((1, 4 * 16 + 3, 4, 4), value, np.float32)
     v5 = np.full((1, 3 * 8, 4, 4), value, np.float32)
@@ -431,7 +431,7 @@ def test_decoders_survive_numbers_that_a_network_should_not_give(value):
 
 
 @pytest.mark.parametrize("threshold", [-8.0, -1.0986, -1e-4, 0.0, 1e-4, 0.3, 5.5])
-def test_the_fast_comparison_of_fp16_misses_no_candidate(threshold):
+def test_the_fp16_threshold_comparison_misses_no_candidate(threshold):
     rng = np.random.default_rng(0)
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     every = every[np.isfinite(every)]
@@ -442,7 +442,7 @@ def test_the_fast_comparison_of_fp16_misses_no_candidate(threshold):
     assert (got & ~want).sum() <= 6
 
 
-def test_one_giant_box_does_not_spoil_the_others():
+def test_a_huge_box_does_not_affect_other_detections():
     boxes = np.array([[0, 0, 1e30, 1e30], [10, 10, 20, 20], [10, 10, 20, 21], [40, 40, 50, 50]], np.float64)
     found = finish(boxes, np.array([0.9, 0.8, 0.7, 0.6]), np.array([0, 1, 1, 1]), BoxSettings((32, 32)))
     assert [d.score for d in found] == [0.9, 0.8, 0.6]
@@ -522,7 +522,7 @@ def test_a_video_keeps_its_size_when_the_source_changes_its_own(tmp_path):
         lambda folder: AnnotatedVideo(f"{folder}/file/v.mp4"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path, make):
+def test_an_unwritable_output_path_is_a_usage_error(tmp_path, make):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write"):
         make(tmp_path)
@@ -577,7 +577,7 @@ def test_devices_with_artifacts_of_their_own_are_found_from_the_files_folder(tmp
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
-def test_labels_that_cannot_be_read_are_no_class_names(tmp_path, content):
+def test_unreadable_labels_are_refused(tmp_path, content):
     path = tmp_path / "labels.txt"
     if content is not None:
         path.write_bytes(content)
@@ -587,13 +587,13 @@ def test_labels_that_cannot_be_read_are_no_class_names(tmp_path, content):
         load_config(write_yaml(tmp_path, HEAD + "decode: {kind: yolov8, labels: labels.txt}\n"))
 
 
-def test_labels_of_a_file_or_of_a_list(tmp_path):
+def test_labels_are_read_from_a_file_or_a_list(tmp_path):
     (tmp_path / "l.txt").write_text("cat\n\ndog \n")
     assert read_labels(str(tmp_path / "l.txt")) == ("cat", "dog") == read_labels("cat, dog")
     assert load_config(write_yaml(tmp_path, HEAD + "decode: {labels: l.txt}\n")).decode.labels == ("cat", "dog")
 
 
-def test_a_score_of_zero_is_a_score():
+def test_a_score_threshold_of_zero_is_not_replaced_by_the_default():
     config = with_overrides(
         None, artifact="a", source="s", decode={"score": 0.0, "kind": None}, stop_after={"frames": 0}
     )

@@ -20,5 +20,5 @@ from edgedla.runtime.hosts import is_this_machine
         ("", False),
     ],
 )
-def test_loopback_alone_is_this_machine(host: str, expected: bool) -> None:
+def test_only_loopback_addresses_are_this_machine(host: str, expected: bool) -> None:
     assert is_this_machine(host) is expected

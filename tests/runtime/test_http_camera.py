@@ -72,7 +72,7 @@ def levels(uri, count):
         source.close()
 
 
-def test_small_pictures_come_at_once_and_each_of_them(address):
+def test_every_small_mjpeg_image_is_delivered_without_delay(address):
     opened_s, numbers = levels(f"{address}/good", 40)
     # Their 2 MB would take minutes.
     assert opened_s < 5
@@ -80,7 +80,7 @@ def test_small_pictures_come_at_once_and_each_of_them(address):
     assert sum(b - a == 1 for a, b in zip(numbers, numbers[1:])) > 30
 
 
-def test_broken_pictures_are_left_out_and_the_stream_goes_on(address):
+def test_broken_mjpeg_images_are_skipped(address):
     _, numbers = levels(f"{address}/broken", 30)
     assert numbers[-1] > 25
     assert len({n for n in numbers if n % 4 != 3}) > 20
@@ -91,7 +91,7 @@ def test_a_camera_that_changes_its_size_is_reported(address):
         levels(f"{address}/grows", 40)
 
 
-def test_a_picture_without_its_head_is_a_break_and_the_stream_is_opened_again(address):
+def test_an_mjpeg_image_without_header_reopens_the_stream(address):
     """jpegdec ends the pipeline with it."""
     seen, ended = [], []
     handler = SimpleNamespace(

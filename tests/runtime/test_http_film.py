@@ -76,7 +76,7 @@ def read(uri, latency_ms, every_frame=None, **options):
 
 
 @pytest.mark.usefixtures("_reader")
-def test_a_slow_model_sees_every_frame_and_the_run_ends(address):
+def test_an_http_video_is_read_in_full_by_a_slow_model_and_ends(address):
     frames, summary, _ = read(f"{address}/film.avi", 15.0)
     assert [f.index for f in frames] == list(range(FRAMES))
     assert [f.clock_s for f in frames] == [n / RATE for n in range(FRAMES)]
@@ -86,7 +86,7 @@ def test_a_slow_model_sees_every_frame_and_the_run_ends(address):
 
 
 @pytest.mark.usefixtures("_reader")
-def test_one_that_may_drop_frames_keeps_its_pace(address):
+def test_an_http_video_that_may_drop_frames_plays_in_real_time(address):
     frames, summary, seconds = read(f"{address}/film.avi", 100.0, every_frame=False)
     assert seconds > FRAMES / RATE - 0.2
     assert 10 < len(frames) < FRAMES - 10
@@ -95,7 +95,7 @@ def test_one_that_may_drop_frames_keeps_its_pace(address):
 
 @pytest.mark.usefixtures("_reader")
 @pytest.mark.parametrize("place", ["picture.jpg", "nowhere"])
-def test_a_camera_of_single_pictures_and_one_that_is_away_do_not_end(address, place):
+def test_an_http_snapshot_camera_and_an_offline_one_do_not_end(address, place):
     if place == "nowhere":
         address = "http://127.0.0.1:9"
     source = open_source(parse_source(f"{address}/{place}"))

@@ -11,7 +11,7 @@ STREAMS = ["rtsp://camera/h264?codec=h264", "rtsp://camera/x", "rtsp://camera/m?
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_jetson_scales_and_turns_in_nvvidconv(stream: str) -> None:
+def test_on_a_jetson_nvvidconv_scales_and_rotates(stream: str) -> None:
     mark = "&" if "?" in stream else "?"
     text = pipeline_head(parse_source(f"{stream}{mark}width=640&height=360&flip=rotate-180&rate=15"), True)
     assert "videoscale" not in text
@@ -24,7 +24,7 @@ def test_a_jetson_scales_and_turns_in_nvvidconv(stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_elsewhere_software_does_it(stream: str) -> None:
+def test_off_a_jetson_software_elements_scale_and_rotate(stream: str) -> None:
     mark = "&" if "?" in stream else "?"
     text = pipeline_head(parse_source(f"{stream}{mark}width=640&height=360&flip=rotate-180"), False)
     assert "nvvidconv" not in text

@@ -40,7 +40,7 @@ def without_the_first_key_frame(data, codec):
 @needs
 @pytest.mark.parametrize("chosen", ["decodebin", "h{codec}parse ! avdec_h{codec} name=edgedla-decoder"])
 @pytest.mark.parametrize("codec", ["264", "265"])
-def test_pictures_begin_with_a_key_frame(tmp_path, codec, chosen):
+def test_decoded_streams_begin_with_a_key_frame(tmp_path, codec, chosen):
     if not has(f"x{codec}enc", f"avdec_h{codec}"):
         pytest.skip(f"no encoder or decoder of H.{codec}")
     path = tmp_path / f"v.h{codec}"

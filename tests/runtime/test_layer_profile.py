@@ -167,7 +167,7 @@ def test_a_measured_build_replaces_predictions_of_another_model(tensorrt, jetson
     assert exit_code_of([*arguments[:2], "--power-mode", "50W", "--profile", str(file)]) == 2
 
 
-def test_without_the_model_the_file_has_trtexecs_form(tensorrt, jetson, tmp_path, capsys):
+def test_without_the_model_the_exported_profile_has_trtexecs_format(tensorrt, jetson, tmp_path, capsys):
     tensorrt()
     engine_artifact(tmp_path / "a")
     files = [tmp_path / "p.json", tmp_path / "l.json"]
@@ -189,7 +189,7 @@ def test_without_the_model_the_file_has_trtexecs_form(tensorrt, jetson, tmp_path
 
 
 @pytest.mark.parametrize("version", ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "11.4.0.106"])
-def test_the_profiler_is_on_for_its_own_runs_only(tensorrt, jetson, tmp_path, host_memory, version):
+def test_the_profiler_is_attached_for_profiled_runs_only(tensorrt, jetson, tmp_path, host_memory, version):
     trt = tensorrt(version)
     runner = TensorRtRunner(engine_artifact(tmp_path / "a", version), "DLA0", host_memory)
     inputs = random_inputs(runner.artifact, 0)
@@ -221,7 +221,7 @@ def test_a_failed_inference_ends_the_profile_and_leaves_the_runner_whole(tensorr
     assert sum("create_execution_context" in c for c in trt.world.calls) == 3
 
 
-def test_an_engine_that_reports_nothing_is_an_error(tensorrt, jetson, tmp_path, capsys):
+def test_an_engine_without_layer_times_is_an_error(tensorrt, jetson, tmp_path, capsys):
     tensorrt(profile=lambda: ())
     engine_artifact(tmp_path / "a")
     bench(tmp_path / "a", "--export-profile", tmp_path / "p.json", code=6)
@@ -284,7 +284,7 @@ def test_missing_layer_information_is_reported(tmp_path, capsys):
     assert "no engine inspector's output" in capsys.readouterr().err
 
 
-def test_a_mode_that_the_board_does_not_tell_can_be_said(tensorrt, jetson, tmp_path, capsys):
+def test_an_unreadable_power_mode_can_be_given(tensorrt, jetson, tmp_path, capsys):
     tensorrt()
     engine_artifact(tmp_path / "a")
     jetson("var/lib/nvpmodel/status", "pmode:0007")
@@ -308,7 +308,7 @@ def test_off_a_jetson_no_profile_of_a_module_is_written(tensorrt, monkeypatch, t
     [("MAXN", "MAXN"), ("MODE_30W", "30W"), ("MODE_30W_ALL", "30W"), ("MODE_15W_2CORE", "15W"), ("MODE_7W", None),
      ("MODE_15W_DESKTOP", "15W_DESKTOP"), ("25W", None)],
 )  # fmt: skip
-def test_nvpmodels_names_of_modes_are_ours(told, mode):
+def test_nvpmodels_mode_names_map_to_power_modes(told, mode):
     assert known_mode(told, platform_for("agx-xavier-32gb").module.power_modes) == mode
 
 
@@ -408,7 +408,7 @@ def test_python_gets_what_the_command_prints(tensorrt, jetson, tmp_path, capsys)
     assert read_profile(tmp_path / "q.json").measurements == read_profile(tmp_path / "p.json").measurements
 
 
-def test_a_profile_that_nobody_asked_for_is_not_written(tensorrt, tmp_path):
+def test_no_profile_is_written_unless_requested(tensorrt, tmp_path):
     tensorrt()
     engine_artifact(tmp_path / "a")
     report = edgedla.bench(tmp_path / "a", options=FAST)
@@ -423,6 +423,6 @@ def test_a_profile_that_nobody_asked_for_is_not_written(tensorrt, tmp_path):
     ("asked", "says"),
     [({"onnx": MODEL}, "only --export-profile uses it"), ({"profile": True, "batch": 2}, "only --onnx uses it")],
 )
-def test_a_request_refuses_what_would_have_no_effect(asked, says):
+def test_bench_request_fields_without_effect_are_refused(asked, says):
     with pytest.raises(UsageError, match=says):
         edgedla.BenchRequest(**asked)

@@ -47,7 +47,7 @@ def camera_of(pid):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_camera_that_gives_nothing_is_let_go_of(number):
+def test_a_silent_cameras_process_ends_with_its_parent(number):
     process = subprocess.Popen([sys.executable, "-c", CODE], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert until(lambda: camera_of(process.pid))

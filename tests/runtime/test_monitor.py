@@ -61,7 +61,7 @@ def tree(base, files):
         ("NVIDIA Jetson AGX Thor Developer Kit", 122.0, "agx-thor-t5000"),
     ],
 )
-def test_the_module_follows_from_model_and_memory(tmp_path, model, gib, target):
+def test_the_module_is_identified_by_model_and_memory(tmp_path, model, gib, target):
     files = {**ORIN, "proc/device-tree/model": model, "proc/meminfo": f"MemTotal: {int(gib * (1 << 20))} kB"}
     assert this_board(tree(tmp_path, files)).target == target
 
@@ -72,7 +72,7 @@ def test_release_and_power_mode_are_read(tmp_path):
     assert board.jetpack == "6.2"
 
 
-def test_busy_share_is_the_kernels_active_time(tmp_path):
+def test_the_busy_share_follows_the_kernels_active_time(tmp_path):
     base = tree(tmp_path, ORIN)
     power = core_folder(0, base) / "power"
 
@@ -88,7 +88,7 @@ def test_busy_share_is_the_kernels_active_time(tmp_path):
     json.dumps(sample.to_dict())
 
 
-def test_unlocked_clocks_a_slow_mode_and_throttling_are_warned_of(tmp_path):
+def test_unlocked_clocks_a_slow_mode_and_throttling_give_warnings(tmp_path):
     base = tree(tmp_path, ORIN)
     (sample,) = samples(1.0, 1, base, lambda _: (base / "sys/class/hwmon/hwmon4/oc1_event_cnt").write_text("2"))
     text = "\n".join(sample.warnings)
@@ -103,7 +103,7 @@ def test_a_quiet_board_has_no_warnings(tmp_path):
     assert sample.warnings == ()
 
 
-def test_xavier_paths_are_found(tmp_path):
+def test_the_dla_counters_of_xavier_are_read(tmp_path):
     base = tree(tmp_path, {"sys/devices/platform/host1x/15880000.nvdla0/power/runtime_active_time": "5"})
     assert core_active_ms(0, base) == 5
     assert core_active_ms(1, base) is None
@@ -115,7 +115,7 @@ def test_a_laptop_is_reported_as_no_jetson(tmp_path):
         next(samples(1.0, 1, tmp_path))
 
 
-def test_doctor_works_on_a_laptop_and_finds_no_fault_in_what_is_not_needed(tmp_path):
+def test_doctor_on_a_laptop_reports_board_parts_as_info_only(tmp_path):
     checks = doctor(tmp_path)
     states = {c.name: c.state for c in checks}
     assert states["machine"] == "info"
@@ -134,7 +134,7 @@ def test_doctor_on_a_board_names_what_is_missing_with_its_remedy(tmp_path):
     assert summary(tuple(checks.values()))["ok"] is False
 
 
-def test_doctor_calls_clocks_that_it_cannot_read_unknown(tmp_path):
+def test_doctor_reports_unreadable_clocks_as_unknown(tmp_path):
     files = {k: v for k, v in ORIN.items() if "devfreq" not in k and "clk" not in k and "nvpmodel" not in k}
     checks = {c.name: c for c in doctor(tree(tmp_path, files))}
     assert checks["clocks and power mode"].state == "info"
@@ -161,6 +161,6 @@ def test_doctor_says_that_an_orin_nano_has_no_dla(tmp_path):
 
 
 @pytest.mark.parametrize("interval_s", [float("nan"), float("inf"), -1.0])
-def test_an_interval_that_is_no_time_is_refused(interval_s):
+def test_an_invalid_sampling_interval_is_refused(interval_s):
     with pytest.raises(UsageError, match="the interval is"):
         next(samples(interval_s))

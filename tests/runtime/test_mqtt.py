@@ -94,7 +94,7 @@ def test_authorities_that_cannot_be_read_are_named(text, says, tmp_path):
     assert says in str(e.value)
 
 
-def test_the_status_stands_beside_the_results():
+def test_the_mqtt_status_topic_is_a_sibling_of_the_results():
     assert MqttConfig(topic="site/{source}").status_topic == "site/status"
     assert MqttConfig(topic="{source}/{model}").status_topic == "edgedla/status"
     assert MqttConfig(status="a/b").status_topic == "a/b"
@@ -216,7 +216,7 @@ def test_messages_without_acknowledgement_are_not_kept(broker):
     assert not sink._in_flight
 
 
-def test_a_broker_that_hangs_fills_neither_our_queue_nor_the_clients(broker):
+def test_a_hung_broker_keeps_queues_bounded(broker):
     sink = Mqtt(config(broker, qos=0, queue=30))
     assert until(lambda: sink.connected)
     broker.process.send_signal(signal.SIGSTOP)
@@ -233,7 +233,7 @@ def test_a_broker_that_hangs_fills_neither_our_queue_nor_the_clients(broker):
     sink.close()
 
 
-def test_events_go_to_a_topic_of_their_own(broker):
+def test_mqtt_events_use_their_own_topic(broker):
     reader = Reader(broker.port)
     sink, other = Mqtt(config(broker)), Mqtt(config(broker, event_topic="alarm/{model}", status="other"))
     for one in (sink, other):

@@ -49,7 +49,7 @@ def _fake(fake_tensorrt, host_memory, monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("_fake")
-def test_values_pass_in_steps_of_their_scales(tmp_path):
+def test_device_outputs_are_quantised_and_dequantised_by_their_scales(tmp_path):
     artifact_in(tmp_path / "a")
     x = np.arange(-6, 6, dtype=np.float32).reshape(1, 3, 2, 2)
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def test_values_pass_in_steps_of_their_scales(tmp_path):
 
 
 @pytest.mark.usefixtures("_fake")
-def test_outputs_have_the_shape_from_before_they_were_changed(tmp_path):
+def test_device_outputs_have_the_original_models_shape(tmp_path):
     was = {"name": "y", "shape": [1, 12], "sources": ["y"], "decoder": False}
     artifact_in(tmp_path / "a", outputs=[was])
     with ExitStack() as stack:

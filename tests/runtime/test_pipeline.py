@@ -42,7 +42,7 @@ def pipeline(source, runners, sinks=(), limits=None, **pool):
     )
 
 
-def test_results_with_nan_or_infinity_are_counted_and_said(caplog):
+def test_results_with_nan_or_infinity_are_counted_and_logged(caplog):
     """FP16 overflow on a DLA would else look like an empty scene."""
     values = iter([1.0, np.nan, np.inf, 1.0, -np.inf, 1.0])
     runner = FakeRunner((), 0.0, lambda g: {"y": np.full(4, next(values), np.float16)}, name="DLA0")
@@ -102,7 +102,7 @@ def test_overload_of_a_chain_keeps_frames_fresh_and_all_stages_at_work(stages_ms
     assert [s["inference"]["count"] for s in stages] == [len(seen)] * len(stages_ms)
 
 
-def test_a_stop_in_the_middle_hands_out_every_frame_in_the_chain():
+def test_a_stop_returns_every_frame_in_the_chain():
     seen = []
     p = pipeline(
         "synthetic://?pattern=counter&width=64&height=48&rate=200",
@@ -216,7 +216,7 @@ def test_a_runner_that_hangs_is_given_up(caplog):
     assert seen == list(range(6))
 
 
-def test_an_output_that_closes_slowly_is_no_part_of_the_rate():
+def test_the_rate_excludes_the_time_of_closing_outputs():
     class Slow(Callback):
         def close(self):
             time.sleep(0.7)
@@ -261,7 +261,7 @@ def test_a_line_that_does_not_fit_leaves_no_half_line(tmp_path, monkeypatch):
     assert path.read_text() == '{"a":1}\n'
 
 
-def test_a_stop_in_the_middle_hands_out_everything_that_was_submitted():
+def test_a_stop_returns_every_submitted_frame():
     seen = []
     p = pipeline(
         "synthetic://?pattern=counter&width=64&height=48&rate=200",

@@ -52,7 +52,7 @@ def ran(pool, runners, clock, seconds):
         assert pool.collect(0) is not None
 
 
-def test_room_comes_the_lead_before_the_mean_inference_ends(clock):
+def test_await_room_returns_the_lead_before_the_mean_inference_ends(clock):
     runner = Held("DLA0")
     pool = Pool([runner])
     assert pool.await_room(0.0, 0.0), "it is free"
@@ -72,7 +72,7 @@ def test_room_comes_the_lead_before_the_mean_inference_ends(clock):
     assert pool.await_room(0.0, 0.0), "longer than the mean: it may end at any time"
 
 
-def test_the_member_that_ends_first_counts(clock):
+def test_await_room_follows_the_runner_that_ends_first(clock):
     fast, slow = Held("DLA0"), Held("GPU")
     pool = Pool([fast, slow])
     ran(pool, [fast, slow], clock, 0.02)
@@ -84,7 +84,7 @@ def test_the_member_that_ends_first_counts(clock):
     assert pool.await_room(0.006, 0.0)
 
 
-def test_a_collected_inference_makes_room_at_once():
+def test_a_collected_inference_frees_its_room_at_once():
     runner = Held("DLA0")
     with Pool([runner]) as pool:
         assert pool.turn_s == 0.0

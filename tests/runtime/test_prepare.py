@@ -61,14 +61,14 @@ def test_the_cuda_preprocessor_has_the_call_form_of_the_cpus(on_cuda):
     assert memory.depth == 0, "a context stayed current on this thread"
 
 
-def test_its_result_carries_its_device_address(on_cuda):
+def test_the_cuda_preprocessors_result_has_its_device_address(on_cuda):
     one, _ = on_cuda
     found = one(frame_of(SPEC))
     assert isinstance(found, DeviceArray)
     assert found.pointer == found.ctypes.data
 
 
-def test_buffers_take_turns_so_that_a_runner_can_still_read_its_own(on_cuda):
+def test_the_cuda_preprocessor_alternates_buffers(on_cuda):
     one, _ = on_cuda
     first = one(frame_of(SPEC, 1))
     kept = np.array(first)
@@ -78,7 +78,7 @@ def test_buffers_take_turns_so_that_a_runner_can_still_read_its_own(on_cuda):
     assert one(frame_of(SPEC, 4)).pointer == first.pointer
 
 
-def test_frames_of_another_size_go_on_in_the_same_buffers(on_cuda):
+def test_frames_of_another_size_reuse_the_same_buffers(on_cuda):
     one, memory = on_cuda
     prepare = Preparer("x", one)
     addresses = set()
@@ -123,7 +123,7 @@ def test_nv12_of_odd_size_is_refused_with_what_is_allowed():
         ("cuda", "host", True, "cuda"),
     ],
 )
-def test_auto_is_cuda_where_the_runner_is_and_cuda_works(caplog, device, backend, works, gives):
+def test_auto_preprocessing_is_cuda_if_the_runner_is_and_cuda_works(caplog, device, backend, works, gives):
     def cuda(spec, slots):
         if not works:
             raise EnvironmentMissing("pycuda cannot be imported: no such module")
@@ -165,7 +165,7 @@ def test_the_kernel_writes_fp32_only_in_rows():
         kernel_macros(Preprocess((10, 10), (3, 8, 8), dtype="FLOAT", format=TensorFormat.CHW32))
 
 
-def test_the_kernel_is_called_with_what_its_declaration_takes(monkeypatch):
+def test_cuda_kernel_arguments_match_its_declaration(monkeypatch):
     """pycuda's prepared call packs its arguments with struct, in the format that was prepared."""
     import struct
     import sys

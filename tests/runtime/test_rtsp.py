@@ -64,7 +64,7 @@ def open_files():
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_a_stream_that_dies_and_returns_goes_on_and_leaves_nothing_behind(server, caplog):
+def test_an_rtsp_stream_reconnects_without_leaking_threads_or_files(server, caplog):
     uri, start = server
     first = start()
     threads, files = threading.active_count(), open_files()

@@ -80,7 +80,7 @@ def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, si
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("after_s", [0.05, 0.4, 0.9])
-def test_a_signal_at_any_moment_of_the_start_ends_it(artifact, number, after_s):
+def test_a_signal_during_the_start_ends_the_run(artifact, number, after_s):
     process = subprocess.Popen(
         [sys.executable, "-m", "edgedla", *arguments(artifact)],
         stdout=subprocess.PIPE,
@@ -99,7 +99,7 @@ def test_a_signal_at_any_moment_of_the_start_ends_it(artifact, number, after_s):
 
 
 @pytest.mark.parametrize("how", [">&-", "| true", "> /dev/full"])
-def test_a_stdout_that_cannot_be_written_is_no_bug(artifact, how):
+def test_an_unwritable_stdout_ends_run_without_a_traceback(artifact, how):
     command = " ".join([sys.executable, "-m", "edgedla", *arguments(artifact, "--frames", "3")]).replace("?", "\\?")
     done = subprocess.run(["bash", "-c", f"{command} {how}"], capture_output=True, text=True, timeout=60)
     assert "bug in edgedla" not in done.stderr

@@ -64,7 +64,7 @@ def test_a_killed_run_leaves_only_whole_lines(artifact, tmp_path):
         json.loads(line)
 
 
-def test_systemd_hears_that_the_pipeline_runs_and_lives(artifact, tmp_path):
+def test_systemd_is_notified_of_start_and_watchdog(artifact, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(path)
@@ -142,7 +142,7 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         (["ARTIFACT", "--source", "synthetic://?frames=9", "--jsonl", "/dev/full"], 6, "No space left"),
     ],
 )
-def test_wrong_runs_end_with_their_exit_code_and_reason(artifact, arguments, code, says):
+def test_wrong_use_of_run_has_its_exit_code_and_reason(artifact, arguments, code, says):
     done = edgedla("run", *[str(artifact) if a == "ARTIFACT" else a for a in arguments], code=code)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -160,7 +160,7 @@ def test_bench_counts_and_marks_simulated_times(artifact, tmp_path):
     assert len(json.loads(times.read_text())["results"][0]["times_ms"]) == result["count"] >= 5
 
 
-def test_trtexecs_habits_are_no_error_in_bench(artifact):
+def test_bench_accepts_common_trtexec_options(artifact):
     done = edgedla(
         "bench", f"--loadEngine={artifact}", "--useDLACore=0", "--warmUp=1", "--duration=0", "--iterations=2",
         "--avgRuns=10", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--verbose", "--infStreams=2",

@@ -53,7 +53,7 @@ def test_files_are_cut_by_size_and_the_newest_stay(tmp_path):
     assert (tmp_path / "other.avi").exists()
 
 
-def test_a_planted_link_that_leads_nowhere_is_not_followed_and_ends_nothing(tmp_path):
+def test_a_dangling_link_at_a_segments_path_is_not_followed(tmp_path):
     """The film was made where it points; and the look for the oldest files ended the pipeline at it."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(1_768_000_000.0))
     link, outside = tmp_path / f"v-{stamp}.avi", tmp_path / "outside"
@@ -67,7 +67,7 @@ def test_a_planted_link_that_leads_nowhere_is_not_followed_and_ends_nothing(tmp_
     assert sum(frames_in(f) > 0 for f in tmp_path.glob("v-*.avi")) == 2
 
 
-def test_films_of_names_that_go_on_are_not_ours_to_remove(tmp_path):
+def test_files_with_longer_names_than_segments_are_not_removed(tmp_path):
     others = ["v-2.avi", "v-2-20260101-000000.avi", "v-20260101.avi"]
     for name in [*others, "v-20250101-000000.avi", "v-20250101-000000-2.avi"]:
         (tmp_path / name).write_bytes(b"film")
@@ -89,7 +89,7 @@ def test_files_of_the_same_second_do_not_overwrite_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["v.webm", "v"])
-def test_what_cannot_be_written_is_said_at_the_start(tmp_path, name):
+def test_an_unwritable_segment_path_is_refused_at_the_start(tmp_path, name):
     with pytest.raises(EdgedlaError):
         Segments(str(tmp_path / name), 10.0, 1.0, 0.0)
 

@@ -24,7 +24,7 @@ def numbers(path):
 
 
 @pytest.mark.parametrize("keep", [0, 1, 3])
-def test_a_full_file_makes_room_and_the_oldest_goes(tmp_path, keep):
+def test_a_full_json_lines_file_is_rotated_and_the_oldest_removed(tmp_path, keep):
     path = tmp_path / "r.jsonl"
     # A line is {"n":10} and its end: 9 bytes, of which four fit into 40.
     sink = JsonLines(str(path), 40e-6, keep)
@@ -39,7 +39,7 @@ def test_a_full_file_makes_room_and_the_oldest_goes(tmp_path, keep):
     assert all(f.stat().st_size <= 40 for f in files)
 
 
-def test_without_a_size_nothing_is_rotated_and_a_restart_goes_on(tmp_path):
+def test_without_a_size_limit_a_file_is_appended_to_and_never_rotated(tmp_path):
     path = tmp_path / "r.jsonl"
     for start in (0, 50):
         sink = JsonLines(str(path), kinds=NUMBERED)
@@ -67,7 +67,7 @@ def test_a_file_that_logrotate_moves_is_written_anew(tmp_path, how):
     assert how == "removed" or numbers(moved) == [1]
 
 
-def test_a_file_of_somebody_elses_in_its_place_is_not_written_to(tmp_path):
+def test_a_foreign_file_that_replaces_the_output_is_not_written_to(tmp_path):
     path = tmp_path / "r.jsonl"
     sink = JsonLines(str(path), kinds=NUMBERED)
     sink.write_document({"n": 1})
@@ -79,7 +79,7 @@ def test_a_file_of_somebody_elses_in_its_place_is_not_written_to(tmp_path):
     assert path.read_text() == "mine\n"
 
 
-def test_of_a_run_whose_clock_is_in_the_past_the_newest_stay(tmp_path):
+def test_with_a_clock_in_the_past_the_runs_own_files_count_as_newest(tmp_path):
     """A board without a battery starts in 1970, with films of last year on its disk."""
     newest, files = Newest(2), [tmp_path / name for name in "abcde"]
     for file in files:
@@ -95,7 +95,7 @@ def test_of_a_run_whose_clock_is_in_the_past_the_newest_stay(tmp_path):
     assert Newest(0).surplus(files) == []
 
 
-def test_a_restart_counts_what_is_there(tmp_path):
+def test_a_restart_counts_existing_rotated_files(tmp_path):
     path = tmp_path / "r.jsonl"
     for n in (10, 11):
         sink = JsonLines(str(path), 10e-6, 2, NUMBERED)
@@ -113,7 +113,7 @@ def test_a_line_larger_than_a_file_is_kept_whole(tmp_path):
     assert (numbers(path), numbers(tmp_path / "r.jsonl.1")) == ([10], [10**30])
 
 
-def test_a_folder_in_the_way_of_a_rotation_is_an_error_of_ours(tmp_path):
+def test_a_folder_at_a_rotation_path_is_a_run_error(tmp_path):
     (tmp_path / "r.jsonl.1" / "x").mkdir(parents=True)
     sink = JsonLines(str(tmp_path / "r.jsonl"), 10e-6, 1)
     sink.write_document({"n": 10})
@@ -154,11 +154,11 @@ def test_the_newest_images_stay_over_restarts(tmp_path):
     assert len(os.listdir(tmp_path)) == 3
 
 
-def test_a_result_says_when_its_frame_was_captured():
+def test_a_result_has_the_capture_time_of_its_frame():
     assert result(3).to_dict()["time"] == 1700000000.25
 
 
-def test_the_settings_of_a_file_are_read(tmp_path):
+def test_rotation_settings_of_a_pipeline_file_are_read(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text(
         "version: 1\nartifact: a\nsource: s\noutputs: {jsonl: r, rotate_mb: 1.5, keep: 2, images_keep: 7}\n"
@@ -170,6 +170,6 @@ def test_the_settings_of_a_file_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["v.webm", "v", "v.mp4.part"])
-def test_a_video_of_another_kind_is_refused_at_the_start(tmp_path, name):
+def test_a_video_with_an_unknown_ending_is_refused_at_the_start(tmp_path, name):
     with pytest.raises(UsageError, match="no video of this kind"):
         AnnotatedVideo(str(tmp_path / name))

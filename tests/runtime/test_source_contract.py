@@ -41,7 +41,7 @@ ADDRESSES: Dict[str, Callable[[Path], str]] = {
 
 
 @pytest.mark.parametrize("scheme", sorted(set(OPENERS) - CAMERAS))
-def test_a_source_gives_frames_of_its_size_and_ends(scheme: str, tmp_path: Path) -> None:
+def test_every_source_gives_repeatable_frames_of_its_size_and_ends(scheme: str, tmp_path: Path) -> None:
     assert scheme in ADDRESSES, "add what makes an address of it to ADDRESSES, or the scheme to CAMERAS"
     address = ADDRESSES[scheme](tmp_path)
     runs = []

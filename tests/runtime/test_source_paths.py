@@ -21,7 +21,7 @@ from edgedla.runtime.sources.uri import has_secret, parse_source, shown
         ("images://day#2", "images", "day#2"),
     ],
 )
-def test_an_address_of_a_file_names_it_to_the_question_mark(text, scheme, place):
+def test_a_file_address_ends_at_the_question_mark(text, scheme, place):
     uri = parse_source(text)
     assert (uri.scheme, uri.place) == (scheme, place)
 
@@ -55,7 +55,7 @@ def test_every_relative_path_of_a_pipeline_file_is_relative_to_its_folder(tmp_pa
 
 
 @pytest.mark.parametrize(("text", "says"), [("user:S3cret@cam/1", "has no scheme"), ("rtsp:/cam/S3cret", "has no //")])
-def test_a_mistyped_address_in_a_pipeline_file_is_no_path(tmp_path, text, says):
+def test_a_mistyped_address_in_a_pipeline_file_is_not_taken_as_a_path(tmp_path, text, says):
     (tmp_path / "p.yaml").write_text(f"version: 1\nartifact: a\nsource: '{text}'\n")
     with pytest.raises(UsageError, match=says) as refused:
         parse_source(load_config(str(tmp_path / "p.yaml")).source.uri)
@@ -85,13 +85,13 @@ def test_a_password_before_the_scheme_is_not_shown():
     ],
     ids=["endless", "itself"],
 )
-def test_a_file_of_aliases_goes_to_the_board_as_it_is(tmp_path, text):
+def test_a_pipeline_file_of_nested_aliases_names_no_files(tmp_path, text):
     """Of one page the command made a document without end (a hang), or of one that holds itself exit code 70."""
     (tmp_path / "p.yaml").write_text(text)
     assert named_files(tmp_path / "p.yaml") == ()
 
 
-def test_a_film_that_an_address_names_goes_to_the_board_too(tmp_path):
+def test_a_video_named_by_a_file_address_is_sent_to_the_board(tmp_path):
     (tmp_path / "a#1.avi").touch()
     (tmp_path / "p.yaml").write_text("version: 1\nartifact: a\nsource: 'file://a%231.avi?loop=1'\n")
     assert [str(p) for p in named_files(tmp_path / "p.yaml")] == ["a#1.avi"]

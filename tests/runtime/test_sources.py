@@ -46,7 +46,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
         ),
     ],
 )
-def test_uris_are_read_as_users_write_them(text, scheme, place):
+def test_common_spellings_of_source_addresses_are_parsed(text, scheme, place):
     uri = parse_source(text)
     assert (uri.scheme, uri.place) == (scheme, place)
 
@@ -70,7 +70,7 @@ def test_uris_are_read_as_users_write_them(text, scheme, place):
         ("synthetic://?width=-5", "0 to 1000000"),
     ],
 )
-def test_a_wrong_uri_says_what_is_allowed(text, says):
+def test_an_invalid_source_address_names_the_allowed_forms(text, says):
     with pytest.raises(UsageError, match=says):
         parse_source(text)
 
@@ -100,14 +100,14 @@ def test_a_file_name_with_quotes_cannot_add_elements_to_the_pipeline():
     assert '\\"' in pipeline_head(uri, False)
 
 
-def test_a_missing_file_and_an_empty_folder_are_bad_data(tmp_path):
+def test_a_missing_file_and_an_empty_folder_are_data_errors(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         open_source(str(tmp_path / "no.mp4")).open()
     with pytest.raises(DataError, match="no images"):
         open_source(str(tmp_path)).open()
 
 
-def test_a_broken_film_is_bad_data(tmp_path):
+def test_a_broken_video_file_is_a_data_error(tmp_path):
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     film = tmp_path / "x.mp4"
     film.write_bytes(b"nothing of the kind" * 9)
@@ -237,7 +237,7 @@ def test_a_password_reaches_the_camera_but_no_log(text, expected):
         "rtsp://user:S3cret@[::1/x",
     ],
 )
-def test_an_address_that_is_refused_is_not_repeated(text):
+def test_a_refused_address_with_a_secret_is_not_printed(text):
     with pytest.raises(UsageError) as refused:
         parse_source(text)
     assert "S3cret" not in str(refused.value)
@@ -245,7 +245,7 @@ def test_an_address_that_is_refused_is_not_repeated(text):
     assert "S3cret" not in shown(text)
 
 
-def test_opencv_prints_no_address(capfd):
+def test_opencv_does_not_print_the_address(capfd):
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     source = OpenCvSource(parse_source("http://user:%20S3cret@127.0.0.1:9/1"), gstreamer=False)
     with pytest.raises(RunError, match="OpenCV cannot open the source"):
@@ -301,7 +301,7 @@ def test_real_gstreamer_delivers_frames_in_the_size_of_the_pipeline(w, h):
 
 @gstreamer
 @pytest.mark.parametrize(("flip", "bright"), [("none", "top"), ("vertical", "bottom"), ("rotate-180", "bottom")])
-def test_real_gstreamer_scales_turns_and_thins_out(flip, bright):
+def test_real_gstreamer_scales_rotates_and_limits_the_rate(flip, bright):
     # videobox makes an image whose upper half is white.
     pipeline = (
         "videotestsrc is-live=true pattern=white ! video/x-raw,width=64,height=32,framerate=50/1 ! videobox bottom=-32"
@@ -318,7 +318,7 @@ def test_real_gstreamer_scales_turns_and_thins_out(flip, bright):
 
 
 @gstreamer
-def test_a_broken_gstreamer_pipeline_says_what_gstreamer_says():
+def test_a_broken_gstreamer_pipeline_reports_gstreamers_message():
     source = GstLaunchSource(parse_source("gst://nosuchelement"))
     with pytest.raises(RunError, match='it does not start: no element "nosuchelement"'):
         source.open()
@@ -332,7 +332,7 @@ def test_a_broken_gstreamer_pipeline_says_what_gstreamer_says():
     ("uri", "says"),
     [("rtsp://127.0.0.1:9/x", "Failed to connect"), ("v4l2:///dev/video99", "Cannot identify device '/dev/video99'")],
 )
-def test_a_camera_that_is_not_there_is_an_error_at_the_opening(uri, says):
+def test_a_missing_camera_is_an_error_at_opening(uri, says):
     source = GstLaunchSource(parse_source(uri))
     with pytest.raises(RunError, match=says) as refused:
         source.open()
@@ -341,7 +341,7 @@ def test_a_camera_that_is_not_there_is_an_error_at_the_opening(uri, says):
 
 
 @gstreamer
-def test_the_end_of_a_camera_is_no_end_of_the_stream():
+def test_a_cameras_end_of_stream_is_an_interruption():
     for scheme, ends in (("gst", True), ("rtsp", False)):
         source = GstLaunchSource(parse_source("gst://videotestsrc num-buffers=2"))
         source.open()
@@ -368,7 +368,7 @@ def test_a_stream_that_changes_its_size_is_opened_anew():
 
 @gstreamer
 @pytest.mark.parametrize(("options", "hw"), [({}, (24, 36)), ({"width": 20, "height": 10}, (10, 20))])
-def test_a_size_that_gstreamer_loses_is_taken_from_the_queue_or_the_settings(monkeypatch, options, hw):
+def test_a_frame_size_missed_from_gstreamer_comes_from_queue_or_settings(monkeypatch, options, hw):
     heard = GstLaunchSource._hear
     monkeypatch.setattr(GstLaunchSource, "_hear", lambda self, line: b"FdSink" in line or heard(self, line))
     monkeypatch.setattr("edgedla.runtime.sources.gst_launch.SAY_S", 0.1)
@@ -382,7 +382,7 @@ def test_a_size_that_gstreamer_loses_is_taken_from_the_queue_or_the_settings(mon
         source.close()
 
 
-def test_streams_get_a_process_of_their_own_and_cameras_opencv(monkeypatch):
+def test_network_streams_use_gst_launch_and_local_cameras_opencv(monkeypatch):
     monkeypatch.setattr("edgedla.runtime.sources.opencv.has_gstreamer", lambda: True)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     kinds = {u: type(open_source(u)).__name__ for u in ("csi://0", "v4l2://0", "rtsp://cam/1", "http://cam/1")}
@@ -407,7 +407,7 @@ def test_a_file_with_a_rate_is_paced_like_a_camera_and_still_ends(tmp_path):
     assert time.monotonic() - started >= 4 / 50
 
 
-def test_a_file_that_ends_before_its_frames_do_is_said(tmp_path, caplog):
+def test_a_truncated_video_file_gives_a_warning(tmp_path, caplog):
     path = tmp_path / "v.avi"
     video(path, 60)
     data = path.read_bytes()
@@ -503,7 +503,7 @@ def test_synthetic_frames_are_the_same_for_the_same_seed():
     assert not np.array_equal(first(1), first(2))
 
 
-def test_no_environment_variable_is_left_behind():
+def test_opening_a_source_does_not_change_the_environment():
     before = dict(os.environ)
     open_source("synthetic://?frames=1").open()
     assert dict(os.environ) == before

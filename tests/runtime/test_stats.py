@@ -19,11 +19,11 @@ def test_percentiles_are_within_two_percent_of_the_exact_ones(values):
         assert abs(latency.percentile_ms(percent) - exact) <= 0.021 * exact
 
 
-def test_nothing_counted_has_no_number():
+def test_percentiles_without_samples_are_none():
     assert Latency().to_dict()["p50_ms"] is None
 
 
-def test_absurd_values_stay_in_the_table():
+def test_extreme_latencies_stay_within_the_histogram():
     latency = Latency()
     for v in (0.0, 1e-9, 1e12):
         latency.add(v)

@@ -37,7 +37,7 @@ JETPACK_4 = "RAM 3347/7467MB (lfb 896x4MB) EMC_FREQ 13%@2133 GR3D_FREQ 61% NVDLA
     ],
     ids=["JetPack 5", "JetPack 6", "JetPack 4"],
 )
-def test_lines_are_read(text, clocks, power, hottest):
+def test_tegrastats_lines_are_parsed(text, clocks, power, hottest):
     line = parse_line(text)
     assert line.clocks_mhz == clocks
     assert line.power_mw == power
@@ -46,7 +46,7 @@ def test_lines_are_read(text, clocks, power, hottest):
 
 
 @pytest.mark.parametrize("text", ["", "\x00", "RAM", "@C", "NVDLA0 @x", "9" * 10000])
-def test_lines_of_another_form_say_nothing(text):
+def test_unknown_tegrastats_lines_give_no_values(text):
     line = parse_line(text)
     assert (line.clocks_mhz, line.temperatures_c, line.power_mw) == ({}, {}, {})
 
@@ -63,7 +63,7 @@ def board(tmp_path, script):
     return tmp_path
 
 
-def test_the_monitor_takes_from_tegrastats_what_the_kernel_does_not_show(tmp_path):
+def test_the_monitor_complements_kernel_values_by_tegrastats(tmp_path):
     marker = tmp_path / "pid"
     base = board(tmp_path, f"#!/bin/sh\necho $$ > {marker}\necho '{JETPACK_6}'\nexec sleep 60\n")
     seen = None
@@ -111,5 +111,5 @@ def test_a_tegrastats_that_does_not_start_is_no_error(tmp_path):
         ({"VDD_NEW": 2.0}, None),
     ],
 )
-def test_the_power_of_the_module(rails, total):
+def test_total_module_power_is_summed_from_its_rails(rails, total):
     assert Sample(1.0, {}, {}, {}, {}, rails, None).power_total_mw == total

@@ -60,7 +60,7 @@ def frame(seed=1):
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_the_core_is_chosen_before_the_engine_is_read_and_results_are_the_engines(fake_tensorrt, open_on, version):
+def test_the_dla_core_is_set_before_the_engine_is_deserialised(fake_tensorrt, open_on, version):
     trt = fake_tensorrt(version, run=negate)
     runner = open_on(version)
     for seed in range(3):
@@ -74,7 +74,7 @@ def test_the_core_is_chosen_before_the_engine_is_read_and_results_are_the_engine
     assert sum(ran in c for c in calls) == 3
 
 
-def test_addresses_are_set_once_while_the_buffers_stay(fake_tensorrt, open_on):
+def test_tensor_addresses_are_set_once_per_buffer(fake_tensorrt, open_on):
     trt = fake_tensorrt("10.3.0", run=negate)
     runner = open_on("10.3.0")
     for _ in range(4):
@@ -83,7 +83,7 @@ def test_addresses_are_set_once_while_the_buffers_stay(fake_tensorrt, open_on):
 
 
 @pytest.mark.parametrize("version", ["8.4.1", "10.3.0"])
-def test_memory_of_the_cuda_preprocessing_is_read_where_it_lies(fake_tensorrt, open_on, version):
+def test_memory_of_cuda_preprocessing_is_read_without_a_copy(fake_tensorrt, open_on, version):
     fake_tensorrt(version, run=negate)
     runner = open_on(version)
     for value in (3, 5):
@@ -106,7 +106,7 @@ def test_a_core_that_tensorrt_does_not_see_is_refused(fake_tensorrt, open_on, co
         open_on("10.3.0", "DLA1")
 
 
-def test_without_tensorrt_the_error_says_where_it_comes_from(open_on, monkeypatch):
+def test_a_missing_tensorrt_is_reported_with_its_origin(open_on, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "tensorrt", None)
@@ -147,7 +147,7 @@ def test_an_engine_with_other_tensors_than_the_manifest_is_refused(fake_tensorrt
         open_on(version, names=("x", "z"))
 
 
-def test_no_execution_context_is_an_error_of_ours(fake_tensorrt, open_on):
+def test_a_failed_execution_context_is_a_run_error(fake_tensorrt, open_on):
     fake_tensorrt("10.3.0", context=False)
     with pytest.raises(RunError, match="execution context"):
         open_on("10.3.0")
@@ -163,7 +163,7 @@ def test_an_inference_that_cannot_be_queued_fails_and_the_next_runs(fake_tensorr
     assert set(runner.wait(runner.submit(frame()))) == {"y"}
 
 
-def test_tensorrts_warnings_go_to_the_log_and_not_among_the_results(fake_tensorrt, open_on, caplog, capfd):
+def test_tensorrts_warnings_are_logged_not_printed(fake_tensorrt, open_on, caplog, capfd):
     trt = fake_tensorrt("10.3.0")
     loggers = []
     trt.init_libnvinfer_plugins = lambda logger, namespace: loggers.append(logger)
@@ -188,7 +188,7 @@ def lay(tmp_path, path, text):
 COUNTER = "sys/devices/platform/bus@0/13e00000.host1x/158c0000.nvdla1/power/runtime_active_time"
 
 
-def test_the_core_is_proved_by_its_own_counter(fake_tensorrt, open_on, tmp_path):
+def test_the_core_is_proved_by_its_activity_counter(fake_tensorrt, open_on, tmp_path):
     counter = lay(tmp_path, COUNTER, "1000\n")
     clock = iter(["1000\n", "1000\n", "1004\n", "1009\n"])
 
@@ -205,7 +205,7 @@ def test_the_core_is_proved_by_its_own_counter(fake_tensorrt, open_on, tmp_path)
     assert proved == [None, None, True, True]
 
 
-def test_a_counter_that_never_moves_is_said(fake_tensorrt, open_on, tmp_path, caplog):
+def test_an_unchanged_activity_counter_gives_a_warning(fake_tensorrt, open_on, tmp_path, caplog):
     lay(tmp_path, COUNTER, "1000\n")
     fake_tensorrt("10.3.0")
     runner = open_on("10.3.0")
@@ -215,7 +215,7 @@ def test_a_counter_that_never_moves_is_said(fake_tensorrt, open_on, tmp_path, ca
     assert "saw no work on this core" in caplog.text
 
 
-def test_a_runner_that_never_ran_proves_nothing(fake_tensorrt, open_on, tmp_path, caplog):
+def test_a_runner_without_inference_proves_no_core(fake_tensorrt, open_on, tmp_path, caplog):
     lay(tmp_path, COUNTER, "1000\n")
     fake_tensorrt("10.3.0")
     runner = open_on("10.3.0")
@@ -224,7 +224,7 @@ def test_a_runner_that_never_ran_proves_nothing(fake_tensorrt, open_on, tmp_path
     assert not caplog.text
 
 
-def test_without_counters_nothing_is_claimed(fake_tensorrt, open_on):
+def test_without_activity_counters_no_core_is_proved(fake_tensorrt, open_on):
     fake_tensorrt("10.3.0")
     runner = open_on("10.3.0")
     runner.wait(runner.submit(frame()))
@@ -241,7 +241,7 @@ def test_an_engine_is_refused_on_a_device_it_was_not_built_for(tmp_path, device,
         open_runners(artifact_for(tmp_path / "a", "10.3.0", devices=devices), [device])
 
 
-def test_what_was_really_placed_counts_more_than_the_plan(tmp_path):
+def test_the_real_placement_overrides_the_planned_one(tmp_path):
     from dataclasses import replace
 
     artifact = replace(artifact_for(tmp_path / "a", "10.3.0"), placement_real={"layer0": "GPU"})

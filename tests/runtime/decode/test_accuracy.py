@@ -62,7 +62,7 @@ def test_average_precision_is_the_definition(seed: int) -> None:
     assert accuracy.map50_95 == pytest.approx(np.nanmean(table))
 
 
-def test_a_frame_that_is_drawn_twice_counts_twice() -> None:
+def test_a_resampled_frame_counts_twice_in_average_precision() -> None:
     given = frames(7, 5, 2)
     picked = [given[i] for i in (0, 3, 3, 1)]
     once = [matches(f, t) for f, t in given]
@@ -70,7 +70,7 @@ def test_a_frame_that_is_drawn_twice_counts_twice() -> None:
     assert accuracy_of([once[i] for i in (0, 3, 3, 1)], 2) == want
 
 
-def test_without_objects_nothing_can_be_said() -> None:
+def test_without_true_objects_average_precision_is_nan() -> None:
     accuracy = evaluate([[Detection((0.0, 0.0, 5.0, 5.0), 0.9, 0)]], [Truth(np.zeros((0, 4)), np.zeros(0, int))], 1)
     assert np.isnan(accuracy.map50)
     assert (accuracy.precision, accuracy.recall, accuracy.objects) == (0.0, 0.0, 0)

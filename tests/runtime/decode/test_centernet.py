@@ -59,12 +59,12 @@ def check(found, wanted):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_peaks_give_what_the_reference_gives(seed):
+def test_centernet_peaks_equal_the_reference(seed):
     maps = network(seed)
     check(decode_centers(maps, BoxSettings(HW, OPTIONS)), reference(*maps))
 
 
-def test_a_heatmap_of_probabilities_is_recognised():
+def test_a_centernet_heatmap_of_probabilities_is_recognised():
     heat, size, offset = network(1)
     heat = (1 / (1 + np.exp(-heat))).astype(np.float32)
     check(
@@ -73,7 +73,7 @@ def test_a_heatmap_of_probabilities_is_recognised():
     )
 
 
-def test_without_offsets_the_middle_of_the_cell_is_taken():
+def test_centernet_without_offsets_uses_the_cell_centre():
     heat, size, _ = network(2)
     check(decode_centers((heat, size), BoxSettings(HW, OPTIONS)), reference(heat, size, None))
 
@@ -83,7 +83,7 @@ def test_half_precision_finds_the_same_objects():
     check(decode_centers(maps, BoxSettings(HW, OPTIONS)), reference(*maps))
 
 
-def test_boxes_go_back_to_the_frame_clipped_and_the_limit_keeps_the_best():
+def test_boxes_map_to_the_frame_clipped_and_the_limit_keeps_the_best():
     maps, geometry = network(4), Geometry.fit((480, 640), HW)
     found = decode_centers(maps, BoxSettings(HW, NmsOptions(score=0.4, limit=5), geometry, ("a", "b", "c")))
     wanted = reference(*maps)[:5]
@@ -97,7 +97,7 @@ def test_boxes_go_back_to_the_frame_clipped_and_the_limit_keeps_the_best():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_broken_numbers_are_no_objects(value):
+def test_nan_and_infinity_give_no_centernet_objects(value):
     heat, size, offset = network(5)
     size[0, 0] = value
     assert decode_centers((heat, size, offset), BoxSettings(HW, OPTIONS)) == []
@@ -120,7 +120,7 @@ def test_broken_numbers_are_no_objects(value):
         ([(1, 3, 15, 24), (1, 2, 15, 24)], "does not divide"),
     ],
 )
-def test_other_shapes_are_named(shapes, says):
+def test_wrong_centernet_output_shapes_are_refused(shapes, says):
     with pytest.raises(RunError) as e:
         decode_centers([np.zeros(s, np.float32) for s in shapes], BoxSettings(HW, OPTIONS))
     assert says in str(e.value)

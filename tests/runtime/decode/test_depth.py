@@ -36,7 +36,7 @@ def median_of(values):
 @pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
 @pytest.mark.parametrize("size", [(64, 96), (32, 48), (33, 50), (16, 24)])
 @pytest.mark.parametrize("frame", [(480, 640), (200, 900), (900, 200)])
-def test_values_and_grid_are_the_references(fit, size, frame):
+def test_depth_values_and_grid_equal_the_reference(fit, size, frame):
     geometry = Geometry.fit(frame, (64, 96), fit)
     output = np.random.default_rng(1).uniform(0.5, 80, (1, 1, *size)).astype(np.float32)
     output[0, 0, 0] = np.nan
@@ -61,14 +61,14 @@ def test_values_and_grid_are_the_references(fit, size, frame):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 8, 12), (1, 8, 12), (1, 8, 12, 1)])
-def test_three_layouts_are_one_map(shape):
+def test_depth_maps_of_three_layouts_decode_equally(shape):
     output = np.arange(96, dtype=np.float32)
     found = decode_depth(output.reshape(shape), Geometry.fit((8, 12), (8, 12)))
     assert np.array_equal(found.values.reshape(-1), output)
 
 
 @pytest.mark.parametrize("shape", [(8, 12), (2, 1, 8, 12), (1, 3, 8, 12)])
-def test_other_shapes_are_named(shape):
+def test_wrong_depth_output_shapes_are_refused(shape):
     with pytest.raises(RunError, match="depth map of shape"):
         decode_depth(np.zeros(shape, np.float32), Geometry.fit((8, 12), (8, 12)))
 
@@ -80,7 +80,7 @@ def test_a_map_without_a_number_is_written_as_null():
     assert found.range is None
 
 
-def test_near_and_far_differ_in_the_picture_and_nothing_is_drawn_beside_the_crop():
+def test_depth_is_drawn_in_colours_within_the_crop_only():
     from edgedla.runtime.outputs.draw import draw
 
     geometry = Geometry.fit((60, 160), (64, 64), "crop")

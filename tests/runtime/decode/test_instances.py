@@ -80,12 +80,12 @@ def check(found, prototypes, heads):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_pixel_of_every_mask_is_the_references(seed):
+def test_instance_masks_equal_the_reference_pixel_by_pixel(seed):
     prototypes, heads = network(seed)
     check(decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX), prototypes, heads)
 
 
-def test_rows_that_the_network_decoded_and_parts_in_another_order_give_the_same():
+def test_decoded_rows_and_reordered_outputs_give_equal_instances():
     prototypes, heads = network(3)
     rows = []
     for score, cls, (x1, y1, x2, y2), coefficients in reference(heads):
@@ -104,7 +104,7 @@ def test_rows_that_the_network_decoded_and_parts_in_another_order_give_the_same(
     assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
 
 
-def test_a_head_as_fine_as_the_prototypes_stands_before_them():
+def test_a_head_of_the_prototypes_size_is_recognised_by_its_order():
     prototypes, heads = network(6)
     fine = np.full((1, heads[0].shape[1], *prototypes.shape[2:]), -20, np.float32)
     whole = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
@@ -112,7 +112,7 @@ def test_a_head_as_fine_as_the_prototypes_stands_before_them():
     assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
 
 
-def test_masks_go_back_to_the_frame_as_boxes_do():
+def test_masks_map_to_the_frame_like_boxes():
     prototypes, heads = network(4)
     geometry = Geometry.fit((480, 640), HW)
     plain = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
@@ -127,7 +127,7 @@ def test_masks_go_back_to_the_frame_as_boxes_do():
             assert (placed[p.score].mask == p.mask).all()
 
 
-def test_outlines_enclose_the_mask_and_move_with_it():
+def test_mask_outlines_enclose_the_mask_and_move_with_it():
     mask = np.zeros((10, 20), bool)
     mask[2:8, 3:15] = True
     one = Instance((100, 50, 140, 70), 0.9, 1, "cup", None, mask, (100.0, 50.0, 140.0, 70.0))
@@ -148,13 +148,13 @@ def test_outlines_enclose_the_mask_and_move_with_it():
         ([np.zeros((1, K, 8, 12), np.float32), np.zeros((1, 10, 500), np.float32)], "hold no class"),
     ],
 )
-def test_other_shapes_are_named(outputs, says):
+def test_wrong_instance_output_shapes_are_refused(outputs, says):
     with pytest.raises(RunError) as e:
         decode_instances(outputs, BoxSettings(HW, OPTIONS), REG_MAX)
     assert says in str(e.value)
 
 
-def test_broken_numbers_find_nothing_and_raise_nothing():
+def test_nan_and_infinity_give_no_instances():
     prototypes, heads = network(5)
     heads[0][0, -1] = np.nan
     prototypes[0, 0, :4] = np.inf

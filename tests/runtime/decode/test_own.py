@@ -59,7 +59,7 @@ def head(tmp_path):
     return file
 
 
-def test_a_function_gets_outputs_geometry_and_options_and_its_results_are_used(artifact, head):
+def test_a_user_decoder_gets_outputs_geometry_and_options(artifact, head):
     made = make_decoder(DecodeOptions(kind=f"{head}:decode", labels=("thing",)), load_artifact(str(artifact)))
     outputs = load_artifact(str(artifact)).outputs
     arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in outputs}
@@ -68,7 +68,7 @@ def test_a_function_gets_outputs_geometry_and_options_and_its_results_are_used(a
     assert found[1].to_dict() == {"note": f"{outputs[0].name} 1"}
 
 
-def test_a_module_on_the_path_is_found_too(artifact, head, monkeypatch):
+def test_a_user_decoder_is_loaded_from_the_module_path(artifact, head, monkeypatch):
     monkeypatch.syspath_prepend(str(head.parent))
     made = make_decoder(DecodeOptions(kind="my_head:decode"), load_artifact(str(artifact)))
     arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in load_artifact(str(artifact)).outputs}
@@ -131,7 +131,7 @@ def written(artifact, head, name):
     return load_config(str(file))
 
 
-def test_a_pipeline_file_names_a_file_beside_it_and_results_are_written_and_drawn(artifact, head, tmp_path_factory):
+def test_a_pipeline_file_loads_a_user_decoder_from_its_folder(artifact, head, tmp_path_factory):
     import cv2
 
     written(artifact, head, "decode")

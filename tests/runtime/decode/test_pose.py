@@ -48,13 +48,13 @@ def check(found, wanted, tolerance=2e-3):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_raw_heads_give_what_the_reference_gives(seed):
+def test_pose_heads_equal_the_reference(seed):
     arrays = heads(seed)
     found = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     check(found, reference(arrays))
 
 
-def test_of_two_certain_classes_the_more_certain_one_is_named():
+def test_a_pose_has_the_class_of_the_highest_score():
     (head, _) = heads(0)
     head[0, 4 * REG_MAX : 4 * REG_MAX + 2] = -9
     head[0, : 4 * REG_MAX + 2, 2, 2] = [*[0] * 4 * REG_MAX, 18, 25]
@@ -62,7 +62,7 @@ def test_of_two_certain_classes_the_more_certain_one_is_named():
     assert found.cls == 1
 
 
-def test_the_three_parts_of_a_scale_may_come_apart():
+def test_pose_heads_split_into_three_outputs_decode_equally():
     arrays = heads(1)
     cuts = (4 * REG_MAX, 4 * REG_MAX + 2)
     parts = [part for head in arrays for part in np.split(head, cuts, axis=1)]
@@ -70,7 +70,7 @@ def test_the_three_parts_of_a_scale_may_come_apart():
     assert decode_pose(parts, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS) == whole
 
 
-def test_rows_that_the_network_decoded_give_the_same():
+def test_decoded_pose_rows_give_equal_poses():
     arrays = heads(2)
     rows = []
     for score, cls, (x1, y1, x2, y2), points in reference(arrays):
@@ -87,7 +87,7 @@ def test_half_precision_finds_the_same_objects():
     check(found, reference(arrays), tolerance=0.05)
 
 
-def test_points_go_back_to_the_frame_as_boxes_do():
+def test_keypoints_map_to_the_frame_like_boxes():
     arrays, geometry = heads(4), Geometry.fit((480, 640), INPUT_HW)
     plain = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     placed = {p.score: p for p in decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS, geometry), REG_MAX, POINTS)}
@@ -108,13 +108,13 @@ def test_points_go_back_to_the_frame_as_boxes_do():
         ([np.zeros((1, 33, 7, 12), np.float32)], "does not divide"),
     ],
 )
-def test_other_shapes_are_named(outputs, says):
+def test_wrong_pose_output_shapes_are_refused(outputs, says):
     with pytest.raises(RunError) as e:
         decode_pose(outputs, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     assert says in str(e.value)
 
 
-def test_broken_numbers_are_no_poses_and_nothing_is_found_in_zeros():
+def test_nan_and_low_scores_give_no_poses():
     arrays = heads(5)
     arrays[0][0, -1] = np.nan
     found = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
@@ -123,7 +123,7 @@ def test_broken_numbers_are_no_poses_and_nothing_is_found_in_zeros():
     assert decode_pose(quiet, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS) == []
 
 
-def test_a_pose_is_drawn_moved_tracked_and_written():
+def test_a_pose_can_be_drawn_moved_tracked_and_written():
     from edgedla.runtime.outputs.draw import draw
 
     pose = Pose((10, 10, 60, 90), 0.9, 0, "person", None, tuple((20.0 + 2 * k, 15.0 + 4 * k, 0.9) for k in range(17)))

@@ -86,7 +86,7 @@ def test_contradicting_settings_are_named(tmp_path, change, says):
     assert "p.yaml" in str(e.value)
 
 
-def test_crops_that_go_round_in_a_circle_are_refused():
+def test_a_cycle_of_crop_models_is_refused():
     from edgedla.runtime.decode.make_decoder import DecodeOptions
     from edgedla.runtime.pipeline.cascade import CropRule
     from edgedla.runtime.pipeline.config import check_names
@@ -110,14 +110,14 @@ def test_sources_of_the_command_line_are_named_or_numbered():
         name_sources(["a=x.mp4", "a=y.mp4"])
 
 
-def test_a_file_whose_name_holds_an_equals_sign_is_a_file(tmp_path, monkeypatch):
+def test_an_existing_file_with_an_equals_sign_is_not_a_named_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "take=1.mp4").touch()
     named = name_sources(["take=1.mp4", "gate=take=1.mp4"])
     assert {name: s.uri for name, s in named.items()} == {"cam0": "take=1.mp4", "gate": "take=1.mp4"}
 
 
-def test_one_source_of_a_file_can_be_replaced_by_a_film(tmp_path):
+def test_one_source_of_a_pipeline_file_can_be_overridden(tmp_path):
     config = with_overrides(load(tmp_path, GOOD), sources=["yard=synthetic://"])
     assert config.sources["yard"].uri == "synthetic://"
     assert config.sources["gate"].uri == "rtsp://cam/1"

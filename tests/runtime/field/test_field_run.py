@@ -83,7 +83,7 @@ def test_two_sources_without_a_file_from_python_and_the_command_line(artifact, t
     assert {s["name"]: s["captured"] for s in json.loads(done.stdout)["sources"]} == {"cam0": 3, "cam1": 5}
 
 
-def test_a_placement_of_two_models_gives_their_devices_and_must_fit(artifact, tmp_path):
+def test_a_placement_of_two_models_sets_their_devices_and_must_match(artifact, tmp_path):
     loaded = edgedla.load_artifact(artifact)
     one = edgedla.place(str(MODEL), target="agx-orin-64gb", pins=["*:DLA0"])
     (device,) = placed_together(one, [loaded])[0]

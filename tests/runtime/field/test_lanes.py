@@ -29,7 +29,7 @@ def by_source(seen, model=""):
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-def test_every_frame_of_every_file_comes_out_in_order_under_its_own_name(batch):
+def test_every_frame_of_each_source_is_returned_in_order(batch):
     seen = []
     made = engine(1.0, batch)
     p = pipeline(
@@ -43,7 +43,7 @@ def test_every_frame_of_every_file_comes_out_in_order_under_its_own_name(batch):
     assert {s["name"]: s["state"] for s in summary["sources"]} == dict.fromkeys("abc", "ended")
 
 
-def test_a_batch_holds_frames_of_several_sources_and_zeros():
+def test_a_batch_mixes_sources_and_is_padded_with_zeros():
     batches = []
 
     def compute(given):
@@ -58,7 +58,7 @@ def test_a_batch_holds_frames_of_several_sources_and_zeros():
     assert not batches[-1][2:].any()
 
 
-def test_each_model_sees_its_sources_and_every_nth_frame():
+def test_each_model_gets_its_sources_and_every_nth_frame():
     seen = []
     lanes = [lane(engine(), "ab", name="all"), lane(engine(), "b", name="third")]
     p = pipeline([camera(n, counter(9)) for n in "ab"], lanes, seen, every={"third": 3})
@@ -67,7 +67,7 @@ def test_each_model_sees_its_sources_and_every_nth_frame():
     assert by_source(seen, "third") == {"b": [(0, 0), (3, 3), (6, 6)]}
 
 
-def test_under_overload_the_results_are_shared_by_weight():
+def test_under_overload_sources_share_results_by_weight():
     shares = {"a": Share(2.5), "b": Share(2.0), "c": Share(0.5)}
     seen = []
     captures = [camera(n, counter(rate=200)) for n in "abc"]
@@ -88,7 +88,7 @@ def test_a_rate_cap_skips_frames_and_drops_none():
     assert summary["frames"]["dropped"] == 0
 
 
-def test_every_nth_frame_is_one_of_those_that_the_rate_cap_lets_through():
+def test_every_nth_frame_counts_frames_after_the_rate_cap():
     seen = []
     lanes = [lane(engine(), "a", name="all"), lane(engine(), "a", name="third")]
     # Of 60 frames per second 20 pass: numbers 2, 5, 8 and so on, none of which 3 divides.
@@ -98,7 +98,7 @@ def test_every_nth_frame_is_one_of_those_that_the_rate_cap_lets_through():
     assert [index for index, _ in by_source(seen, "third")["a"]] == passed[::3]
 
 
-def test_a_limit_of_frames_cuts_a_batch_short():
+def test_a_frame_limit_ends_within_a_batch():
     seen = []
     captures = [camera(n, counter()) for n in "abc"]
     p = pipeline(captures, [lane(engine(5.0, 4), "abc", batch_wait_s=0.5)], seen, Limits(frames=10))
@@ -140,7 +140,7 @@ def broken(name, release=None):
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-def test_a_camera_that_is_away_takes_nothing_from_the_others(hangs):
+def test_an_offline_camera_does_not_affect_other_sources(hangs):
     release, seen = threading.Event(), []
     p = pipeline(
         [broken("dead", release if hangs else None), camera("good", counter(4000, rate=200))],
@@ -160,7 +160,7 @@ def test_a_file_that_is_missing_ends_the_start():
         p.run()
 
 
-def test_a_source_that_fails_for_good_ends_alone_and_the_run_says_so():
+def test_a_source_that_fails_permanently_ends_alone_and_is_reported():
     seen = []
 
     class Dies(Broken):
@@ -188,7 +188,7 @@ def boxes(buffers, geometries):
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_crops_reach_the_second_model_and_its_results_name_their_parents(batch):
+def test_crops_are_passed_to_the_second_model_with_their_parent(batch):
     seen, sizes = [], []
 
     def crop_prepare(image, out=None):
@@ -216,7 +216,7 @@ def test_crops_reach_the_second_model_and_its_results_name_their_parents(batch):
     assert set(sizes) <= {(10, 8), (10, 10), (6, 6)}
 
 
-def test_crops_of_crops_are_cut_around_what_was_found_in_all_of_them():
+def test_crops_of_crops_cover_all_parents_in_frame_coordinates():
     def found(buffers, geometries):
         return [[Detection((1, 1, 3, 5), 0.5, 7), Detection((0, 0, 2, 2), 0.4, 8)] for _ in geometries]
 
@@ -236,7 +236,7 @@ def test_crops_of_crops_are_cut_around_what_was_found_in_all_of_them():
     assert eyes[0].results[0].results[0].box_xyxy == (1, 3, 3, 7)
 
 
-def test_a_stop_in_the_middle_finishes_the_crops_of_what_was_found():
+def test_a_stop_finishes_the_crops_of_detected_objects():
     seen = []
     second = engine(2.0, decode=lambda b, g: [[1] for _ in g])
     second._prepare = lambda source: lambda image, out=None: ({"x": np.array(image[0, 0])}, None)
@@ -297,7 +297,7 @@ def test_an_output_that_fails_ends_all_models():
     assert time.monotonic() - started < 60
 
 
-def test_numbers_are_read_back():
+def test_frame_counter_images_decode_to_their_number():
     assert number(np.array([1, 2, 0], np.uint8)) == 513
 
 

@@ -29,7 +29,7 @@ outputs: {jsonl: out.jsonl}
 OLD, NEW = "a,b,c", "p,q,r"
 
 
-def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_path, caplog):
+def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_path, caplog):
     file, seen = tmp_path / "p.yaml", []
     file.write_text(FILE % (artifact, OLD))
     with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
@@ -77,7 +77,7 @@ def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_p
         old.pool.submit({})
 
 
-def test_the_only_model_has_no_name_to_tell(artifact, tmp_path, caplog):
+def test_reload_of_a_single_unnamed_model_works(artifact, tmp_path, caplog):
     one = "version: 1\nartifact: %s\nsource: 'synthetic://?width=64&height=64'\ndecode: {kind: none}\npreprocess: {pad: %d}\n"
     file = tmp_path / "p.yaml"
     file.write_text(one % (artifact, 0))
@@ -89,7 +89,7 @@ def test_the_only_model_has_no_name_to_tell(artifact, tmp_path, caplog):
         parts.pipeline.lanes[0].close()
 
 
-def test_a_new_build_in_the_same_folder_is_noticed(artifact, tmp_path):
+def test_reload_detects_a_new_build_in_the_same_folder(artifact, tmp_path):
     import shutil
 
     copy = tmp_path / "detector"

@@ -83,7 +83,7 @@ def field(artifact, tmp_path):
     return Field(tmp_path, artifact)
 
 
-def test_a_source_is_added_and_removed_and_the_others_are_not_touched(field):
+def test_reload_adds_and_removes_sources_without_affecting_others(field):
     field.write(source("gate"))
     with field.running() as (parts, reloader):
         p = parts.pipeline
@@ -120,7 +120,7 @@ def test_a_source_is_added_and_removed_and_the_others_are_not_touched(field):
     assert indices == sorted(set(indices))
 
 
-def test_a_changed_address_opens_anew_and_goes_on_counting(field):
+def test_reload_of_a_changed_address_reopens_and_continues_counting(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
         assert field.comes("gate")
@@ -137,7 +137,7 @@ def test_a_changed_address_opens_anew_and_goes_on_counting(field):
     assert widths == sorted(widths)
 
 
-def test_the_counts_of_all_sources_never_fall(field):
+def test_reload_never_decreases_frame_counts(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
         frames = [parts.pipeline.summary()["frames"]]
@@ -159,7 +159,7 @@ def test_the_counts_of_all_sources_never_fall(field):
     assert frames[-1]["captured"] >= frames[-1]["results"] > 20
 
 
-def test_weight_priority_and_cap_change_under_an_open_camera(field):
+def test_reload_changes_weight_priority_and_rate_without_reopening(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
         assert field.comes("gate")
@@ -174,7 +174,7 @@ def test_weight_priority_and_cap_change_under_an_open_camera(field):
         assert until(lambda: yard.skipped > skipped + 10)
 
 
-def test_a_source_that_fails_leaves_the_old_one_and_the_rest_is_done(field, caplog):
+def test_reload_keeps_a_source_whose_replacement_fails(field, caplog):
     field.write(source("gate"))
     with field.running() as (parts, reloader):
         assert field.comes("gate")
@@ -195,7 +195,7 @@ def test_a_source_that_fails_leaves_the_old_one_and_the_rest_is_done(field, capl
     assert set(counts) == {"gate", "yard", "door"}
 
 
-def test_outputs_are_opened_closed_and_replaced_and_the_others_are_not_touched(field, tmp_path):
+def test_reload_opens_closes_and_replaces_only_changed_outputs(field, tmp_path):
     field.write(source("gate"), outputs="{jsonl: one.jsonl}")
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     with field.running() as (parts, reloader):
@@ -224,7 +224,7 @@ def test_outputs_are_opened_closed_and_replaced_and_the_others_are_not_touched(f
     assert '"state":"end"' in two.read_text(), "the event that went on ends where the lines go now"
 
 
-def test_an_output_that_cannot_be_opened_leaves_all_as_it_was(field, tmp_path):
+def test_reload_with_a_failing_output_changes_nothing(field, tmp_path):
     field.write(source("gate"), outputs="{jsonl: one.jsonl}")
     (tmp_path / "file").write_text("")
     with field.running() as (parts, reloader):
@@ -241,7 +241,7 @@ def test_an_output_that_cannot_be_opened_leaves_all_as_it_was(field, tmp_path):
         assert reloader.outputs == ["jsonl"]
 
 
-def test_other_models_need_a_restart_and_nothing_else_is_touched(field, caplog):
+def test_reload_with_other_models_is_refused_and_changes_nothing(field, caplog):
     field.write(source("gate"))
     with field.running() as (parts, reloader):
         assert field.comes("gate")

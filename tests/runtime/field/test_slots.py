@@ -27,7 +27,7 @@ def served(slots, names, count):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.5]), min_size=1, max_size=8))
-def test_sources_that_always_have_a_frame_are_served_by_their_weights(weights):
+def test_saturated_sources_are_served_by_their_weights(weights):
     names = [f"s{i}" for i in range(len(weights))]
     taken = served(Slots({n: Share(w) for n, w in zip(names, weights)}), names, 1000)
     for name, weight in zip(names, weights):
@@ -35,7 +35,7 @@ def test_sources_that_always_have_a_frame_are_served_by_their_weights(weights):
         assert abs(taken[name] - 1000 * weight / sum(weights)) <= len(weights)
 
 
-def test_a_higher_priority_goes_first_whatever_the_weights():
+def test_a_higher_priority_is_served_first_regardless_of_weight():
     slots = Slots({"a": Share(10.0, 0), "b": Share(1.0, 1)})
     slots.put("a", 1)
     slots.put("b", 2)
@@ -44,7 +44,7 @@ def test_a_higher_priority_goes_first_whatever_the_weights():
     assert served(slots, ["a", "b"], 50) == {"b": 50}
 
 
-def test_a_flood_replaces_its_own_frames_only():
+def test_a_fast_source_replaces_its_own_frames_only():
     slots = Slots({"calm": Share(), "flood": Share()})
     slots.put("calm", "c")
     for i in range(1000):
@@ -54,7 +54,7 @@ def test_a_flood_replaces_its_own_frames_only():
     assert slots.take(0.0) is None
 
 
-def test_a_source_that_comes_back_gets_no_more_than_its_credit_in_a_row():
+def test_a_returning_source_gets_no_more_than_its_credit():
     slots = Slots({"a": Share(), "b": Share()})
     served(slots, ["a"], 10_000)
     slots.put("b", 0)
@@ -65,7 +65,7 @@ def test_a_source_that_comes_back_gets_no_more_than_its_credit_in_a_row():
     assert 1 <= run <= MOST_CREDIT + 1
 
 
-def test_a_source_that_missed_its_turns_by_a_little_is_made_up_for():
+def test_a_source_that_misses_turns_briefly_still_gets_its_share():
     """A camera's slot is empty just after it was served: with weight 3 it must come to three frames of four nevertheless."""
     slots, taken = Slots({"a": Share(3.0), "b": Share(1.0)}), collections.Counter()
     for tick in range(4000):
@@ -76,7 +76,7 @@ def test_a_source_that_missed_its_turns_by_a_little_is_made_up_for():
     assert taken["a"] == pytest.approx(3000, rel=0.02)
 
 
-def test_a_file_waits_until_its_frame_was_taken():
+def test_a_file_source_blocks_until_its_frame_is_taken():
     slots, put = Slots({"f": Share()}), []
 
     def fill():
@@ -150,7 +150,7 @@ def cameras_and_a_flood(slots, clock, upto_s, calm=("a", "b")):
         (0.022, 0.0, 0.0),
     ],
 )
-def test_a_surplus_item_waits_for_those_that_are_about_to_come(after_s, occupied_s, waits_s):
+def test_a_frame_beyond_its_share_waits_for_expected_sources(after_s, occupied_s, waits_s):
     slots, clock = with_clock({n: Share() for n in ("a", "b", "flood")})
     cameras_and_a_flood(slots, clock, 100.9)
     clock.now_s += after_s
@@ -172,7 +172,7 @@ def test_a_source_with_no_more_than_its_share_does_not_wait():
     assert clock.now_s == began_s
 
 
-def test_the_wait_ends_with_the_time_that_was_given():
+def test_waiting_for_expected_sources_ends_at_the_timeout():
     slots, clock = with_clock({n: Share() for n in ("a", "b", "flood")})
     cameras_and_a_flood(slots, clock, 100.9)
     clock.now_s += 0.022

@@ -81,7 +81,7 @@ def test_boxes_lie_right_in_a_picture_that_was_scaled_down(pixels):
         assert abs(xs.min() - 200 * scale) <= 2
 
 
-def test_what_other_models_found_stays_for_a_second():
+def test_results_of_other_models_are_shown_for_a_second():
     scenes = Scenes(("a",))
     scenes.write(result(1, model="old", age_s=5.0))
     scenes.write(result(2, model="slow", age_s=0.5))
@@ -155,7 +155,7 @@ def until(port, wanted, seconds=15.0):
         time.sleep(0.1)
 
 
-def test_the_page_tells_a_live_camera_from_a_stalled_one_and_shows_both():
+def test_the_page_marks_live_and_stalled_cameras():
     with running("three.yaml") as (address, port, p):
         document = until(port, lambda d: [s["word"] for s in d["sources"]] == ["live", "stalled"])
         good, hanging = document["sources"]
@@ -192,14 +192,14 @@ def test_the_page_tells_a_live_camera_from_a_stalled_one_and_shows_both():
         connection.close()
 
 
-def test_a_web_page_elsewhere_cannot_read_it_under_a_name_of_its_own():
+def test_a_request_with_a_foreign_host_header_is_refused():
     with running() as (address, port, p):
         assert ask(port, "/state.json", Host="evil.example")[0].status == 421
         for host in (f"127.0.0.1:{port}", "localhost", "192.168.1.5:80", "[::1]:80"):
             assert ask(port, "/state.json", Host=host)[0].status == 200
 
 
-def test_a_token_is_asked_for_and_leaves_the_address(tmp_path):
+def test_a_token_is_required_and_removed_from_the_address(tmp_path):
     secret = "0123456789abcdef-XYZ"
     (tmp_path / "token").write_text(secret + "\n")
     with running(token_file=str(tmp_path / "token")) as (address, port, p):
@@ -222,7 +222,7 @@ def test_a_token_that_no_cookie_can_hold_is_refused(tmp_path, text):
         pass
 
 
-def test_warnings_are_printed_too_where_nobody_else_takes_the_log(monkeypatch, capsys):
+def test_warnings_are_printed_without_another_log_handler(monkeypatch, capsys):
     log = logging.getLogger("edgedla.runtime.pipeline.reload")
     root, warnings = logging.getLogger(), Warnings()
     with monkeypatch.context() as m:
@@ -236,12 +236,12 @@ def test_warnings_are_printed_too_where_nobody_else_takes_the_log(monkeypatch, c
     assert [text for _, _, text in warnings.lines] == ["model a is replaced", "once"]
 
 
-def test_other_addresses_than_this_machine_are_said(caplog):
+def test_serving_beyond_this_machine_gives_a_warning(caplog):
     with running(address="0.0.0.0"):
         assert "shows the cameras to everybody who reaches it" in caplog.text
 
 
-def test_a_taken_port_is_an_error_with_its_place():
+def test_a_port_in_use_is_a_run_error():
     with running() as (address, port, p):
         other = pipeline([camera("a", counter(1))], [lane(engine(), "a")])
         with pytest.raises(RunError, match="cannot serve the live page"), serve_view(other, ViewConfig(port=port)):
@@ -264,7 +264,7 @@ def test_names_and_warnings_are_text_and_not_markup():
     assert text.count("<script") == 1
 
 
-def test_every_word_has_a_level():
+def test_every_state_of_a_camera_has_a_severity():
     assert set(WORDS.values()) <= {"ok", "warn", "bad", "plain"}
 
 

@@ -87,7 +87,7 @@ def test_a_clip_shows_the_seconds_before_and_after_and_its_picture_the_start(tmp
     ), "nothing half is left"
 
 
-def test_a_steady_event_is_cut_at_its_longest_and_the_oldest_clips_go(tmp_path):
+def test_a_long_event_is_cut_at_most_s_and_the_oldest_clips_are_removed(tmp_path):
     other = tmp_path / "mine.avi"
     other.write_bytes(b"x")
     config = ClipConfig(str(tmp_path), before_s=0, after_s=0, most_s=0.3, rate=20, width=32, keep=2)
@@ -105,7 +105,7 @@ def test_a_steady_event_is_cut_at_its_longest_and_the_oldest_clips_go(tmp_path):
     assert other.exists(), "what is not ours stays"
 
 
-def test_a_new_clip_stays_where_the_clock_is_behind_those_of_earlier_runs(tmp_path):
+def test_a_new_clip_is_kept_if_the_clock_is_behind_older_clips(tmp_path):
     old = [tmp_path / f"gate-e-20300101-00000{n}-1.avi" for n in range(2)]
     for path in old:
         path.write_bytes(b"x")
@@ -141,7 +141,7 @@ for i in range(3000):
 """
 
 
-def test_a_film_that_a_power_cut_ended_is_kept_and_counts_as_one(tmp_path):
+def test_a_clip_cut_by_a_power_failure_is_kept_and_counted(tmp_path):
     """They stayed under hidden names for ever, whatever `keep` said."""
     for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", FILMING, str(tmp_path)], stdout=subprocess.PIPE)
@@ -201,7 +201,7 @@ def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monk
     assert len(caplog.records) == 1
 
 
-def test_the_thread_of_a_source_that_is_taken_out_ends_and_comes_back_with_it(tmp_path, monkeypatch):
+def test_the_clip_thread_of_a_removed_source_ends_and_restarts_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr("edgedla.runtime.outputs.clips.SILENT_S", 0.3)
     events = Events({}, [], Clips(ClipConfig(str(tmp_path))))
 
@@ -218,7 +218,7 @@ def test_the_thread_of_a_source_that_is_taken_out_ends_and_comes_back_with_it(tm
     assert not threads()
 
 
-def test_memory_holds_the_seconds_before_and_no_more(tmp_path):
+def test_clip_memory_holds_before_s_and_no_more(tmp_path):
     clips = Clips(ClipConfig(str(tmp_path), before_s=0.3, rate=50, width=0))
     for i in range(60):
         clips.put(result(i))
@@ -246,7 +246,7 @@ def of_film(index, *objects):
     return FrameResult(frame, objects, "DLA0", True, 1.0, 2.0, "gate", "objects")
 
 
-def test_the_clip_of_a_film_goes_by_the_films_seconds(tmp_path):
+def test_a_clip_of_a_video_file_uses_the_files_clock(tmp_path):
     told = Told()
     config = ClipConfig(str(tmp_path), before_s=1, after_s=1, most_s=60, rate=10, width=0)
     events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(config))
@@ -265,7 +265,7 @@ def test_the_clip_of_a_film_goes_by_the_films_seconds(tmp_path):
     assert all(0.8 < b - a < 4.6 for a, b in zip(greys, greys[1:])), greys
 
 
-def test_an_event_at_the_end_of_a_film_is_filmed(tmp_path):
+def test_an_event_at_the_end_of_a_video_file_gets_a_clip(tmp_path):
     told = Told()
     config = ClipConfig(str(tmp_path), before_s=0, width=0)
     events = Events({"e": EventRule(frames=1)}, [told], Clips(config))
@@ -275,7 +275,7 @@ def test_an_event_at_the_end_of_a_film_is_filmed(tmp_path):
     assert len(film(told.of("clip")[0]["clip"])[0]) == 1
 
 
-def test_a_camera_in_a_films_place_is_filmed_by_the_time_that_passes(tmp_path):
+def test_a_camera_that_replaces_a_video_file_is_recorded_in_real_time(tmp_path):
     clips = Clips(ClipConfig(str(tmp_path), before_s=1, width=0))
     for i in range(30):
         clips.put(of_film(i))

@@ -47,19 +47,19 @@ def run(rules, results):
 
 
 @pytest.mark.parametrize(("frames", "seen", "begins"), [(3, 2, 0), (3, 3, 1), (1, 1, 1), (3, 9, 1)])
-def test_it_begins_after_so_many_frames_in_a_row(frames, seen, begins):
+def test_an_event_begins_after_its_number_of_consecutive_frames(frames, seen, begins):
     told, _ = run({"e": EventRule(frames=frames)}, [result(i, PERSON) for i in range(seen)])
     assert told.states == [("e", "gate", "begin")] * begins
 
 
-def test_a_gap_starts_the_row_again_and_a_short_one_ends_no_event():
+def test_a_gap_restarts_the_count_and_a_short_gap_ends_no_event():
     seen = [1, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0]
     told, _ = run({"e": EventRule(frames=3, end_s=0.3)}, [result(i, *[PERSON] * n) for i, n in enumerate(seen)])
     assert told.states == [("e", "gate", "begin")]
     assert told.documents[0]["frame"] == 8
 
 
-def test_the_end_says_how_long_how_often_and_the_best():
+def test_the_end_of_an_event_has_duration_count_and_best_score():
     better = dataclasses.replace(PERSON, score=0.97)
     results = [result(0, PERSON), result(1, better), result(2), result(3, PERSON), *(result(i) for i in range(4, 10))]
     told, events = run({"e": EventRule(frames=2, end_s=0.5)}, results)
@@ -92,7 +92,7 @@ def test_an_object_present_after_an_outage_is_a_new_event():
     assert told.documents[2]["frame"] == 36001
 
 
-def test_a_slow_source_is_not_silent_between_its_frames():
+def test_a_slow_model_ends_no_event_between_its_frames():
     told = Told()
     events = Events({"e": EventRule(frames=1, models=("slow",))}, [told])
     for i in range(1, 400):
@@ -135,7 +135,7 @@ def test_events_of_different_sources_and_models_are_separate():
         (EventRule(zone=((0.2, 0.4), (0.3, 0.4), (0.3, 0.6), (0.2, 0.6)), point="centre"), True),
     ],
 )
-def test_class_score_and_zone_decide_what_counts(rule, counts):
+def test_event_rules_filter_by_class_score_and_zone(rule, counts):
     assert bool(rule.objects(result(0, PERSON))) == counts
 
 
@@ -154,7 +154,7 @@ def test_an_object_at_the_frames_edge_is_in_a_zone_that_reaches_it(box, point):
     assert not EventRule(zone=tuple((x, y * 0.9) for x, y in whole), point=point).objects(at_the_edge)
 
 
-def test_a_class_of_a_crop_counts_with_the_crops_box_and_one_of_the_frame_with_the_frames():
+def test_an_event_of_a_class_uses_the_box_of_its_crop_or_frame():
     crop = CropResult(0, PERSON, (ClassScore(2, 0.8, "red"), ClassScore(1, 0.1, "blue")))
     [found] = EventRule(classes=("red",)).objects(result(0, crop))
     assert (found.box_xyxy, found.label, found.score) == (PERSON.box_xyxy, "red", 0.8)
@@ -189,7 +189,7 @@ def test_points_in_polygons_agree_with_a_second_method():
     assert not inside((float("nan"), 0.5), [(0, 0), (1, 0), (1, 1)])
 
 
-def test_events_stand_among_the_lines(tmp_path):
+def test_events_are_written_to_the_json_lines(tmp_path):
     lines = JsonLines(str(tmp_path / "r.jsonl"))
     events = Events({"e": EventRule(frames=1)}, [lines])
     for i in range(2):
@@ -250,7 +250,7 @@ def test_wrong_settings_are_refused_by_name(tmp_path, event, outputs, says):
     assert str(file) in str(e.value)
 
 
-def test_right_settings_are_read(tmp_path):
+def test_event_and_clip_settings_are_read(tmp_path):
     file = tmp_path / "p.yaml"
     event = "{sources: gate, models: [objects, colours], classes: [person], zone: [[0, 0], [1, 0], [1, 1]], frames: 2}"
     file.write_text(FILE % (event, "{clips: {folder: c, rate: 5}}"))
@@ -264,7 +264,7 @@ def test_right_settings_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("speed", [0.1, 1.0, 20.0])
-def test_events_of_a_film_last_as_long_as_in_the_film_however_fast_it_is_read(speed):
+def test_events_of_a_video_file_last_by_the_files_clock(speed):
     seen = [1] * 10 + [0] * 8 + [1] * 10 + [0] * 12
     results = []
     for i, n in enumerate(seen):

@@ -30,26 +30,26 @@ def filmed(times, rate):
     return film
 
 
-def test_a_frame_that_was_dropped_is_replaced_by_the_one_before():
+def test_a_dropped_frame_repeats_the_previous_one():
     assert filmed([0.0, 0.04, 0.16, 0.2], 25.0) == [0, 1, 1, 1, 2, 3]
 
 
 @pytest.mark.parametrize("rate", [25.0, 25 / 3, 29.97, 59.94])
-def test_every_frame_of_a_film_has_its_place(rate):
+def test_frames_at_an_exact_rate_are_written_once_each(rate):
     assert filmed([n / rate for n in range(5000)], rate) == list(range(5000))
 
 
-def test_jitter_of_a_camera_repeats_and_loses_nothing():
+def test_camera_jitter_neither_repeats_nor_drops_frames():
     rng = random.Random(1)
     assert filmed([100 + n / 30 + rng.uniform(0, 0.02) for n in range(900)], 30.0) == list(range(900))
 
 
 @pytest.mark.parametrize("real", [10.0, 29.5, 31.0, 60.0])
-def test_a_camera_of_another_rate_than_it_says_is_filmed_in_real_time(real):
+def test_a_camera_with_a_wrong_stated_rate_is_recorded_in_real_time(real):
     assert len(filmed([n / real for n in range(int(real * 60))], 30.0)) == pytest.approx(1800, abs=2)
 
 
-def test_an_outage_is_left_out_and_time_that_jumps_back_begins_anew():
+def test_an_outage_is_skipped_and_a_clock_that_jumps_back_restarts():
     gone = MOST_STILL_S + 1
     assert filmed([0.0, 0.1, gone, gone + 0.1, 5.0, 5.1], 10.0) == list(range(6))
 
@@ -132,7 +132,7 @@ def test_repeats_do_not_delay_waiting_frames(tmp_path, monkeypatch, caplog):
     assert len(caplog.records) == 1
 
 
-def test_files_of_a_film_are_cut_by_the_films_own_seconds(tmp_path):
+def test_segments_of_a_video_file_are_cut_by_the_files_clock(tmp_path):
     segments = Segments(str(tmp_path / "v.avi"), 10.0, seconds=1.0, mb=0)
     for number in range(20):
         segments.write(result(number % 10, number / 10))

@@ -33,7 +33,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_nothing_is_appended_to_a_file_of_others(tmp_path, name):
+def test_json_lines_are_not_appended_to_a_foreign_file(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(OTHERS[name])
     with pytest.raises(UsageError, match="something other"):
@@ -41,7 +41,7 @@ def test_nothing_is_appended_to_a_file_of_others(tmp_path, name):
     assert path.read_bytes() == OTHERS[name]
 
 
-def test_results_and_numbers_do_not_mix(tmp_path):
+def test_metrics_are_not_appended_to_a_results_file(tmp_path):
     path = tmp_path / "r.jsonl"
     path.write_text(json.dumps(ROW) + "\n")
     with pytest.raises(UsageError):
@@ -70,7 +70,7 @@ def test_a_first_line_cut_by_a_power_cut_does_not_stop_later_runs(tmp_path, befo
         ('{"frame":0,"ti', 2),
     ],
 )
-def test_a_file_of_ours_goes_on_with_a_line_of_its_own(tmp_path, before, lines):
+def test_an_own_file_is_continued_on_a_new_line(tmp_path, before, lines):
     path = tmp_path / "r.jsonl"
     path.write_text(before)
     sink = JsonLines(str(path))
@@ -80,7 +80,7 @@ def test_a_file_of_ours_goes_on_with_a_line_of_its_own(tmp_path, before, lines):
     assert json.loads(path.read_text().splitlines()[lines - 1]) == ROW
 
 
-def test_a_link_to_nothing_and_a_pipe_are_written_to(tmp_path):
+def test_a_dangling_link_and_a_device_are_written_to(tmp_path):
     os.symlink(tmp_path / "there.jsonl", tmp_path / "link.jsonl")
     JsonLines(str(tmp_path / "link.jsonl")).close()
     assert (tmp_path / "there.jsonl").exists()
@@ -95,7 +95,7 @@ def fill(path, keep, count):
 
 
 @pytest.mark.parametrize("keep", [0, 2])
-def test_fewer_files_are_kept_than_there_are(tmp_path, keep):
+def test_lowering_keep_removes_own_rotated_files_only(tmp_path, keep):
     path = tmp_path / "r.jsonl"
     fill(path, 5, 9)
     # A backup of somebody's, and one of another program's behind a gap.
@@ -114,7 +114,7 @@ def test_a_numbered_file_of_others_is_neither_replaced_nor_removed(tmp_path):
     assert (tmp_path / "r.jsonl.3").read_text() == "mine"
 
 
-def test_two_outputs_have_two_files(tmp_path):
+def test_two_outputs_with_the_same_file_are_refused(tmp_path):
     path = str(tmp_path / "x.avi")
     for outputs, metrics in (
         (OutputConfig(jsonl=path, video=path), MetricsConfig()),

@@ -83,7 +83,7 @@ def watch(address, channel):
 
 
 @needs_server
-def test_what_is_drawn_comes_back_from_each_sources_address(serving):
+def test_each_sources_rtsp_stream_shows_its_drawn_frames(serving):
     sink, address = serving
     assert sink.to_dict()["watched"] == 0
     assert all(not pictures.latest.number or pictures.failed == 0 for pictures in sink._pictures.values())
@@ -151,7 +151,7 @@ def test_a_viewer_who_stops_reading_does_not_delay_others(pause_s):
 
 
 @needs_server
-def test_the_servers_memory_has_few_arenas(serving):
+def test_the_rtsp_server_runs_with_few_malloc_arenas(serving):
     """As the pipeline's own: with 105 viewers, one after the other, it grew by 13 MB without, by 4 MB with it."""
     environment = Path(f"/proc/{serving[0]._process.pid}/environ").read_bytes()
     assert f"MALLOC_ARENA_MAX={os.environ.get('MALLOC_ARENA_MAX', '2')}".encode() in environment.split(b"\0")
@@ -174,7 +174,7 @@ def test_memory_is_released_when_the_last_viewer_has_left(serving):
 
 @needs_server
 @pytest.mark.slow
-def test_a_server_that_dies_is_started_again_and_the_pipeline_goes_on(serving, monkeypatch, caplog):
+def test_a_dead_rtsp_server_is_restarted(serving, monkeypatch, caplog):
     monkeypatch.setattr(module, "AGAIN_S", 0.1)
     sink, address = serving
     watch(address + "gate", 2)
@@ -197,7 +197,7 @@ def test_a_port_in_use_and_a_missing_encoder_are_reported(caplog):
 
 
 @needs_server
-def test_an_address_for_everybody_is_said_and_nothing_is_left_behind(caplog):
+def test_a_public_rtsp_address_gives_a_warning_and_close_leaves_no_process(caplog):
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     with caplog.at_level(logging.WARNING):
         sink = Rtsp(RtspConfig(f"rtsp://:{free_port()}/{{source}}"), ("gate",))
@@ -209,7 +209,7 @@ def test_an_address_for_everybody_is_said_and_nothing_is_left_behind(caplog):
     assert len(os.listdir("/proc/self/fd")) <= files
 
 
-def test_a_jetsons_own_encoder_comes_first_and_an_orin_nano_has_none(monkeypatch):
+def test_the_hardware_encoder_is_preferred_except_on_orin_nano(monkeypatch):
     assert encoders("auto") == ["x264enc", "openh264enc", "jpegenc"]
     assert encoders("jpegenc") == ["jpegenc"]
     monkeypatch.setattr("edgedla.targets.jetson.on_jetson", lambda: True)

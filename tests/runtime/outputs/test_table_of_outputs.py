@@ -59,7 +59,7 @@ SERVED = frozenset({"mqtt", "rtsp"})
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_an_output_takes_results_and_is_closed_where_it_is_asked_for(name: str, tmp_path: Path) -> None:
+def test_each_requested_output_takes_results_and_is_closed(name: str, tmp_path: Path) -> None:
     assert not OUTPUTS[name].asked(PipelineConfig())
     if name in SERVED:
         return
@@ -112,7 +112,7 @@ def test_a_film_has_the_rate_of_the_frames_that_its_model_sees(tmp_path: Path) -
     ],
     ids=str,
 )
-def test_a_board_is_told_that_it_needs_opencv_for_pictures(part: Any, opencv: bool) -> None:
+def test_a_bundle_needs_opencv_only_for_image_outputs(part: Any, opencv: bool) -> None:
     config = config_from(1, {"artifact": "a", "source": "csi://0", **part}, "/folder/pipeline.yaml")
     assert ("OpenCV (JetPack)" in libraries(choices_of(config, []))) is opencv
 

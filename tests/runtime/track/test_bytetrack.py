@@ -23,7 +23,7 @@ def numbers(results):
     return [r.track for r in results]
 
 
-def test_two_objects_that_cross_keep_their_numbers():
+def test_two_crossing_objects_keep_their_track_ids():
     tracker = ByteTracker()
     for n in range(40):
         left, right = box(4.0 * n, 10.0), box(160.0 - 4.0 * n, 18.0)
@@ -35,7 +35,7 @@ def test_two_objects_that_cross_keep_their_numbers():
 
 
 @pytest.mark.parametrize(("gap", "kept"), [(1, True), (10, True), (30, True), (31, False)])
-def test_an_object_that_was_hidden_has_its_number_again(gap, kept):
+def test_a_hidden_object_keeps_its_track_id_within_lost_frames(gap, kept):
     tracker = ByteTracker()
     for n in range(10):
         (before,) = numbers(tracker([box(3.0 * n, 10.0)]))
@@ -53,26 +53,26 @@ def test_a_weak_detection_keeps_a_track_and_begins_none():
     assert numbers(tracker([box(2, 0, 0.05)])) == [None]
 
 
-def test_another_class_in_the_same_place_is_another_object():
+def test_objects_of_different_classes_have_separate_tracks():
     tracker = ByteTracker()
     assert numbers(tracker([box(0, 0, cls=0), box(0, 0, cls=1)])) == [1, 2]
     assert numbers(tracker([box(0, 0, cls=1), box(0, 0, cls=0)])) == [2, 1]
 
 
-def test_what_was_seen_once_is_forgotten():
+def test_an_object_seen_once_is_not_kept():
     tracker = ByteTracker()
     tracker([box(0, 0)])
     tracker([])
     assert numbers(tracker([box(0, 0)])) == [2]
 
 
-def test_other_results_pass_as_they_are():
+def test_results_that_cannot_be_tracked_pass_unchanged():
     tracker = ByteTracker()
     score, broken = ClassScore(1, 0.5), Detection((float("nan"), 0, 1, 1), 0.9, 0)
     assert tracker([score, broken]) == [score, broken]
 
 
-def test_the_number_stands_in_the_lines():
+def test_a_tracked_result_has_its_track_id_in_json():
     (tracked,) = ByteTracker()([box(0, 0)])
     assert tracked.to_dict()["track"] == 1
     assert "track" not in box(0, 0).to_dict()
@@ -110,7 +110,7 @@ def test_the_filter_is_the_general_kalman_filter_of_position_and_velocity():
         max_size=12,
     )
 )
-def test_no_number_stands_twice_in_a_frame_and_no_result_is_lost(frames):
+def test_track_ids_are_unique_in_a_frame_and_no_result_is_lost(frames):
     tracker, most = ByteTracker(TrackOptions(lost_frames=3)), 0
     for frame in frames:
         given_ = [box(float(x), float(y), s, c) for x, y, s, c in frame]
