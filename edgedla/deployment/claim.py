@@ -9,7 +9,7 @@ from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence
 
 from edgedla.deployment.occupied import LOCK
 from edgedla.documents import document_in
-from edgedla.errors import EdgedlaError, UsageError
+from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
 from edgedla.files import sha256_of, writing
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 
@@ -40,7 +40,9 @@ def own_file_named(model: Any, work: Path) -> Iterator[None]:
         yield
     except EdgedlaError as e:
         copy = str(work / f"{model_name(model)}.onnx")
-        if not isinstance(model, (str, os.PathLike)) or not (e.where or "").startswith(copy):
+        # A disk that is full refuses the copy, not the file.
+        of_the_disk = isinstance(e, EnvironmentMissing) and e.what.startswith("cannot write")
+        if not isinstance(model, (str, os.PathLike)) or not (e.where or "").startswith(copy) or of_the_disk:
             raise
         where = os.fspath(model) + str(e.where)[len(copy) :]
         raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e

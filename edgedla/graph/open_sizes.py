@@ -95,7 +95,7 @@ def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
     """
     if batch is not None and not (isinstance(batch, Integral) and int(batch) >= 1):
         raise UsageError(f"a batch of {batch}", allowed="a whole number of 1 or more")
-    if batch is not None and batch > MAX_DIM:
+    if batch is not None and int(batch) > MAX_DIM:
         raise UsageError(f"a batch of {batch}", allowed=f"at most {MAX_DIM}")
     if shapes is not None and not isinstance(shapes, Mapping):
         raise UsageError(f"shapes are {shapes!r}", where=where, allowed="dims by input name: {'x': [1, 3, 640, 640]}")

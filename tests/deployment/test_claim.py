@@ -12,8 +12,8 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.deployment.claim import MODEL_RECORD, REPORTS, WORK, claim, require_own_folder
-from edgedla.errors import UsageError
+from edgedla.deployment.claim import MODEL_RECORD, REPORTS, WORK, claim, own_file_named, require_own_folder
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.sealed import read_sealed
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "level": 0, "place": "dla"}
@@ -133,3 +133,11 @@ def test_a_deployment_is_saved_over_no_other_files(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"mine")
     with pytest.raises(UsageError, match="the folder holds other files: model.onnx"):
         require_own_folder(tmp_path)
+
+
+def test_a_full_disk_is_said_of_the_copy_not_of_the_model(model: Path, tmp_path: Path) -> None:
+    copy = tmp_path / WORK / f"{model.stem}.onnx"
+    for what, named in (("cannot write: No space left on device", copy), ("the copy's own fault", model)):
+        with pytest.raises(EnvironmentMissing) as caught, own_file_named(model, tmp_path / WORK):
+            raise EnvironmentMissing(what, where=str(copy))
+        assert caught.value.where == str(named)
