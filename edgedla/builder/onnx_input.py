@@ -10,7 +10,7 @@ from edgedla.errors import ModelError
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.converted_bounds import type_bounds
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
-from edgedla.importers.model_file.port_names import name_ports
+from edgedla.importers.model_file.port_names import name_ports, name_unread_outputs
 from edgedla.vocabulary import HANDED_ON
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
         ) from e
     # onnx 1.17 and older load a truncated file without an error.
     check_constants(model, str(path))
+    name_unread_outputs(model)
     return model
 
 

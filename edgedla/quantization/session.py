@@ -112,7 +112,7 @@ def open_session(
     """
     ort = import_onnxruntime()
     if find_spec("onnx") is not None and find_spec(_ESTIMATOR) is not None:
-        _require_memory(model, say, fed_bytes)
+        model = _sound(model, say, fed_bytes)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -160,13 +160,23 @@ def _cores() -> int:
     return cores if cores < (os.cpu_count() or 0) else 0
 
 
-def _require_memory(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -> None:
+def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -> bytes:
+    """The model with all that ONNX Runtime needs lest it crashes, if its memory is within the limit."""
+    import onnx
+
+    from edgedla.importers.model_file.port_names import name_unread_outputs
     from edgedla.quantization.memory_limit import require
 
-    memory = memory_of(model)
+    light = _light(model)
+    memory = _memory_of(light, len(model))
     require(memory, fed_bytes)
     if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
         say(f"ONNX Runtime takes {memory}")
+    if not name_unread_outputs(light):
+        return model
+    whole = onnx.ModelProto.FromString(model)
+    name_unread_outputs(whole)
+    return bytes(whole.SerializeToString())
 
 
 def memory_of(data: bytes) -> SessionMemory:
@@ -175,23 +185,32 @@ def memory_of(data: bytes) -> SessionMemory:
     Raises:
         ModelError: the bytes are not a model, or the model has an endless loop.
     """
+    return _memory_of(_light(data), len(data))
+
+
+def _light(data: bytes) -> ModelProto:
+    """The model without its weights."""
     import onnx
 
     from edgedla.importers.model_file.wire import stripped
-    from edgedla.quantization.endless_loops import endless_loop
-    from edgedla.quantization.session_memory import session_memory
 
     try:
-        light = onnx.ModelProto.FromString(stripped(data))
+        return onnx.ModelProto.FromString(stripped(data))
     except Exception as e:
         # protobuf's C++, upb and Python versions have no common exception class.
         raise ModelError(f"the model cannot be read: {str(e)[:_ERROR_CHARACTERS]}") from e
+
+
+def _memory_of(light: ModelProto, size: int) -> SessionMemory:
+    from edgedla.quantization.endless_loops import endless_loop
+    from edgedla.quantization.session_memory import session_memory
+
     loop = endless_loop(light.graph)
     if loop is not None:
         raise ModelError(
             f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds"
         )
-    return session_memory(light, len(data))
+    return session_memory(light, size)
 
 
 def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> List[InputSpec]:

@@ -6,14 +6,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
+from edgedla.builder.onnx_input import load_model  # noqa: E402
 from edgedla.errors import ModelError  # noqa: E402
 from edgedla.quantization.session import open_session  # noqa: E402
-from tests.models import node, onnx_model  # noqa: E402
+from tests.models import node, onnx_model, value  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 THREADS = """
@@ -42,3 +47,45 @@ def test_an_operator_of_a_plugin_is_refused_with_an_alternative() -> None:
         open_session(model.SerializeToString())
     assert "EfficientNMS_TRT" in error.value.what
     assert "end the model in front of it" in error.value.hint
+
+
+def split(*outputs: str) -> Any:
+    return helper.make_node("Split", ["x"], list(outputs), name="s", axis=1)
+
+
+def looped() -> Any:
+    """A Loop of two rounds whose last value nothing reads."""
+    kinds = [TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT]
+    ends = [helper.make_tensor_value_info(name, kind, []) for name, kind in zip(("i", "c", "a"), kinds)]
+    named = [helper.make_tensor_value_info(name, kind, []) for name, kind in zip(("co", "ao", "so"), (9, 1, 1))]
+    same = [helper.make_node("Identity", [a], [b]) for a, b in (("c", "co"), ("a", "ao"), ("a", "so"))]
+    body = helper.make_graph(same, "body", ends, named)
+    return helper.make_node("Loop", ["rounds", "go", "zero"], ["", "scanned"], name="l", body=body)
+
+
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+def test_a_split_with_an_output_that_has_no_name_runs(place: str) -> None:
+    nodes, more = [split("", "b"), node("Relu", "b", "y")], {}
+    if place == "branch":
+        other = [node("Relu", "x", "s/unread"), split("s", "b"), node("Relu", "b", "y")]
+        parts = [helper.make_graph(n, "part", [], [value("y", None)]) for n in (nodes, other)]
+        nodes = [helper.make_node("If", ["go"], ["y"], then_branch=parts[0], else_branch=parts[1])]
+    elif place == "function":
+        opsets = [helper.make_opsetid("", 13)]
+        more["functions"] = [helper.make_function("own", "Half", ["x"], ["y"], nodes, opsets)]
+        nodes = [helper.make_node("Half", ["x"], ["y"], domain="own")]
+    constants = {"go": np.array(True)} if place == "branch" else {}
+    model = onnx_model(nodes, {"x": (1, 4, 2, 2)}, {"y": None}, constants, **more)
+    x = np.arange(16, dtype=np.float32).reshape(1, 4, 2, 2)
+    (y,) = open_session(model.SerializeToString()).run(["y"], {"x": x})
+    assert np.array_equal(y, x[:, 2:])
+
+
+def test_a_loop_with_an_output_that_has_no_name_runs(tmp_path: Path) -> None:
+    constants = {"rounds": np.array(2), "go": np.array(True), "zero": np.array(0, np.float32)}
+    nodes = [looped(), node("ReduceSum", "scanned", "sum"), node("Add", "x sum", "y")]
+    model = onnx_model(nodes, {"x": (1, 4, 2, 2)}, {"y": None}, constants)
+    x = np.ones((1, 4, 2, 2), np.float32)
+    assert np.array_equal(open_session(model.SerializeToString()).run(["y"], {"x": x})[0], x)
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    assert all("" not in n.output for n in load_model(tmp_path / "m.onnx").graph.node)

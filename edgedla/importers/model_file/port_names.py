@@ -87,6 +87,27 @@ def free_prefix(word: str, graph: Any) -> str:
     return prefix
 
 
+#: Operators with any number of outputs: of these ONNX Runtime needs every name. It crashes at a Split or Loop without one.
+_ANY_OUTPUTS = frozenset(("If", "Loop", "Scan", "Split"))
+
+
+def name_unread_outputs(model: Any) -> bool:
+    """Names outputs that a model leaves out because nothing reads them, in subgraphs and functions too; True for any."""
+    scopes = [inner for outer in (model.graph, *model.functions) for inner in _graphs(outer)]
+    nodes = [n for inner in scopes for n in inner.node if n.op_type in _ANY_OUTPUTS and "" in n.output]
+    if not nodes:
+        return False
+    taken = {name for inner in scopes for n in inner.node for name in (*n.input, *n.output)} | set(
+        tensor_names(model.graph)
+    )
+    for node in nodes:
+        for i, name in enumerate(node.output):
+            if not name:
+                node.output[i] = free_name(f"{node.name or node.op_type}/unread", taken)
+                taken.add(node.output[i])
+    return True
+
+
 def _graphs(graph: Any) -> Iterator[Any]:
     yield graph
     for node in graph.node:
