@@ -159,6 +159,19 @@ def test_weights_beside_the_model_are_found_from_any_folder(tmp_path, monkeypatc
     assert outside.noise == inside.noise > 0, "not of the zeros in the current folder"
 
 
+@pytest.mark.parametrize("folder", ["", "elsewhere"])
+def test_small_constants_are_written_into_the_model(tmp_path, folder):
+    onnx.save(squeeze_excite(), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / folder).mkdir(exist_ok=True)
+    path = tmp_path / folder / "fixed.onnx"
+    edgedla.fix(tmp_path / "m.onnx", **ORIN, prove=False, only=["hard-sigmoid"]).save(path)
+    outside = {i.name for i in onnx.load(path, load_external_data=False).graph.initializer if i.external_data}
+    written = onnx.load(path)
+    assert outside == {i.name for i in written.graph.initializer if onnx.numpy_helper.to_array(i).nbytes >= 1024}
+    assert "w1" in outside
+    assert np.allclose(run(written), run(squeeze_excite()), atol=1e-5)
+
+
 def test_only_and_skip_take_rewrites_and_remedies():
     only = edgedla.fix(squeeze_excite(), **ORIN, objective="loadables", only=["average-pool"])
     assert set(only.counts) <= {"global-average-pool", "global-average-conv"}

@@ -10,11 +10,13 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.files import writing
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import external_tensors, remove_unused
-from edgedla.fixes.network.network import MOST_READ_ELEMENTS, has_data, tensor_path
+from edgedla.fixes.network.network import has_data, tensor_path
 from edgedla.publishing import Publication
 
 #: protobuf reads no message above 2 GiB; larger models get their weights in a file beside the model.
 MOST_BYTES_INSIDE = 1_900_000_000
+#: From this size on a constant may be in a file beside the model: onnx's own default.
+LEAST_BYTES_BESIDE = 1024
 
 
 def written_proto(model: Any) -> Any:
@@ -74,7 +76,8 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
     """Writes the model and its external data, if any, for `out` to publish; returns the files.
 
     A small model is one file. If the source has weights in files beside it, a result in the same folder points to the same
-    bytes; in another folder its weights are written into one file `<name>.data`, one at a time.
+    bytes; in another folder its weights are written into one file `<name>.data`, one at a time. Constants below 1 KiB are always
+    in the model itself, as onnx writes them.
 
     Raises:
         UsageError: the result would overwrite its own source's weights.
@@ -82,6 +85,7 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
     """
     path = Path(path)
     remove_unused(model)
+    _take_in_small(model)
     external = external_tensors(model)
     foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
     inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
@@ -100,6 +104,15 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
     return _save_with_data(model, path, data, out)
 
 
+def _take_in_small(model: Any) -> None:
+    """Replaces small external constants by their elements; what is not there stays a reference."""
+    ir = onnx_ir()
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if getattr(tensor, "location", None) is not None and tensor.nbytes < LEAST_BYTES_BESIDE and has_data(tensor):
+            value.const_value = ir.serde.deserialize_tensor(tensor_inside(name, tensor))
+
+
 def _save_with_data(model: Any, path: Path, data: Path, out: Publication) -> List[Path]:
     ir = onnx_ir()
     folder = out.scratch(path)
@@ -111,7 +124,7 @@ def _save_with_data(model: Any, path: Path, data: Path, out: Publication) -> Lis
                 missing[name] = (value, value.const_value)
                 value.const_value = None
         with writing(path):
-            ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
+            ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=LEAST_BYTES_BESIDE - 1)
             os.replace(folder / data.name, out.take(data))
             os.replace(folder / path.name, out.take(path))
     finally:
