@@ -136,11 +136,11 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     if identity == wanted:
         return
     if identity is None:
-        what = f"is no {DOCUMENTS[name].kind} of edgedla"
+        what = f"not edgedla's {DOCUMENTS[name].kind} document"
     elif identity[0] == name:
         what = f"written as {identity[0]}, version {identity[1]}"
     else:
-        what = f"is no {DOCUMENTS[name].kind} of edgedla: {described(value)}"
+        what = f"not edgedla's {DOCUMENTS[name].kind} document: {described(value)}"
     raise DocumentError(
         what, where=where, allowed=f'"document": "{wanted[0]}", "schema_version": {wanted[1]}',
         hint=f"`{DOCUMENTS[name].written_by}` writes one",

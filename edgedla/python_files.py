@@ -49,7 +49,7 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
     try:
         module = import_file(place, _name(place, what)) if place.endswith(".py") else importlib.import_module(place)
     except SyntaxError as e:
-        raise UsageError(f"line {e.lineno} is no Python: {e.msg}", where=e.filename or place) from e
+        raise UsageError(f"line {e.lineno} is not valid Python: {e.msg}", where=e.filename or place) from e
     except (Exception, SystemExit) as e:
         hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
         raise UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint) from e

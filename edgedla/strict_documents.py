@@ -27,7 +27,7 @@ MOST_YAML_BYTES = 1 << 18
 
 
 def read_json(
-    path: PathLike, *, wrong: str = "no JSON document", most_bytes: int = MOST_JSON_BYTES, hint: Optional[str] = None
+    path: PathLike, *, wrong: str = "not a JSON document", most_bytes: int = MOST_JSON_BYTES, hint: Optional[str] = None
 ) -> Any:
     """The value in a JSON file.
 
@@ -41,12 +41,12 @@ def read_json(
         # Python's own words for deep nesting speak of its stack.
         what = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
         if isinstance(e, json.JSONDecodeError):
-            what = f"it is not JSON from line {e.lineno}, column {e.colno} on"
+            what = f"invalid JSON at line {e.lineno}, column {e.colno}"
         raise DocumentError(f"{wrong}: {what}", where=os.fspath(path), hint=hint) from e
 
 
 def read_yaml(
-    path: PathLike, *, wrong: str = "no valid YAML", most_bytes: int = MOST_YAML_BYTES, hint: Optional[str] = None
+    path: PathLike, *, wrong: str = "not valid YAML", most_bytes: int = MOST_YAML_BYTES, hint: Optional[str] = None
 ) -> Any:
     """The single document in a YAML file: mappings are `strict_yaml.Table`, which know the lines of their keys."""
     from edgedla import strict_yaml
@@ -56,7 +56,8 @@ def read_yaml(
     try:
         return strict_yaml.loads(text, where)
     except RuleError as e:
-        raise DocumentError(f"{wrong}: {e.what}", where=e.where, allowed=e.allowed, hint=e.hint or hint) from e
+        what = e.what if e.what.startswith(wrong) else f"{wrong}: {e.what}"
+        raise DocumentError(what, where=e.where, allowed=e.allowed, hint=e.hint or hint) from e
     except RecursionError as e:
         raise DocumentError(f"{wrong}: it is nested too deeply", where=where, hint=hint) from e
 

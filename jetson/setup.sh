@@ -69,7 +69,7 @@ as_root() {
 }
 
 release_file="$root/etc/nv_tegra_release"
-[ -r "$release_file" ] || refuse 4 "this is no Jetson: no $release_file"
+[ -r "$release_file" ] || refuse 4 "this is not a Jetson: no $release_file"
 l4t_major="$(sed -n 's/^# R\([0-9]*\) .*/\1/p' "$release_file")"
 case "$l4t_major" in
   35) jetpack=5; python=python3.8 ;;

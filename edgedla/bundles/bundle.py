@@ -86,7 +86,7 @@ def bundle(
     path = Path(out)
     name = path.name.lower()
     if name.endswith(OTHER_ARCHIVES) and not name.endswith(ARCHIVES):
-        raise UsageError("a bundle has no such form", where=str(path), allowed=f"a folder, {', '.join(ARCHIVES)}")
+        raise UsageError("not a form of a bundle", where=str(path), allowed=f"a folder, {', '.join(ARCHIVES)}")
     contents = contents_of(artifact, pipeline)
     try:
         if name.endswith(".pyz"):

@@ -199,7 +199,7 @@ def resolve_network(
     core = trtexec["trtexec_core"]
     # trtexec takes -1 for "no DLA", its default.
     if core is not None and core < 0:
-        raise UsageError(f"{core} is no DLA core", where="--useDLACore", allowed="0 or 1")
+        raise UsageError(f"{core} is not a DLA core", where="--useDLACore", allowed="0 or 1")
     if trtexec["trtexec_standalone"]:
         if trtexec["trtexec_fallback"]:
             raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")

@@ -132,7 +132,7 @@ def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
     """Raises UsageError if a part is selected of a source that is taken as a whole."""
     for where, (taken, allowed) in _OF.items():
         if parts[where] and kind != taken:
-            raise UsageError("this kind of source has no such option", where=where, allowed=allowed)
+            raise UsageError("this kind of source does not take this option", where=where, allowed=allowed)
 
 
 class _Interpreter(NamedTuple):
@@ -210,7 +210,7 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
         hint = "a SavedModel's folder holds saved_model.pb" if path.is_dir() else None
         if path.name == "saved_model.pb":
             hint = f"name the SavedModel's folder: {path.parent}"
-        raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED, hint=hint)
+        raise UsageError("not a model of another framework", where=str(path), allowed=_ALLOWED, hint=hint)
     damage = damage_of(path, kind)
     if damage is not None:
         raise ModelError(f"not {kind.title}: {damage}", where=str(path), hint="save or copy it again")

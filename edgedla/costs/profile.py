@@ -219,7 +219,7 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     except OSError as e:
         raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
     except (ValueError, RecursionError) as e:
-        raise DocumentError("no profile: it is not valid JSON", where=where, hint=WRITTEN_BY) from e
+        raise DocumentError("not a profile: it is not valid JSON", where=where, hint=WRITTEN_BY) from e
 
 
 def positive(value: Any, name: str, where: str) -> float:

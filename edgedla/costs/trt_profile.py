@@ -122,9 +122,13 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
     if not isinstance(document, list):
         found = described(document)
         if found is None:
-            found = "it is the engine inspector's output, for --layer-info" if is_engine_info(document) else "no list"
+            found = (
+                "it is the engine inspector's output, for --layer-info"
+                if is_engine_info(document)
+                else "it is not a list"
+            )
         raise DocumentError(
-            f"no profile: {found}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
+            f"not a profile: {found}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
             hint=WRITTEN_BY,
         )  # fmt: skip
     times: List[LayerTime] = []

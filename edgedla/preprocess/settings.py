@@ -64,7 +64,7 @@ def settings_of(values: Mapping[str, Any], where: str) -> PreprocessSettings:
         three = {k: tuple(float(v) for v in values[k]) for k in ("mean", "std") if k in values}
         return PreprocessSettings(**{**values, **three})
     except (TypeError, ValueError, UsageError) as e:
-        raise DocumentError(f"no preprocessing: {e}", where=where) from e
+        raise DocumentError(f"not a preprocessing: {e}", where=where) from e
 
 
 def with_embedded(

@@ -84,7 +84,7 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
     except OSError as e:
         raise DocumentError(f"the calibration cache cannot be read: {e}", where=str(path)) from e
     except UnicodeDecodeError as e:
-        raise DocumentError("no calibration cache: it is not text", where=str(path),
+        raise DocumentError("not a calibration cache: it is not text", where=str(path),
                             hint="`edgedla quantize` writes one, as calib.cache") from e  # fmt: skip
     return parse_cache(text, str(path))
 
@@ -96,7 +96,7 @@ def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache
     if header is None:
         first_line = lines[0][:60] if lines else ""
         raise DocumentError(
-            f"no calibration cache: it begins with {first_line!r}",
+            f"not a calibration cache: it begins with {first_line!r}",
             where=where,
             allowed="TRT-<version>-EntropyCalibration2",
         )
@@ -114,7 +114,7 @@ def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache
         except (ValueError, struct.error):
             separator, scale = "", math.nan
         if not separator or not math.isfinite(scale) or scale < 0:
-            raise DocumentError(f"no scale: {line[:80]!r}", where=f"{where}:{number}", allowed="name: 8 hex digits")
+            raise DocumentError(f"not a scale: {line[:80]!r}", where=f"{where}:{number}", allowed="name: 8 hex digits")
         # TensorRT writes 0 for tensors that were zero in every sample. That scale is unusable, so it counts as missing.
         if scale > 0:
             absmax[name.strip()] = scale * INT8_MAX

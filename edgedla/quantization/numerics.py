@@ -76,7 +76,7 @@ def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
             )  # fmt: skip
         if variant not in known[name].variants:
             raise UsageError(
-                f"{name} has no variant {variant!r}",
+                f"{variant!r} is not a variant of {name}",
                 where="numerics", allowed=", ".join(known[name].variants),
                 hint=did_you_mean(variant, known[name].variants),
             )  # fmt: skip

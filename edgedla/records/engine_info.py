@@ -156,7 +156,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
     try:
         document = parse_json(data)
     except (ValueError, RecursionError) as e:
-        raise DocumentError("no layer information: it is not valid JSON", where=where, hint=_WRITTEN_BY) from e
+        raise DocumentError("not layer information: it is not valid JSON", where=where, hint=_WRITTEN_BY) from e
     return parse_engine_info(document, where)
 
 

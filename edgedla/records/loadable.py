@@ -186,7 +186,7 @@ def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:
     root = open_buffer(data, where).root()
     version = root.struct_u8(0, 3)
     if version is None:
-        raise DocumentError("no loadable of the NVDLA family: the required version is missing", where=where)
+        raise DocumentError("not a loadable of the NVDLA family: the required version is missing", where=where)
     loadable = LoadableFile(
         version=version,
         size_bytes=len(data),
@@ -215,7 +215,9 @@ def read_loadable(source: Union[str, os.PathLike[str], bytes]) -> LoadableFile:
         submits=tuple(Submit(t.scalar(0, "u16"), t.scalars(1, "u16")) for t in root.tables(8)),
     )  # fmt: skip
     if not (loadable.tasks or loadable.memory or loadable.blobs):
-        raise DocumentError("no loadable of the NVDLA family: no tasks, memory or data where they belong", where=where)
+        raise DocumentError(
+            "not a loadable of the NVDLA family: no tasks, memory or data where they belong", where=where
+        )
     return LoadableFile(**{**vars(loadable), "notes": _notes(loadable, root)})
 
 

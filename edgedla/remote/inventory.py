@@ -60,7 +60,7 @@ def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
         return {}
     document = read_yaml(path)
     if not isinstance(document, Table):
-        raise DocumentError("no mapping", where=str(path), allowed="boards: with one entry per board")
+        raise DocumentError("not a mapping", where=str(path), allowed="boards: with one entry per board")
     try:
         boards = document.only(["boards"]).table("boards")
         return {name: _entry(name, boards) for name in boards}

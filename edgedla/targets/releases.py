@@ -204,7 +204,7 @@ def _jetpack(row: strict_yaml.Table) -> JetPack:
     assert trt is not None
     also = tuple(parse_version(v) or () for v in row.texts("also"))
     if () in also:
-        raise row.error("no version", "also")
+        raise row.error("not a version", "also")
     software = row.text("dla_software") if "dla_software" in row else None
     return JetPack(
         row.text("version"), trt, also, row.texts("l4t"), row.texts("families"), software, row.texts("sources")

@@ -8,13 +8,13 @@
 set -euo pipefail
 node="${1:?usage: label-node.sh NODE [--dry-run] < doctor.json}"
 dry="${2:-}"
-[[ "$node" =~ ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$ ]] || { echo "label-node.sh: $node is no name of a node" >&2; exit 2; }
+[[ "$node" =~ ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$ ]] || { echo "label-node.sh: $node is not the name of a node" >&2; exit 2; }
 labels="$(python3 -c '
 import json, re, sys
 try:
     checks = {c["name"]: c for c in json.load(sys.stdin)["checks"]}
 except (ValueError, KeyError, TypeError):
-    sys.exit("label-node.sh: no document of edgedla doctor --format json")
+    sys.exit("label-node.sh: not a document of edgedla doctor --format json")
 for label, name in (("module", "module"), ("jetpack", "JetPack"), ("tensorrt", "TensorRT"), ("dla", "DLA in this release")):
     check = checks.get(name)
     found = check["found"] if check and check["state"] == "ok" else None

@@ -157,15 +157,15 @@ def test_damaged_or_tampered_artifacts_are_refused(tmp_path: Path, damage: Calla
 
 
 def test_a_folder_without_an_artifact_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="no artifact"):
+    with pytest.raises(DocumentError, match="not an artifact"):
         load_artifact(tmp_path)
-    with pytest.raises(DocumentError, match="no artifact"):
+    with pytest.raises(DocumentError, match="not an artifact"):
         load_artifact(tmp_path / "nowhere")
 
 
 def test_a_folder_with_artifacts_in_it_names_them(tmp_path: Path) -> None:
     def hint() -> str:
-        with pytest.raises(DocumentError, match="no artifact") as caught:
+        with pytest.raises(DocumentError, match="not an artifact") as caught:
             load_artifact(tmp_path)
         assert detect_hint(tmp_path) == caught.value.hint
         return str(caught.value.hint)

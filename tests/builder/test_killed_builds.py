@@ -125,7 +125,7 @@ def check(folder: Path, allowed: List[Artifact]) -> str:
     else:
         refusal = ""
     if refusal:
-        assert "no artifact" in refusal or "unfinished" in refusal
+        assert "not an artifact" in refusal or "unfinished" in refusal
         return "none"
     assert found in allowed, "it loads, and it is neither of the two builds"
     return found.precision

@@ -205,7 +205,8 @@ def test_a_plan_stores_only_non_default_numerics(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("x=y", "not a feature"), ("int8-rounding=up", "no variant"), ("int8-rounding", "not a choice")]
+    ("text", "says"),
+    [("x=y", "not a feature"), ("int8-rounding=up", "is not a variant"), ("int8-rounding", "not a choice")],
 )
 def test_an_unknown_numerics_variant_is_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):

@@ -104,7 +104,7 @@ def test_build_accepts_trtexecs_options_with_the_same_plan(capsys: pytest.Captur
         ([SHAPES, "--mode", "hybrid", "--buildDLAStandalone", "-o", "x"], 2, "contradicts trtexec"),
         ([SHAPES, "--dla-core", "1", "--useDLACore=0", "-o", "x"], 2, "--dla-core: 1 contradicts trtexec"),
         ([SHAPES, "--allowGPUFallback", "--buildDLAStandalone", "-o", "x"], 2, "no GPU to fall back to"),
-        ([SHAPES, "--useDLACore=4", "-o", "x"], 2, "no DLA core"),
+        ([SHAPES, "--useDLACore=4", "-o", "x"], 2, "not a DLA core"),
         ([SHAPES, "--memPoolSize=sram:1", "--plan"], 2, "memory pool"),
         ([SHAPES, "--layer-devices", "GPU", "--plan"], 2, "is not NAME:VALUE"),
         ([SHAPES, "--layer-devices", "nowhere:GPU", "--plan"], 2, "--layer-devices: no layer of "),

@@ -146,8 +146,8 @@ def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(
         (lambda text: text, 0, "every constraint is kept"),
         (lambda text: text.replace('"device": "GPU"', '"device": "DLA0"'), 1, "dla-verdict"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), 3, "version 2"),
-        (lambda text: text[:100], 3, "not JSON"),
-        (lambda text: "{}", 3, "is no placement"),
+        (lambda text: text[:100], 3, "invalid JSON"),
+        (lambda text: "{}", 3, "not edgedla's placement document"),
     ],
 )
 def test_a_placement_file_is_checked_against_its_model(

@@ -82,7 +82,7 @@ def test_wrong_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file"):
         edgedla.convert(tmp_path / "m.pt2")
     (tmp_path / "m.txt").write_text("x")
-    with pytest.raises(UsageError, match="no model of another framework"):
+    with pytest.raises(UsageError, match="not a model of another framework"):
         edgedla.convert(tmp_path / "m.txt")
     (tmp_path / "saved").mkdir()
     with pytest.raises(UsageError, match="holds saved_model.pb"):

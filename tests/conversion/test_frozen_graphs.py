@@ -45,7 +45,7 @@ def test_inputs_and_outputs_options_are_refused_for_other_sources(
     path = tmp_path / "m.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3")
     assert exit_code_of(["convert", str(path), "-o", str(tmp_path / "o.onnx"), option, "a"]) == 2
-    assert f"{option}: this kind of source has no such option" in capsys.readouterr().err
+    assert f"{option}: this kind of source does not take this option" in capsys.readouterr().err
 
 
 def operator(name: str, kind: str, *inputs: Any, outputs: int = 1) -> Any:

@@ -233,9 +233,9 @@ def test_identify_gives_document_and_version_or_none(value: Any, identity: Any) 
         ({"schema": "edgedla.plan/2"}, "written as edgedla.plan, version 2"),
         (
             {"document": "edgedla.check", "schema_version": 1},
-            "is no plan of edgedla: it is edgedla's check document, which `edgedla check --format json` writes",
+            "not edgedla's plan document: it is edgedla's check document, which `edgedla check --format json` writes",
         ),
-        ({"some": "thing"}, "is no plan of edgedla"),
+        ({"some": "thing"}, "not edgedla's plan document"),
     ],
 )
 def test_require_refuses_another_document_by_name_and_version(value: Any, what: str) -> None:

@@ -85,7 +85,7 @@ def test_a_written_profile_reads_back_equal(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("document",), "other", "no cost-profile of edgedla"),
+        (("document",), "other", "not edgedla's cost-profile document"),
         (("schema_version",), 2, "version"),
         (("target",), None, "target"),
         (("measurements",), {}, "list"),
@@ -204,8 +204,8 @@ def test_an_engine_of_a_stage_is_matched_by_mapped_layer_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no profile: it is not valid JSON"),
-        ("{}", "no list"),
+        ("{", "not a profile: it is not valid JSON"),
+        ("{}", "not a list"),
         ("[]", "no layer"),
         ('[{"count": 3}]', "no layer"),
         ('[{"count": 3}, 5]', "object"),
@@ -236,7 +236,7 @@ def test_another_document_in_place_of_a_profile_is_named(tmp_path, document: dic
     path.write_text(json.dumps(document), encoding="utf-8")
     times.write_text('[{"count": 3}, {"name": "conv0", "averageMs": 1}]', encoding="utf-8")
     costs = CostModel.load(ORIN, "int8")
-    with pytest.raises(DocumentError, match="no profile: it is ") as caught:
+    with pytest.raises(DocumentError, match="not a profile: it is ") as caught:
         with_measurements(costs, path, [residual_block()])
     assert said in caught.value.what
     assert "--exportProfile=FILE" in str(caught.value)

@@ -153,7 +153,7 @@ def test_a_placement_holds_for_the_input_sizes_that_it_was_made_for(model: bytes
 
 #: (path of keys, value) to put into a good document, and a word of the answer.
 WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
-    (("document",), "other", "no placement"),
+    (("document",), "other", "not edgedla's placement document"),
     (("schema_version",), 99, "version 99"),
     (("models", 0, "layers", 0, "device"), 7, r"models\[0\].layers\[0\].device"),
     (("models", 0, "layers"), {}, r"models\[0\].layers"),
@@ -187,7 +187,7 @@ def test_a_missing_field_and_a_file_that_is_no_json_are_named(placement: Placeme
     with pytest.raises(DocumentError, match="timeline.kind is missing"):
         read_placement(document)
     (tmp_path / "p.json").write_text("{", encoding="utf-8")
-    with pytest.raises(DocumentError, match="not JSON"):
+    with pytest.raises(DocumentError, match="invalid JSON"):
         read_placement(tmp_path / "p.json")
     with pytest.raises(DocumentError, match="cannot be read"):
         read_placement(tmp_path / "missing.json")

@@ -104,7 +104,7 @@ def test_preprocessing_settings_round_trip_and_contradictions_are_refused() -> N
     assert settings_of(SETTINGS.to_dict(), "m") == SETTINGS
     with pytest.raises(DocumentError, match="unknown field 'scale'"):
         settings_of({"scale": 1}, "m")
-    with pytest.raises(DocumentError, match="no preprocessing"):
+    with pytest.raises(DocumentError, match="not a preprocessing"):
         settings_of({"mean": [1, 2]}, "m")
     assert agreed(SETTINGS, {"mean": [1, 2, 3], "fit": "stretch"}, "run") is SETTINGS
     with pytest.raises(UsageError, match="fit crop contradicts the artifact, which was built for fit stretch"):

@@ -50,13 +50,13 @@ def test_written_caches_read_back_to_float32_precision(absmax: Dict[str, float])
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no calibration cache"),
+        ("", "not a calibration cache"),
         ("input: 3c010a14\n", "begins with 'input"),
         ("TRT-8502-GuessCalibration\ninput: 3c010a14\n", "made by GuessCalibration"),
-        ("TRT-8502-EntropyCalibration2\ninput 3c010a14\n", "no scale"),
-        ("TRT-8502-EntropyCalibration2\ninput: 3c01\n", "no scale"),
-        ("TRT-8502-EntropyCalibration2\ninput: 7fc00000\n", "no scale"),
-        ("TRT-8502-EntropyCalibration2\ninput: bc010a14\n", "no scale"),
+        ("TRT-8502-EntropyCalibration2\ninput 3c010a14\n", "not a scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: 3c01\n", "not a scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: 7fc00000\n", "not a scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: bc010a14\n", "not a scale"),
     ],
 )
 def test_an_invalid_cache_is_refused_with_the_reason(text: str, why: str) -> None:

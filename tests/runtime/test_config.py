@@ -33,7 +33,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
     [
         ("", "the file is empty"),
         ("- 1", "is a mapping"),
-        ("a: [", "no valid YAML"),
+        ("a: [", "not valid YAML"),
         ("version: 3\nartifact: a\nsource: x", "version is 3"),
         ("version: 2\nartifact: a\nsource: x", "it is a key of version 1"),
         ("artifact: a\nsource: x", "version is missing (allowed: version: 1, version: 2)"),

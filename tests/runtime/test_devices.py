@@ -115,7 +115,7 @@ def test_a_path_may_hold_an_equals_sign():
 
 
 def test_a_path_without_an_artifact_is_named(tmp_path):
-    with pytest.raises(DocumentError, match="no artifact"):
+    with pytest.raises(DocumentError, match="not an artifact"):
         open_devices(artifact(tmp_path / "a"), ["DLA0", f"GPU={tmp_path / 'nothing'}"])
 
 

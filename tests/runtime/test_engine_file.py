@@ -136,7 +136,7 @@ def test_an_engine_of_unknown_devices_may_use_any_device(tensorrt, tmp_path):
 
 def test_opening_an_engine_on_a_laptop_is_refused_with_the_reason(tmp_path, board, monkeypatch, capsys):
     path = bare(tmp_path / "m.engine")
-    with pytest.raises(EnvironmentMissing, match="runs on a Jetson, and this is none"):
+    with pytest.raises(EnvironmentMissing, match="runs on a Jetson, and this is not one"):
         open_built(path)
     for verb in (["bench", str(path)], ["run", str(path), "--source", "synthetic://"]):
         assert exit_code_of(verb) == 4

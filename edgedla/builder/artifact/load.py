@@ -81,7 +81,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         raise DocumentError(
             "an unfinished build: it has files but no manifest"
             if unfinished
-            else "no artifact: manifest.json is missing",
+            else "not an artifact: manifest.json is missing",
             where=str(path.parent),
             hint="run the build again; it resumes" if unfinished else folder_hint(path.parent),
         )

@@ -173,7 +173,9 @@ def _translated(folder: Path) -> Dict[str, Any]:
 def _document(folder: Path) -> Dict[str, Any]:
     path = folder / REPORT
     document = read_json(
-        path, wrong="no result of `edgedla quantize`", hint="give a cache, or the folder that `edgedla quantize` wrote"
+        path,
+        wrong="not a result of `edgedla quantize`",
+        hint="give a cache, or the folder that `edgedla quantize` wrote",
     )
     require(document, "edgedla.quantization", str(path))
     return dict(document)

@@ -25,7 +25,7 @@ def take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
     if trtexec["trtexec_standalone"] and trtexec["trtexec_fallback"]:
         raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
     if trtexec["trtexec_core"] is not None and trtexec["trtexec_core"] not in (0, 1):
-        raise UsageError(f"{trtexec['trtexec_core']} is no DLA core", where="--useDLACore", allowed="0 or 1")
+        raise UsageError(f"{trtexec['trtexec_core']} is not a DLA core", where="--useDLACore", allowed="0 or 1")
     if trtexec["trtexec_core"] is not None and spelled["mode"] is None and given["mode"] is None:
         echo(f"edgedla: {_FALLS_BACK}", err=True)
     for name, value in spelled.items():

@@ -164,7 +164,7 @@ def _time_us(row: Row) -> float:
     if row.unit == "img/s":
         engines = 2 if row.engine.startswith("2x") else 1
         return engines * int(row.batch) / row.value * 1e6
-    raise RuleError(f"row {row.id}: the unit {row.unit!r} is no time", allowed="ms, img/s")
+    raise RuleError(f"row {row.id}: the unit {row.unit!r} is not a unit of time", allowed="ms, img/s")
 
 
 def samples_of(rows: Tuple[Row, ...], use: str) -> List[Sample]:

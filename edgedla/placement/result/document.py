@@ -26,7 +26,7 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
     data: Any = source
     if not isinstance(source, Mapping):
         where = str(source)
-        data = read_json(where, wrong="no placement", hint="`edgedla place MODEL -o FILE.json` writes one")
+        data = read_json(where, wrong="not a placement file", hint="`edgedla place MODEL -o FILE.json` writes one")
     require(data, "edgedla.placement", where)
     try:
         return _placement(_Reader(data, ""))

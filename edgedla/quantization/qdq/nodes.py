@@ -92,7 +92,7 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
     kind, nonzero = TensorProto.UINT8 if weights is None else weights, False
     if len(node.input) > 2 and node.input[2]:
         if node.input[2] not in constants:
-            raise ModelError("the zero point is no constant", where=where, hint="export with folded constants")
+            raise ModelError("the zero point is not a constant", where=where, hint="export with folded constants")
         zero = constants[node.input[2]]
         kind, nonzero = zero.data_type, bool(numpy_helper.to_array(zero).any())
     if kind not in (TensorProto.INT8, TensorProto.INT32):

@@ -54,7 +54,7 @@ def home() -> str:
 def blob_path(sha256: str) -> str:
     """The path of a blob. Raises Refused if the name is not a SHA-256, because it becomes a file's name."""
     if not isinstance(sha256, str) or not SHA256.match(sha256):
-        raise Refused(f"no SHA-256: {sha256!r}")
+        raise Refused(f"not a SHA-256: {sha256!r}")
     return os.path.join(home(), "blobs", sha256)
 
 
@@ -184,5 +184,5 @@ def prune(now: Optional[float] = None) -> None:
 
 def _part_path(sha256: str, client: str) -> str:
     if not CLIENT.match(client):
-        raise Refused(f"no client name: {client!r}")
+        raise Refused(f"not a client name: {client!r}")
     return os.path.join(home(), "parts", f"{os.path.basename(blob_path(sha256))}.{client}")

@@ -95,7 +95,7 @@ class Wire:
             message = json.loads(line.decode("utf-8"))
             size = message.get("bytes", 0)
         except (ValueError, AttributeError, RecursionError) as e:
-            raise WireBroken(f"no frame: {line[:80]!r}") from e
+            raise WireBroken(f"not a frame: {line[:80]!r}") from e
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_PAYLOAD_BYTES:
             raise WireBroken(f"a payload of {size!r} bytes")
         return message, size

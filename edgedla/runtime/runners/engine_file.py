@@ -110,7 +110,7 @@ def _tensorrt(path: Path, board: Optional[Board]) -> Any:
         "`edgedla build MODEL.onnx --backend host -o ARTIFACT` makes what runs on this machine"
     )
     if board is None:
-        raise EnvironmentMissing("a TensorRT engine runs on a Jetson, and this is none", where=str(path), hint=hint)
+        raise EnvironmentMissing("a TensorRT engine runs on a Jetson, and this is not one", where=str(path), hint=hint)
     try:
         return importlib.import_module("tensorrt")
     except (ImportError, OSError) as e:

@@ -226,7 +226,7 @@ class GstLaunchSource:
                 "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"
             )
         elif "not-linked" in words and self._spec.codec != "auto":
-            hint = f"the stream is no {self._spec.codec}: leave `codec` out to take its own"
+            hint = f"the stream is not {self._spec.codec}: leave `codec` out to take its own"
         return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
 
     def _last_words(self) -> str:

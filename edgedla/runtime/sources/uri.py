@@ -165,7 +165,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             try:
                 urlsplit(text)
             except ValueError as e:
-                raise UsageError(f"no address: {e}", where=shown(text), allowed="rtsp://host/path") from None
+                raise UsageError(f"not an address: {e}", where=shown(text), allowed="rtsp://host/path") from None
             # Cameras have their own options in the query: edgedla's are recognised by name, others stay unchanged.
             base, _, query = text.partition("?")
             fields = query.split("&")

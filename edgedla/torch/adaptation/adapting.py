@@ -135,7 +135,7 @@ class _Work:
         unknown = [f"{old}: {new}" for old, new in wanted.items() if (old, new) not in ACTIVATIONS]
         if unknown:
             allowed = ", ".join(f"{old}: {new}" for old, new in ACTIVATIONS)
-            raise UsageError(f"no exchange {unknown[0]}", where="activations", allowed=allowed)
+            raise UsageError(f"{unknown[0]} is not an exchange of activations", where="activations", allowed=allowed)
         for old, new, row in exchanges(wanted):
             for path, part in list(self.module.named_modules()):
                 if type(part) in row.replace:

@@ -84,7 +84,7 @@ def test_a_user_decoder_is_loaded_from_the_module_path(artifact, head, monkeypat
         ("HEAD:", "allowed: module:function"),
         (":decode", "allowed: module:function"),
         ("/no/such/file.py:decode", "/no/such/file.py"),
-        ("WRONG:decode", "line 2 is no Python"),
+        ("WRONG:decode", "line 2 is not valid Python"),
         ("ENDS:decode", "SystemExit(4)"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_file_of_several_sources_and_models_is_read(tmp_path):
         (("version: 2", "version: 1"), "it is a key of version 2"),
         (("version: 2", "version: 2.0"), "version is 2.0"),
         (("models:", "modles:"), "did you mean models?"),
-        (("  gate:", "  - gate:"), "no valid YAML"),
+        (("  gate:", "  - gate:"), "not valid YAML"),
     ],
 )
 def test_contradicting_settings_are_named(tmp_path, change, says):

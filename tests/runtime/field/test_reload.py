@@ -41,8 +41,8 @@ def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_p
         old = p.lanes[0].engine
 
         for wrong, says in (
-            ("version: 2\nsources: [", "no valid YAML"),
-            (FILE % ("/no/such/artifact", OLD), "no artifact"),
+            ("version: 2\nsources: [", "not valid YAML"),
+            (FILE % ("/no/such/artifact", OLD), "not an artifact"),
             (FILE % (artifact, "only,two"), "2 labels for 3 classes"),
         ):
             file.write_text(wrong)
