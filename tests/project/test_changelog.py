@@ -48,3 +48,8 @@ def test_options_named_under_unreleased_exist() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", quoted))
     assert named
     assert named - known == set()
+
+
+def test_its_lines_can_be_read_where_they_are_not_folded() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert [f"{n}: {len(line)}" for n, line in enumerate(lines, 1) if len(line) > 140] == []
