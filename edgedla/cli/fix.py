@@ -218,7 +218,8 @@ def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -
     if result.after.refused:
         from edgedla.graph.open_sizes import GivenSizes
 
-        again = " ".join(filter(None, ("edgedla check MODEL", GivenSizes(shapes, batch).options())))
+        module = f"--target {result.platform['target']} --trt {result.platform['trt']}"
+        again = " ".join(filter(None, ("edgedla check MODEL", module, GivenSizes(shapes, batch).options())))
         raise ModelError(
             result.after.refused,
             where=where,

@@ -222,7 +222,8 @@ def _options(report: CheckReport) -> str:
 def _build_options(report: CheckReport) -> str:
     """As `_options`, for `build`: it takes no power mode, and its DLA modes differ from those of `check`."""
     mode = {"fallback": "", "strict": " --reformat-free", "standalone": " --mode standalone"}[report.mode]
-    return f"{target_options(report.platform)}{_int8(report)}{mode}{_sizes(report)}"
+    core = f" --dla-core {report.core}" if report.core else ""
+    return f"{target_options(report.platform)}{_int8(report)}{mode}{core}{_sizes(report)}"
 
 
 def _int8(report: CheckReport) -> str:

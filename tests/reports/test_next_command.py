@@ -100,6 +100,13 @@ def test_the_next_command_keeps_the_mode(mode: str, build: str) -> None:
     assert f" --mode {mode} " in str(next_command(refused, "m.onnx"))
 
 
+def test_a_build_keeps_the_core_of_a_pasted_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(LEGAL, tmp_path / "m.onnx")
+    line = ["check", f"--onnx={tmp_path / 'm.onnx'}", "--useDLACore=1", "--buildDLAStandalone", "--fp16"]
+    assert exit_code_of(line) == 0
+    assert " --mode standalone --dla-core 1 " in capsys.readouterr().out.splitlines()[-1]
+
+
 @pytest.mark.parametrize(("power_mode", "named"), [("MAXN", False), ("30W", True)])
 def test_the_next_command_keeps_a_non_default_power_mode(power_mode: str, named: bool) -> None:
     report = edgedla.check(REFUSED, target="orin", precision="int8")

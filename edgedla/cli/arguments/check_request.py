@@ -20,8 +20,8 @@ COSTED_FORMS = ("text", "markdown", "html", "csv")
 class CheckRequest:
     """Options that hold for every model: precision, mode, cost, shapes."""
 
-    def __init__(self, given: Dict[str, Any], precision: str, mode: str) -> None:
-        self.precision, self.mode = precision, mode
+    def __init__(self, given: Dict[str, Any], precision: str, mode: str, core: Optional[int] = None) -> None:
+        self.precision, self.mode, self.core = precision, mode, core or 0
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
         if given["compare"] and given["with_fixes"]:
             raise UsageError(
@@ -67,7 +67,8 @@ class CheckRequest:
             as_trained=True,
         )
         report = check_graph(graph, platform, precision, self.mode)
-        report = replace(report, sizes=GivenSizes(self.shapes, self.batch), given_costs=GivenCosts(**self.costs))
+        sizes, costs = GivenSizes(self.shapes, self.batch), GivenCosts(**self.costs)
+        report = replace(report, sizes=sizes, given_costs=costs, core=self.core)
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode

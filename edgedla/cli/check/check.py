@@ -86,7 +86,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     trtexec = split_trtexec(given)
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
-    request = CheckRequest(given, precision, mode)
+    request = CheckRequest(given, precision, mode, core)
     if given["everything"] and given["quiet"]:
         raise UsageError(
             "--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them"
