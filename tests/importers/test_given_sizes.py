@@ -81,7 +81,8 @@ def test_fix_names_the_check_command_that_explains_the_refusal(
     pytest.importorskip("onnx_ir")
     save(flattened(256), tmp_path / "m.onnx")
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
-    assert "--target agx-orin-64gb --trt 10.3.0 --batch 2` says where the parser stops, and why" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "--target agx-orin-64gb --trt 10.3.0 --batch 2` says where the parser stops, and why" in told
 
 
 @pytest.fixture
