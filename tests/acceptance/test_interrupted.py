@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any, List
 
@@ -32,6 +37,45 @@ def test_ctrl_c_restores_the_clocks_and_keeps_finished_steps(tmp_path: Path, mon
     with pytest.raises((KeyboardInterrupt, click.Abort)):
         doctor.main(["--deep", "-o", str(tmp_path / "truth.tar.gz")], standalone_mode=False)
     assert len(given_back) == 2
+    report, _ = unpack(tmp_path / "truth.tar.gz")
+    assert [s["id"] for s in report["steps"]] == ["P1"]
+
+
+#: `doctor --deep` whose second step writes its process id and lasts; giving the clocks back is noted too.
+SLOW_STEP = """
+import os, sys
+from pathlib import Path
+from edgedla.acceptance import process
+from edgedla.cli.main import exit_code_of
+popen, here, steps = process.subprocess.Popen, Path(sys.argv[1]), []
+def start(command, **how):
+    steps.append(command)
+    code = "" if len(steps) == 1 else f"import os, time; open({str(here / 'step')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    return popen([sys.executable, "-c", code], **how)
+process.subprocess.Popen = start
+process.restore = lambda work: (here / "restored").touch()
+sys.exit(exit_code_of(["doctor", "--deep", "-o", str(here / "truth.tar.gz")]))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_doctor_deep_ends_its_step_and_restores_the_clocks(tmp_path: Path, name: str) -> None:
+    """A step has a session of its own: without a word to it, it ran on after a lost connection, with the clocks locked."""
+    started = subprocess.Popen(
+        [sys.executable, "-c", SLOW_STEP, str(tmp_path)], env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    step = tmp_path / "step"
+    until = time.monotonic() + 60
+    while not (step.exists() and step.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    (tmp_path / "restored").unlink()
+    started.send_signal(getattr(signal, name))
+    assert started.wait(30) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(step.read_text()), 0)
+    assert (tmp_path / "restored").exists()
+    assert not list(tmp_path.glob("edgedla-deep-*"))
     report, _ = unpack(tmp_path / "truth.tar.gz")
     assert [s["id"] for s in report["steps"]] == ["P1"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Optional
+from typing import Iterator, Optional
 
 import click
 
@@ -78,6 +80,18 @@ def doctor(
         sys.exit(4)
 
 
+@contextlib.contextmanager
+def _every_end_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM and SIGHUP (a lost connection) interrupt as Ctrl-C does: a step in a session of its own would run on, with the
+    clocks locked. `nohup` ignores SIGHUP."""
+    with contextlib.ExitStack() as stack:
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
+        yield
+
+
 def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_clocks: bool) -> None:
     from edgedla.acceptance.archive import pack
     from edgedla.acceptance.process import run_steps
@@ -99,9 +113,10 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
         pass
     with tempfile.TemporaryDirectory(prefix="edgedla-deep-") as folder:
         try:
-            report = run_steps(
-                Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo
-            )
+            with _every_end_as_ctrl_c():
+                report = run_steps(
+                    Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo
+                )
         except KeyboardInterrupt:
             if (Path(folder) / "report.json").exists():
                 pack(Path(folder), output, Redactor())
