@@ -234,7 +234,7 @@ def test_a_shape_read_across_a_cut_becomes_a_constant() -> None:
     assert handed[1].inputs == ("a", "b")
 
 
-def test_an_input_that_nothing_reads_stays_an_input() -> None:
+def test_an_unread_input_stays_an_input() -> None:
     model = line()
     model.graph.input.append(helper.make_tensor_value_info("unused", F, [1]))
     first, second = cut_after(model, "b")
@@ -269,7 +269,7 @@ def test_a_model_with_unsorted_nodes_is_cut_correctly() -> None:
     np.testing.assert_array_equal(composed(made, {"x": x})["y"], want)
 
 
-def test_a_stage_that_nothing_reads_is_refused_by_the_names_of_its_layers() -> None:
+def test_an_unread_stage_is_refused_naming_its_layers() -> None:
     nodes = [conv("x", "y", "c1"), conv("y", "unread", "c2"), conv("unread", "unread2", "c3")]
     model = model_of(nodes, {"y": SIZE}, [W])
     graph = load_onnx(model, trt=(10, 3))

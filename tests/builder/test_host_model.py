@@ -99,7 +99,7 @@ def test_int8_convolution_equals_the_same_in_numpy(dla_plan: Callable[..., Build
     assert 0 < np.abs(got - exact).max() < 4 * scale
 
 
-def test_values_between_a_convolution_and_what_it_fuses_with_are_not_rounded(
+def test_values_inside_a_fused_convolution_are_not_rounded(
     dla_plan: Callable[..., BuildPlan],
 ) -> None:
     ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
@@ -182,7 +182,7 @@ def error_of(*pairs: Sequence[np.ndarray]) -> OutputError:
     return total.error()
 
 
-def test_error_numbers_on_known_values() -> None:
+def test_error_figures_of_known_values() -> None:
     want, got = np.array([3.0, 4.0, np.nan]), np.array([3.0, 4.5, 1.0])
     error = error_of((want, got))
     assert error.rel_l2 == pytest.approx(0.1)

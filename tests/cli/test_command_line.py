@@ -227,14 +227,14 @@ def test_other_forms_of_shapes_are_refused(text: str) -> None:
 
 
 @given(st.lists(st.text("ab,:='\"[]x1. ", min_size=1, max_size=6), min_size=1, max_size=3, unique=True))
-def test_what_edgedla_suggests_names_every_input(names: List[str]) -> None:
+def test_suggested_shapes_options_parse_back_for_any_input_name(names: List[str]) -> None:
     if any("'" in name and '"' in name for name in names):
         return
     (option,) = shlex.split(GivenSizes({name: [1, 8] for name in names}).options())[1:]
     assert parse_shapes(option) == {name: [1, 8] for name in names}
 
 
-def test_a_name_with_a_comma_is_said_between_quotes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shapes_of_an_input_name_with_a_comma_need_quotes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = onnx_model([helper.make_node("Relu", ["a,b"], ["y"])], {"a,b": (1, 3, "H", 8)}, {"y": (1, 3, "H", 8)})
     path = str(save(model, tmp_path / "comma.onnx"))
     assert main.exit_code_of(["place", path]) == 2

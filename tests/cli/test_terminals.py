@@ -97,7 +97,7 @@ def test_prose_of_every_command_fits_a_terminal_and_a_document_stays_one(folder:
     assert max(map(len, document.splitlines())) > 40
 
 
-def test_a_line_said_under_a_bar_stands_above_it(folder: Path) -> None:
+def test_a_message_during_a_progress_bar_is_printed_above_it(folder: Path) -> None:
     code = (
         "from edgedla.cli.accuracy.progress import progress_bar, say\n"
         "with progress_bar() as show:\n    show('phase', 1, 2)\n    say('a line')\n"

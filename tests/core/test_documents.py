@@ -179,7 +179,7 @@ def parsed(text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
-def test_what_a_command_writes_meets_its_schema_and_is_inspected(
+def test_every_document_meets_its_schema_and_can_be_inspected(
     name: str, texts: Dict[str, str], tmp_path: Path, artifact: Path
 ) -> None:
     document = parsed(texts[name])

@@ -56,7 +56,7 @@ def test_no_command_prints_a_password_of_its_arguments(
 
 
 @pytest.mark.parametrize("options", [[], ["--compare", "orin"], ["-q"]])
-def test_no_report_of_a_model_that_was_not_read_keeps_a_password(
+def test_reports_of_unreadable_models_hold_no_password(
     options: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [tmp_path / f"r.{ending}" for ending in ("txt", "json", "md", "csv", "html")]
@@ -76,7 +76,7 @@ def test_large_numbers_are_written_without_an_exponent(value: float, digits: int
 
 
 @given(st.floats(-1, 1), st.sampled_from((".1f", "+.4f", ">9.1f", ".6g")))
-def test_no_number_is_a_negative_zero(value: float, form: str) -> None:
+def test_formatted_numbers_are_never_negative_zero(value: float, form: str) -> None:
     assert float(number(value, form)) == float(format(value, form))
     assert not re.fullmatch(r"-0(\.0*)?", number(value, form).strip())
     assert math.copysign(1, rounded(value, 4)) > 0 or rounded(value, 4) < 0
@@ -92,7 +92,7 @@ def test_an_evaluation_and_a_box_show_no_negative_zero() -> None:
     assert (db(-0.04), db(-0.06)) == ("0.0 dB", "-0.1 dB")
 
 
-def test_a_prediction_says_many_frames_per_second_in_figures(
+def test_high_frame_rates_of_a_prediction_are_written_without_an_exponent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = onnx_model([node("Relu", "x", "y")], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)})

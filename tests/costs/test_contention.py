@@ -19,7 +19,7 @@ def test_more_external_traffic_never_speeds_an_engine_up(demand: float, external
     assert slowdown_of(demand, external + more, 80, 45) >= slowdown_of(demand, external, 80, 45) >= 1
 
 
-def test_nothing_slows_down_while_the_bandwidth_allows() -> None:
+def test_below_the_bandwidth_limit_nothing_slows_down() -> None:
     model = CostModel.load(platform_for("agx-orin-64gb"), "int8")
     both = model.contention(40, 2 * 25)
     assert (both.gpu, both.dla, both.basis) == (1.0, 1.0, "guessed")

@@ -179,7 +179,7 @@ def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, ex
     assert cost(c, k, w + extra) >= base - 1e-9
 
 
-def test_silu_behind_a_convolution_is_a_pass_of_its_own_on_the_gpu_and_relu_is_none() -> None:
+def test_silu_after_a_convolution_is_a_separate_gpu_pass_but_relu_is_fused() -> None:
     """At INT8 too: the figures of YOLOv5s at six batches and of YOLOv7 show it (rows p623 to p633)."""
     from edgedla.costs.fit.yolox import _Net
 

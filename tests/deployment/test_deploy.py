@@ -239,7 +239,7 @@ def test_example_inputs_belong_to_models_of_a_framework(model: Path) -> None:
         edgedla.deploy(model, example_inputs=np.zeros((1, 3, 32, 32)), level=0, **TARGET)
 
 
-def test_a_model_of_another_framework_says_how_it_was_converted(
+def test_a_deployment_of_another_frameworks_model_describes_its_conversion(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edgedla.conversion import convert as module

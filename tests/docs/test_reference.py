@@ -59,7 +59,7 @@ def commands(command: click.Command, path: Tuple[str, ...] = ()) -> Iterator[Tup
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_option_of_every_command_stands_on_its_page(pages: Dict[str, str], verb: str) -> None:
+def test_every_option_of_every_command_is_on_its_page(pages: Dict[str, str], verb: str) -> None:
     text = pages[f"{FOLDERS['command']}/{verb}.md"]
     missing: List[str] = []
     for path, command in commands(main):
@@ -155,7 +155,7 @@ def test_every_extra_is_named_where_it_is_installed() -> None:
     assert sorted(extras) == sorted(set(re.findall(r"^\| `(\w+)` \|", page, re.M)))
 
 
-def test_links_between_pages_lead_to_pages(site: Path) -> None:
+def test_links_between_pages_lead_to_existing_pages(site: Path) -> None:
     folder = site.parent / "pages"
     broken: List[str] = []
     followed = 0
@@ -206,7 +206,7 @@ def test_releases_are_listed_the_newest_first(tmp_path: Path) -> None:
     assert "0.10.0/index.html" in (tmp_path / "index.html").read_text()
 
 
-def test_every_public_function_stands_in_an_example_that_runs() -> None:
+def test_every_public_function_is_used_in_a_tested_example() -> None:
     source = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
     examples = "\n".join(m[1] for m in re.finditer(r"^```python[^\n]*\n(.*?)^```$", source, re.M | re.S))
     functions = [name for name in edgedla.__all__ if inspect.isfunction(getattr(edgedla, name))]

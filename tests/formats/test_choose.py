@@ -59,7 +59,7 @@ def test_hwc4_rows_follow_the_chip():
         (network(groups=5, in_dims=(1, 4, 64, 64)), "IOFM006"),
     ],
 )
-def test_hwc4_is_refused_where_a_rule_says_so_and_the_native_format_is_taken(graph, rule):
+def test_hwc4_refused_by_a_rule_falls_back_to_the_native_format(graph, rule):
     choice = choices(graph)["x"]
     hwc4 = next(o for o in choice.options if o.io.format is F.DLA_HWC4)
     assert hwc4.legal is False
@@ -67,7 +67,7 @@ def test_hwc4_is_refused_where_a_rule_says_so_and_the_native_format_is_taken(gra
     assert choice.chosen.io.format is F.CHW32
 
 
-def test_what_no_document_settles_is_not_chosen():
+def test_an_undocumented_format_is_not_chosen():
     choice = choices(network(dilation=2))["x"]
     assert next(o for o in choice.options if o.io.format is F.DLA_HWC4).legal is None
     assert choice.chosen.io.format is F.CHW32

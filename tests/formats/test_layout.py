@@ -94,7 +94,7 @@ def test_leading_dims_multiply_into_the_batch():
         (TensorFormat.LINEAR, "HALF", (1, "3", 2, 2), None, "whole numbers"),
     ],
 )
-def test_layout_refuses(format, dtype, dims, chip, reason):
+def test_layout_refuses_invalid_shapes_and_types(format, dtype, dims, chip, reason):
     with pytest.raises(UsageError, match=reason):
         layout(format, dtype, dims, chip=chip)
 

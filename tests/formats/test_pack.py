@@ -146,7 +146,7 @@ def test_a_scale_that_is_no_scale_is_refused(scale):
         quantize(np.zeros(1, np.float32), scale)
 
 
-def test_what_does_not_fit_is_refused():
+def test_pack_refuses_wrong_shapes_types_and_missing_scales():
     where = layout(F.CHW32, "INT8", (1, 3, 4, 5))
     with pytest.raises(UsageError, match="shape"):
         pack(np.zeros((1, 3, 4, 6), np.int8), where)

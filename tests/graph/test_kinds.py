@@ -154,7 +154,7 @@ def test_an_elementwise_layer_with_one_listed_input_is_read():
         ({"first_transpose": None, "reshape": [2, 2, 3, 4]}, (1, 4, 3, 4), (2, 2, 3, 4), True, False),
     ],
 )  # fmt: skip
-def test_shuffle_parts(params, in_dims, out_dims, changes, keeps):
+def test_shuffle_parts_are_transpose_reshape_and_transpose(params, in_dims, out_dims, changes, keeps):
     shuffle = kind("SHUFFLE", params, [in_dims], out_dims)
     assert (shuffle.changes_shape, shuffle.keeps_batch) == (changes, keeps)
 

@@ -82,9 +82,7 @@ PLANTS = [lock, work_lock, work, manifest, lock_is_a_pipe]
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("force", [False, True])
-def test_a_build_into_a_foreign_artifact_touches_nothing_behind_its_links(
-    plant: Callable, force: bool, place: Path
-) -> None:
+def test_a_build_into_a_foreign_artifact_does_not_follow_its_links(plant: Callable, force: bool, place: Path) -> None:
     out = place / "out"
     build(place / "m.onnx", out, REQUEST)
     plant(place, out)

@@ -74,7 +74,7 @@ def test_a_network_that_is_too_large_is_neither_simulated_nor_measured(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")
-def test_fix_refuses_what_is_too_large_before_onnx_ir_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fix_refuses_a_too_large_model_before_onnx_ir_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from edgedla.fixes import fix as fixing
     from edgedla.fixes import judge
 

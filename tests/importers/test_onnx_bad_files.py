@@ -57,7 +57,7 @@ def answered(what):
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_files_that_are_no_model_say_what_they_are(tmp_path, content, hint):
+def test_files_of_other_formats_are_refused_by_their_format(tmp_path, content, hint):
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     message = refused(path)
@@ -159,7 +159,7 @@ def test_missing_external_weights_are_noted_and_not_needed(tmp_path):
     assert any("weights.bin" in note for note in graph.notes)
 
 
-def test_present_external_weights_leave_nothing_to_note(tmp_path):
+def test_present_external_weights_give_no_note(tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(external("weights.bin"))
     (tmp_path / "weights.bin").write_bytes(b"\0" * 4 * 8 * 3 * 3 * 4)

@@ -33,7 +33,7 @@ def test_stripping_removes_large_payloads_only():
     assert left == expected
 
 
-def test_small_models_are_left_alone():
+def test_small_models_are_not_stripped():
     data = conv(4, 8, 3, 3).SerializeToString()
     assert wire.stripped(data) == data
 

@@ -93,7 +93,7 @@ def test_a_folder_without_models_names_what_was_not_searched(tmp_path: Path) -> 
     assert len(models_below(str(tmp_path / ".cache")).models) == 1
 
 
-def test_the_model_of_a_deployment_is_known_by_its_hash(tmp_path: Path) -> None:
+def test_the_model_of_a_deployment_is_recognised_by_its_hash(tmp_path: Path) -> None:
     assert REPORTS["json"] == DEPLOYMENT
     assert "model.onnx" in FILES
     model = put(tmp_path / "model.onnx")
@@ -111,7 +111,7 @@ def test_the_model_of_a_deployment_is_known_by_its_hash(tmp_path: Path) -> None:
     assert names(tmp_path, models_below(str(tmp_path)).models) == ["model.onnx", "other.onnx"]
 
 
-def test_a_decoder_is_known_by_the_model_beside_it(tmp_path: Path) -> None:
+def test_a_decoder_file_is_recognised_by_its_model(tmp_path: Path) -> None:
     decoder = put(tmp_path / "net.decoder.onnx")
     assert decoder == decoder_path(tmp_path / f"net{DECODER_ENDING.replace('.decoder', '')}")
     assert names(tmp_path, models_below(str(tmp_path)).models) == ["net.decoder.onnx"]

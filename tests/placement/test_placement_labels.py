@@ -202,7 +202,7 @@ def test_the_length_of_the_only_placement_is_not_below_the_bound(
 
 @CHECKED
 @given(problems(12, ALL, 2), st.integers(0, 10**6))
-def test_no_label_is_needed_beside_those_that_any_placement_has(drawn: Problem, seed: int) -> None:
+def test_the_bound_is_not_above_the_length_of_any_single_placement(drawn: Problem, seed: int) -> None:
     """Each placement alone, where no other one is shorter; items of no time, of no layers and free reformats among them."""
     random = np.random.default_rng(seed)
     free = {key: cost(0) for key in itertools.product(("GPU", "DLA"), repeat=2)}

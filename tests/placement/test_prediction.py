@@ -217,7 +217,7 @@ def test_streams_on_one_core_take_turns_by_loadables(one_process: bool) -> None:
     assert sum(p.busy["DLA0"] for p in paces) <= 1.0
 
 
-def test_no_device_gives_streams_with_one_frame_in_flight_more_than_all_of_its_time() -> None:
+def test_streams_do_not_use_more_than_all_of_a_devices_time() -> None:
     models = [small_model()] * 3
     for one_process in (False, True):
         prediction = edgedla.predict(models, devices="DLA0", one_process=one_process, **ORIN)

@@ -32,7 +32,7 @@ def stems(folder: str) -> Set[str]:
     return {p.stem for p in (PACKAGE / folder).glob("*.py")}
 
 
-def test_every_layer_kind_stands_in_its_table() -> None:
+def test_every_layer_kind_is_listed_in_its_table() -> None:
     shared = {"__init__", "base", "kernelled"}
     assert stems("graph/kinds") - shared == {module for module, _ in KINDS.values()}, "KINDS has a row for each file"
 
@@ -44,7 +44,7 @@ def test_every_layer_kind_has_numbers_and_rules(layer_type: str) -> None:
     assert any(layer_type in rule.kinds for rule in load_rules().rules()), f"rules/layers/ has no rule for {layer_type}"
 
 
-def test_every_rewrite_stands_in_its_table() -> None:
+def test_every_rewrite_is_listed_in_its_table() -> None:
     rewrites = PACKAGE / "fixes" / "rewrites"
     written = {
         ".".join(path.relative_to(rewrites).with_suffix("").parts)
@@ -54,7 +54,7 @@ def test_every_rewrite_stands_in_its_table() -> None:
     assert written == set(ORDER), "ORDER in edgedla/fixes/rewrites/__init__.py has one row for each file with a REWRITE"
 
 
-def test_every_command_stands_in_its_table() -> None:
+def test_every_command_is_listed_in_its_table() -> None:
     modules = {place.partition(":")[0].rpartition(".")[2] for place, _ in VERBS.values()}
     commands = {
         path.stem

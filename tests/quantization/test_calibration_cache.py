@@ -65,7 +65,7 @@ def test_an_invalid_cache_is_refused_with_the_reason(text: str, why: str) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ["MinMaxCalibration", "EntropyCalibration", "LegacyCalibration"])
-def test_other_calibrators_scales_are_taken_with_a_note(algorithm: str) -> None:
+def test_scales_of_other_calibrators_are_accepted_with_a_note(algorithm: str) -> None:
     cache = parse_cache(f"TRT-8502-{algorithm}\ninput: 3c010a14\n")
     assert sorted(cache.absmax) == ["input"]
     assert len(cache.notes) == 1

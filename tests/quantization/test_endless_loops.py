@@ -42,7 +42,7 @@ WORKED_OUT = node("Cast", "i", "next", to=TensorProto.BOOL)
     [("", "true", PASSED_ON), ("", "", PASSED_ON), ("huge", "also_true", PASSED_ON)]
     + [("huge", "", ALWAYS), ("", "true", ALWAYS), ("", "true", node("Identity", "true", "next"))],
 )
-def test_a_loop_that_nothing_ends_is_refused(rounds: str, condition: str, after: Any) -> None:
+def test_an_endless_loop_is_refused(rounds: str, condition: str, after: Any) -> None:
     model = loop(rounds, condition, after)
     assert endless_loop(model.graph) == "lp"
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -228,7 +228,7 @@ def test_a_missing_file_is_a_document_error(tmp_path):
         read_build_log(tmp_path / "none.log")
 
 
-def test_no_log_is_an_empty_build():
+def test_an_empty_log_has_no_build():
     log = read_build_log(b"")
     assert not log.has_dla
     assert (log.built, log.version, log.lines) == (None, "", 0)

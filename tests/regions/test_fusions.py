@@ -89,7 +89,7 @@ def test_transpose_merges_with_the_reshape_that_changes_the_rank(net: Net) -> No
     assert names(graph, fuse(graph)) == ["heads+transpose", "scale"]
 
 
-def test_merged_shuffles_have_the_batch_of_what_they_write(net: Net) -> None:
+def test_merged_shuffles_have_the_batch_of_their_output(net: Net) -> None:
     graph = net(
         [
             ("SHUFFLE", "apart", ["x"], (1, 2, 58, 28, 28), reshape(1, 2, 58, 28, 28)),

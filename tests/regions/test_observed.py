@@ -59,7 +59,7 @@ def model_of(case: Dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize(("case", "run"), RUNS)
-def test_end_state_of_every_node_is_what_the_build_logged(case: Dict[str, Any], run: Dict[str, str]) -> None:
+def test_predicted_placement_of_every_node_equals_the_build_log(case: Dict[str, Any], run: Dict[str, str]) -> None:
     assert case["source"] in OBSERVED["sources"]
     report = check(model_of(case), **run)
     predicted = {n.name: n for n in report.nodes}

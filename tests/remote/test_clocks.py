@@ -94,7 +94,7 @@ def test_a_reservation_lasts_its_duration_despite_clock_changes(monkeypatch, tmp
         (7200.0, "2:00:00 ahead of"),
     ],
 )
-def test_doctor_says_that_a_clock_is_off(monkeypatch, off_s, said):
+def test_doctor_reports_a_wrong_clock_of_a_board(monkeypatch, off_s, said):
     facts = {"python": "3.8.10", "now": time.time() + off_s}
     monkeypatch.setattr(
         boards, "Connection", lambda board: SimpleNamespace(ask=lambda *_, **__: facts, close=lambda: None)

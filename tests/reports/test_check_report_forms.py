@@ -119,7 +119,7 @@ def test_findings_point_at_the_line_of_the_model_s_own_code(make_report: Callabl
     assert "features.0.2 (mobilenetv3.py:221)" in render_check([replace(report, layers=layers)], "text")
 
 
-def test_a_refusal_is_an_error_where_there_is_no_fallback(make_report: Callable[..., CheckReport]) -> None:
+def test_without_gpu_fallback_a_refused_layer_is_an_error_in_sarif(make_report: Callable[..., CheckReport]) -> None:
     def level(report: CheckReport) -> str:
         results = json.loads(render_check([report], "sarif"))["runs"][0]["results"]
         return next(r["level"] for r in results if r["ruleId"] == "XRED001")
@@ -174,7 +174,7 @@ def test_control_characters_and_html_in_names_are_escaped_in_reports(
         assert "</script><b>" not in text
 
 
-def test_html_is_one_file_that_loads_nothing(make_report: Callable[..., CheckReport]) -> None:
+def test_html_reports_are_self_contained(make_report: Callable[..., CheckReport]) -> None:
     text = render_check([make_report(hostile=True), make_report(mode="strict")], "html")
 
     ids: Set[str] = set()

@@ -32,7 +32,7 @@ ROOMS = {"check": CHECK_FORMS, "table": TABLE_FORMS, "placement": PLACEMENT_FORM
 
 
 @pytest.mark.parametrize("room", sorted(ROOMS))
-def test_every_row_names_a_function_and_every_function_stands_in_a_row(room: str) -> None:
+def test_every_render_function_is_in_the_table_of_formats(room: str) -> None:
     forms: Mapping[str, str] = ROOMS[room]
     for form, where in forms.items():
         module, _, function = where.partition(":")

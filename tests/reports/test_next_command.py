@@ -253,7 +253,7 @@ def named(verb: str) -> Dict[str, click.Parameter]:
         (UNSIZED, [], "check"),
     ],
 )
-def test_it_carries_every_option_that_the_answer_rests_on(
+def test_the_next_command_repeats_every_option_that_affects_the_answer(
     model: onnx.ModelProto, more: List[str], verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -362,7 +362,7 @@ def random_chains(draw):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(random_chains(), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_a_random_chain_gives_what_its_stages_give_in_turn(made, frames, seed):
+def test_a_random_chain_equals_its_stages_run_in_turn(made, frames, seed):
     built, wires = made
     rng = np.random.default_rng(seed)
     # Another function in each stage: outputs that were mixed up would show.

@@ -23,7 +23,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert config.outputs.jsonl == str(tmp_path / "out/r.jsonl")
 
 
-def test_source_options_stand_beside_the_uri(tmp_path):
+def test_source_options_are_given_next_to_the_uri(tmp_path):
     config = load(tmp_path, "version: 1\nartifact: a\nsource: {uri: 'csi://0', width: 1280, flip: rotate-180}\n")
     assert config.source.options == {"width": 1280, "flip": "rotate-180"}
 

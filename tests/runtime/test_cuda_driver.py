@@ -87,7 +87,7 @@ def test_streams_do_not_wait_for_the_default_stream():
     assert library.calls[-2:] == ["cuStreamSynchronize", "cuStreamDestroy_v2"]
 
 
-def test_a_stream_that_fails_says_cudas_number_and_name():
+def test_a_failed_stream_names_the_cuda_error():
     driver = CudaDriver(Library(fails="cuStreamSynchronize"))
     with pytest.raises(RunError, match="cuStreamSynchronize failed with 911: CUDA_ERROR_EXTERNAL_DEVICE"):
         DriverStream(driver).synchronize()

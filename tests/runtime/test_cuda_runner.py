@@ -95,7 +95,7 @@ def test_the_preprocessors_memory_is_read_on_the_device(preprocessor):
     one.close()
 
 
-def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares(preprocessor):
+def test_a_pipeline_with_cuda_preprocessing_equals_the_cpus(preprocessor):
     capture = Capture(lambda: open_source("synthetic://?pattern=noise&width=64&height=48&frames=40"))
     one, cpu, wrong = preprocessor(SPEC, slots=4), CpuPreprocessor(SPEC), []
 

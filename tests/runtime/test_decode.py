@@ -202,7 +202,7 @@ def test_rows_of_another_shape_are_refused(shape):
         decode_rows(np.zeros(shape, np.float32), BoxSettings((32, 32)))
 
 
-def test_final_boxes_are_taken_as_they_are():
+def test_final_boxes_are_returned_unchanged():
     # Two that overlap: no NMS comes after the network's own.
     values = [
         [0, 0, 20, 10, 0.9, 1],
@@ -289,7 +289,7 @@ def test_nms_orders_scores_in_double_precision():
 
 
 @pytest.mark.parametrize("decode", [decode_dfl, decode_anchors])
-def test_nothing_above_the_threshold_is_an_empty_list(decode):
+def test_no_score_above_the_threshold_gives_an_empty_list(decode):
     assert decode([np.full((1, 72, 4, 4), -20, np.float32)], BoxSettings((32, 32))) == []
     assert decode([np.full((1, 8, 40), 0.01, np.float32)], BoxSettings((32, 32))) == []
 

@@ -250,7 +250,7 @@ def test_a_metadata_size_other_than_the_engines_gives_a_warning(caplog):
     assert "the metadata says 480x640, the engine reads 32x32" in caplog.text
 
 
-def test_without_metadata_nothing_is_guessed():
+def test_an_engine_without_metadata_changes_no_settings():
     assert with_metadata(ModelConfig(), of_engine(None)) == ModelConfig()
 
 

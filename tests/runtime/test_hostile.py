@@ -130,7 +130,7 @@ def test_any_exception_of_a_runner_becomes_a_run_error(error):
         p.run()
 
 
-def test_a_runner_that_refuses_work_is_taken_out(caplog):
+def test_a_runner_that_refuses_work_is_removed_from_the_pool(caplog):
     class Refusing(FakeRunner):
         def submit(self, inputs):
             raise OSError("the device node is gone")
@@ -339,7 +339,7 @@ def test_an_invalid_frame_is_refused_and_described(bad):
         take()
 
 
-def test_a_source_that_comes_back_with_another_size_goes_on(caplog):
+def test_a_source_that_returns_with_another_size_continues(caplog):
     sizes = [(48, 64), (30, 40)]
 
     def factory():

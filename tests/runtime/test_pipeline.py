@@ -177,7 +177,7 @@ class Flaky(FakeRunner):
         return super()._infer(inputs)
 
 
-def test_a_core_that_fails_is_taken_out_and_no_frame_is_lost(caplog):
+def test_a_failing_core_is_removed_and_no_frame_is_lost(caplog):
     seen = []
     p = pipeline(
         "synthetic://?pattern=counter&width=64&height=48&frames=40",

@@ -50,7 +50,7 @@ def test_without_a_size_limit_a_file_is_appended_to_and_never_rotated(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
-def test_a_file_that_logrotate_moves_is_written_anew(tmp_path, how):
+def test_a_file_moved_by_logrotate_is_reopened(tmp_path, how):
     path, moved = tmp_path / "r.jsonl", tmp_path / "r.jsonl-20260101"
     sink = JsonLines(str(path), kinds=NUMBERED)
     sink.write_document({"n": 1})

@@ -200,7 +200,7 @@ def test_memory_is_limited_in_the_child(models):
         worker.close()
 
 
-def test_failed_rows_are_kept_and_retried_when_asked(tmp_path, models):
+def test_failed_rows_are_kept_and_retried_on_request(tmp_path, models):
     task = tasks(models)[0]
     journal = Journal(tmp_path / "j")
     journal.add([new_row(task, "timeout", "x")])

@@ -35,7 +35,7 @@ def result(number, source="a", model="", age_s=0.0, hw=(48, 64)):
     return FrameResult(frame, (Detection((2, 2, 20, 20), 0.9, 1, NASTY),), "DLA0", True, 1.0, 2.0, source, model)
 
 
-def test_without_a_viewer_nothing_is_encoded_and_with_several_each_picture_once():
+def test_images_are_encoded_once_and_only_with_a_viewer():
     scenes = Scenes(("a",), rate=50.0)
     for n in range(100):
         scenes.write(result(n))

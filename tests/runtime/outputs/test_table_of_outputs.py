@@ -119,7 +119,7 @@ def test_a_bundle_needs_opencv_only_for_image_outputs(part: Any, opencv: bool) -
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("place", ["film.avi", "pictures"])
-def test_an_output_is_not_written_over_what_a_source_reads(name: str, place: str, tmp_path: Path) -> None:
+def test_an_output_path_that_is_a_source_is_refused(name: str, place: str, tmp_path: Path) -> None:
     (tmp_path / "film.avi").write_bytes(b"footage")
     (tmp_path / "pictures").mkdir()
     (tmp_path / "r.jsonl").write_text("an earlier run")
