@@ -82,12 +82,14 @@ def rules(context: Context) -> List[Finding]:
                 continue
             differing = {d.layer: d for d in drift.differences}
             for layer in plan.layers:
-                seen = differing[layer.name].tensorrt if layer.name in differing else layer.capable
+                answer = differing[layer.name].tensorrt if layer.name in differing else layer.capable
                 data = {
                     "layer": layer.name, "type": layer.type, "precision": precision, "rules": layer.capable,
-                    "tensorrt": seen, "changed_by_precision": layer.name in drift.changed, **_platform(plan),
+                    "tensorrt": answer, "changed_by_precision": layer.name in drift.changed, **_platform(plan),
                 }  # fmt: skip
-                findings.append(Finding(f"{name} {precision} {layer.name}", seen, layer.capable, "rules/layers", data))
+                findings.append(
+                    Finding(f"{name} {precision} {layer.name}", answer, layer.capable, "rules/layers", data)
+                )
             if drift.missing or drift.duplicated or drift.unplanned:
                 names = {"missing": drift.missing, "unplanned": drift.unplanned, "duplicated": drift.duplicated}
                 findings.append(

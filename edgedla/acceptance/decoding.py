@@ -99,13 +99,13 @@ def read_back(name: str, fewest: int, make: Callable[[], Source]) -> Finding:
         if source is not None:
             source.close()
     if not count:
-        seen = ended_by or "no picture"
+        outcome = ended_by or "no picture"
     elif count < fewest or worst > TOLERANCE:
-        seen = f"{count} of {FRAMES} pictures, off by {worst:.1f} levels of 255"
+        outcome = f"{count} of {FRAMES} pictures, off by {worst:.1f} levels of 255"
     else:
-        seen = WANTED
+        outcome = WANTED
     data = {"pictures": count, "of": FRAMES, "off_by_levels": round(worst, 2), "ended_by": ended_by}
-    return Finding(name, seen, WANTED, "runtime/sources/gstreamer.py", data)
+    return Finding(name, outcome, WANTED, "runtime/sources/gstreamer.py", data)
 
 
 #: BGR of the upper bars of SMPTE's test pattern at 75 %: grey, yellow, cyan, green, magenta, red, blue (SMPTE EG 1).

@@ -60,14 +60,14 @@ def environment(context: Context) -> List[Finding]:
         _say(files / "tegrastats.txt", ("timeout", "6", str(base / PROGRAM), "--interval", "500"), 10)
     if board is None:
         raise Skip("this is not a Jetson: neither its release file nor its devices are here")
-    known = sorted(row for r in releases().jetpack for row in r.l4t)
+    l4t_versions = sorted(row for r in releases().jetpack for row in r.l4t)
     findings = [
         Finding("captured files", str(captured)),
         Finding("module", board.target or f"unknown: {board.model}", board.target or "a known module", "rules/targets"),
         Finding(
             "L4T",
             board.l4t or "unknown",
-            board.l4t if board.l4t in known else "a listed release",
+            board.l4t if board.l4t in l4t_versions else "a listed release",
             "rules/releases.yaml",
         ),
         Finding("JetPack", board.jetpack or "unknown"),
@@ -82,9 +82,9 @@ def environment(context: Context) -> List[Finding]:
         mode = board.mode_of(module)
         caps = {str(core): mhz for core, mhz in board.dla_caps_mhz.items()}
         expected = "a mode on record" if module.power_modes else None
-        seen = "unknown" if mode is None else "a mode on record" if mode.name in module.power_modes else mode.name
+        mode_text = "unknown" if mode is None else "a mode on record" if mode.name in module.power_modes else mode.name
         data = {"nvpmodel": board.power_mode, "caps_mhz": caps}
-        findings.append(Finding("power mode", seen, expected, f"rules/targets/{module.id}.yaml", data))
+        findings.append(Finding("power mode", mode_text, expected, f"rules/targets/{module.id}.yaml", data))
     reading = read_board(base)
     findings.append(Finding("power rails", ", ".join(sorted(reading.power_mw)) or "none"))
     findings += [Finding(f"doctor: {c.name}", f"{c.state}: {c.found}") for c in doctor(base)]
@@ -100,12 +100,12 @@ def libraries(context: Context) -> List[Finding]:
         row = next((r for r in releases().jetpack if board is not None and r.version == board.jetpack), None)
         version = parse_version(".".join(trt.split(".")[:3]))
         if row is not None and version is not None:
-            wanted = ".".join(str(n) for n in row.trt)
+            expected_trt = ".".join(str(n) for n in row.trt)
             findings.append(
                 Finding(
                     "TensorRT of this JetPack",
-                    trt if not row.carries(version) else wanted,
-                    wanted,
+                    trt if not row.carries(version) else expected_trt,
+                    expected_trt,
                     "rules/releases.yaml",
                 )
             )

@@ -105,8 +105,8 @@ def _answer(name: str, program: str, argument: str) -> Finding:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
         return Finding(name, "no answer within 30 s", "refused", "cuDLA")
-    seen = done.stdout.strip() or _ended(done.returncode)
-    return Finding(name, seen, "refused", "cuDLA", {"stderr": done.stderr[-500:]})
+    outcome = done.stdout.strip() or _ended(done.returncode)
+    return Finding(name, outcome, "refused", "cuDLA", {"stderr": done.stderr[-500:]})
 
 
 def _interrupted(context: Context) -> Finding:
@@ -124,15 +124,15 @@ def _interrupted(context: Context) -> Finding:
     process.send_signal(signal.SIGINT)
     try:
         rest, _ = process.communicate(timeout=30)
-        seen = _ended(process.returncode)
+        outcome = _ended(process.returncode)
     except subprocess.TimeoutExpired:
         process.kill()
         rest, _ = process.communicate()
-        seen = "still building 30 s later"
+        outcome = "still building 30 s later"
     if (folder / "artifact/manifest.json").exists():
         # A small network may be built before the signal arrives.
-        seen = f"{seen}, and the artifact is there"
-    return Finding("Ctrl-C in a build", seen, "exit code 130", "edgedla build", {"output": rest[-500:]})
+        outcome = f"{outcome}, and the artifact is there"
+    return Finding("Ctrl-C in a build", outcome, "exit code 130", "edgedla build", {"output": rest[-500:]})
 
 
 def _ended(code: int) -> str:

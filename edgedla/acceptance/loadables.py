@@ -58,8 +58,8 @@ def _memories(context: Context, name: str, artifact: Artifact) -> List[Finding]:
     if len(results) == 2:
         pairs = zip(results["copied"], results["mapped"])
         same = all(np.array_equal(a[n], b[n]) for a, b in pairs for n in a)
-        seen = "the same bytes" if same else "other bytes"
-        findings.append(Finding(f"{name} mapped against copied", seen, "the same bytes", "cudla.h", {"ms": times}))
+        outcome = "the same bytes" if same else "other bytes"
+        findings.append(Finding(f"{name} mapped against copied", outcome, "the same bytes", "cudla.h", {"ms": times}))
     return findings
 
 
@@ -71,8 +71,10 @@ def _descriptors(name: str, runner: CudlaRunner) -> List[Finding]:
         matched = runner._outputs if is_output else runner._inputs
         for tensor, binding in zip(tensors, matched):
             data = {"tensor": tensor.__dict__, "binding": binding.to_dict(), "count": len(bindings)}
-            seen = f"{tensor.size_bytes} bytes"
-            described.append(Finding(f"{name} {binding.name}", seen, f"{binding.size_bytes} bytes", "formats", data))
+            size_text = f"{tensor.size_bytes} bytes"
+            described.append(
+                Finding(f"{name} {binding.name}", size_text, f"{binding.size_bytes} bytes", "formats", data)
+            )
     return described
 
 
@@ -87,8 +89,8 @@ def _two_cores(name: str, artifact: Artifact) -> Finding:
             a, b = (runner.wait(ticket) for runner, ticket in tickets)
             same = all(np.array_equal(a[n], b[n]) for n in a)
             data = {"memory": [getattr(r, "memory", "") for r in (first, second)]}
-            seen = "the same bytes" if same else "other bytes"
-            return Finding(f"{name} on two cores", seen, "the same bytes", "cuDLA", data)
+            outcome = "the same bytes" if same else "other bytes"
+            return Finding(f"{name} on two cores", outcome, "the same bytes", "cuDLA", data)
     except EdgedlaError as e:
         return Finding(f"{name} on two cores", f"{type(e).__name__}: {e.what}", "the same bytes", "cuDLA")
 
@@ -102,5 +104,5 @@ def _two_processes(name: str, artifact: Artifact) -> Finding:
     codes = [process.returncode for process in both]
     counts = [int(out.split()[-1]) if code == 0 else 0 for (out, _), code in zip(outputs, codes)]
     data = {"inferences": counts, "stderr": [err[-300:] for _, err in outputs]}
-    seen = "both run" if all(counts) else f"exit codes {codes}"
-    return Finding(f"{name}: two processes on one core", seen, "both run", "cuDLA", data)
+    outcome = "both run" if all(counts) else f"exit codes {codes}"
+    return Finding(f"{name}: two processes on one core", outcome, "both run", "cuDLA", data)

@@ -41,12 +41,12 @@ def outputs(context: Context) -> List[Finding]:
             continue
         session = open_session(model_of(context, name).read_bytes())
         arrays = [sample_inputs(artifact, seed)[0] for seed in range(count)]
-        wanted: Outputs = [dict(zip(_names(artifact), session.run(_names(artifact), a))) for a in arrays]
+        expected: Outputs = [dict(zip(_names(artifact), session.run(_names(artifact), a))) for a in arrays]
         simulated = variants_of(context, name, artifact, arrays)
         for core in ("DLA0", "DLA1"):
             try:
                 with open_runners(artifact, [core])[0] as runner:
-                    seen = [
+                    measured = [
                         outputs_as_arrays(artifact, runner.wait(runner.submit(sample_inputs(artifact, s)[1])))
                         for s in range(count)
                     ]
@@ -54,9 +54,9 @@ def outputs(context: Context) -> List[Finding]:
             except EdgedlaError as e:
                 findings.append(Finding(f"{name} on {core}", f"{type(e).__name__}: {e.what}", "runs", "rules/targets"))
                 continue
-            findings.append(_against_fp32(f"{name} on {core}", seen, wanted, simulated.get(DEFAULT), proved))
+            findings.append(_against_fp32(f"{name} on {core}", measured, expected, simulated.get(DEFAULT), proved))
             findings.append(Finding(f"{name} on {core}: core", str(proved), "True", "runtime_active_time"))
-            findings += numeric_findings(f"{name} on {core}", seen, simulated)
+            findings += numeric_findings(f"{name} on {core}", measured, simulated)
     return findings
 
 

@@ -62,8 +62,8 @@ def media(context: Context) -> List[Finding]:
         ):
             code, text = run_program(("gst-launch-1.0", "-q", *pipeline.split()), limit_s)
             # An Orin Nano has no encoder.
-            wanted = "exit code 0" if pipeline is CONVERSION else None
-            findings.append(Finding(title, f"exit code {code}", wanted, pipeline, {"output": text}))
+            expected_end = "exit code 0" if pipeline is CONVERSION else None
+            findings.append(Finding(title, f"exit code {code}", expected_end, pipeline, {"output": text}))
         findings += _cameras()
     return findings if context.quick else [*findings, *decoding(context)]
 

@@ -69,9 +69,9 @@ def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> L
         off_mw = abs(kernel[rail] - tegrastats[rail])
         near = off_mw <= max(AGREE_SHARE * tegrastats[rail], AGREE_MW)
         data = {"kernel_mw": kernel[rail], "tegrastats_mw": tegrastats[rail]}
-        seen = "agrees" if near else f"{kernel[rail]:.0f} mW, tegrastats {tegrastats[rail]:.0f} mW"
+        outcome = "agrees" if near else f"{kernel[rail]:.0f} mW, tegrastats {tegrastats[rail]:.0f} mW"
         findings.append(
-            Finding(f"{rail} by the kernel and by tegrastats", seen, "agrees", "targets/device_files.py", data)
+            Finding(f"{rail} by the kernel and by tegrastats", outcome, "agrees", "targets/device_files.py", data)
         )
     return findings
 
@@ -79,7 +79,7 @@ def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> L
 def _busy(artifact: Artifact) -> Tuple[Dict[str, float], int]:
     """(mean power by rail, inferences) over STATE_S, with inferences one after the other."""
     count = 0
-    seen: List[Mapping[str, float]] = []
+    samples_mw: List[Mapping[str, float]] = []
     with open_runners(artifact)[0] as runner:
         inputs = random_inputs(artifact, 0)
         for sample in samples(STEP_S, int(STATE_S / STEP_S), sleep=lambda s: None):
@@ -87,8 +87,8 @@ def _busy(artifact: Artifact) -> Tuple[Dict[str, float], int]:
             while time.monotonic() < end:
                 runner.wait(runner.submit(inputs))
                 count += 1
-            seen.append(sample.power_mw)
-    return _mean(seen), count
+            samples_mw.append(sample.power_mw)
+    return _mean(samples_mw), count
 
 
 def _mean(readings: Iterable[Mapping[str, float]]) -> Dict[str, float]:

@@ -184,5 +184,5 @@ def _operator(context: Context, name: str) -> Finding:
     data: Dict[str, Any] = {
         "profile": profile.to_dict(), "network": name, "simulated": artifact.simulated, **clocks.window(),
     }  # fmt: skip
-    seen = ", ".join(f"{m.device} {m.latency_us:.1f} us" for m in profile.measurements)
-    return Finding(name, seen or "no operator of its own", None, "", data)
+    measured_times = ", ".join(f"{m.device} {m.latency_us:.1f} us" for m in profile.measurements)
+    return Finding(name, measured_times or "no operator of its own", None, "", data)

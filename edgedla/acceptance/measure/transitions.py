@@ -54,7 +54,7 @@ def transition(context: Context, options: BenchOptions, predicted_us: Callable[[
         )
     seen_us = (p50_ms[on_gpu] - p50_ms[on_dla]) * 1e3 / crossed
     wanted_us = (expected_us[on_gpu] - expected_us[on_dla]) / crossed
-    known = math.isfinite(wanted_us)
-    data.update(us_each=round(seen_us, 2), predicted_us_each=round(wanted_us, 2) if known else None)
-    words = f", predicted {wanted_us:.1f} us" if known else ""
+    has_prediction = math.isfinite(wanted_us)
+    data.update(us_each=round(seen_us, 2), predicted_us_each=round(wanted_us, 2) if has_prediction else None)
+    words = f", predicted {wanted_us:.1f} us" if has_prediction else ""
     return Finding("transition", f"DLA to GPU and back {seen_us:.1f} us{words}", None, "", data)
