@@ -92,8 +92,10 @@ def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress
     with as_file(model) as path:
         _require_float32(path)
         pictures = with_embedded(request.preprocess, embedded_preprocess(read(path).model, str(path)))
-        asked = QuantizeRequest(
+        quantize_request = QuantizeRequest(
             target=request.target, jetpack=request.jetpack, trt=request.trt, method=request.calib_method,
             shapes=request.shapes, batch=request.batch,
         )  # fmt: skip
-        return quantize(path, lambda specs: open_samples(data, specs, pictures), asked, say=say, progress=progress)
+        return quantize(
+            path, lambda specs: open_samples(data, specs, pictures), quantize_request, say=say, progress=progress
+        )

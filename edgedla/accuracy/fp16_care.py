@@ -40,10 +40,10 @@ def fp16_findings(
     Args:
         tensors: only these; empty means all. factors: tensor -> how many times larger it is now than when measured.
     """
-    wanted = set(tensors)
+    selected = set(tensors)
     findings = []
     for name, histogram in collection.histograms.items():
-        if (wanted and name not in wanted) or histogram.absmax <= 0:
+        if (selected and name not in selected) or histogram.absmax <= 0:
             continue
         factor = (factors or {}).get(name, 1.0)
         top, power = histogram.absmax * factor, histogram.power() * factor**2

@@ -33,7 +33,7 @@ def _floats(model: Any) -> Tuple[str, ...]:
 
 def _in_front(model: Any) -> Tuple[str, ...]:
     floats, makers = float_activations(model), {o: node for node in model.graph.node for o in node.output if o}
-    found: Set[str] = set()
+    sources: Set[str] = set()
     seen: Set[str] = set()
     waiting: List[str] = [o.name for o in model.graph.output]
     while waiting:
@@ -42,24 +42,24 @@ def _in_front(model: Any) -> Tuple[str, ...]:
             continue
         seen.add(name)
         if name in floats:
-            found.add(name)
+            sources.add(name)
         else:
             waiting.extend(makers[name].input)
-    if not found:
+    if not sources:
         raise ModelError(
             "no output depends on a float tensor that the network computes, so there is no INT8 error to measure",
             where=", ".join(o.name for o in model.graph.output), hint="build it in FP16, or add an output for its scores",
         )  # fmt: skip
-    return tuple(name for name in floats if name in found)
+    return tuple(name for name in floats if name in sources)
 
 
 def output_fields(model: Any, names: Tuple[str, ...]) -> bytes:
     """Bytes that, appended to the serialised model, add those names that are not outputs yet to its outputs."""
     import onnx
 
-    known, added = {o.name for o in model.graph.output}, onnx.ModelProto()
+    outputs, added = {o.name for o in model.graph.output}, onnx.ModelProto()
     for name in names:
-        if name not in known:
+        if name not in outputs:
             added.graph.output.add().name = name
     written: bytes = added.SerializeToString()
     return written

@@ -94,10 +94,10 @@ def paired(more: int, fewer: int, count: int) -> Tuple[float, float]:
     """
     if not count:
         return -1.0, 1.0
-    larger, found = count + 2, (more - fewer) / count
+    larger, difference = count + 2, (more - fewer) / count
     middle = (more - fewer) / larger
     half = _Z95 * math.sqrt(more + fewer + 1 - (more - fewer) ** 2 / larger) / larger
-    return max(min(middle - half, found), -1.0), min(max(middle + half, found), 1.0)
+    return max(min(middle - half, difference), -1.0), min(max(middle + half, difference), 1.0)
 
 
 def _scores(outputs: Outputs) -> np.ndarray:
@@ -142,8 +142,8 @@ def _compared(want: np.ndarray, got: np.ndarray) -> Tuple[np.ndarray, np.ndarray
     If the reference has no finite element, all elements are kept, and the metric becomes NaN.
     """
     a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(got, np.float64).reshape(-1)
-    known = np.isfinite(a)
-    return (a, b) if known.all() or not known.any() else (a[known], b[known])
+    finite = np.isfinite(a)
+    return (a, b) if finite.all() or not finite.any() else (a[finite], b[finite])
 
 
 def _cosine(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
@@ -262,12 +262,12 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
     Raises:
         UsageError: no such metric, module or function. The metric itself raises RunError if the function fails.
     """
-    known: Dict[str, Metric] = {**METRICS, **(more or {})}
-    if text in known:
-        return known[text]
+    available: Dict[str, Metric] = {**METRICS, **(more or {})}
+    if text in available:
+        return available[text]
     module, colon, function = text.partition(":")
     if not colon or not module or not function:
-        names = dict.fromkeys((*known, "map (with --decode)", "module:function", "FILE.py:function"))
+        names = dict.fromkeys((*available, "map (with --decode)", "module:function", "FILE.py:function"))
         raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join(names))
     score = function_of(text, "metric")
 

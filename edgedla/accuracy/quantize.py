@@ -135,10 +135,10 @@ def _methods(
 ) -> Dict[str, float]:
     """Calibration method -> SQNR of the outputs in dB."""
     simulation = state.simulation()
-    reached: Dict[str, float] = {}
+    sqnr_by_method: Dict[str, float] = {}
     for name in METHODS:
         absmax = state.plan(thresholds(collection, name)).calibration.absmax
-        reached[name] = simulation.noise(feeds, absmax).sqnr_db
+        sqnr_by_method[name] = simulation.noise(feeds, absmax).sqnr_db
         if progress is not None:
-            progress(len(reached), len(METHODS))
-    return reached
+            progress(len(sqnr_by_method), len(METHODS))
+    return sqnr_by_method

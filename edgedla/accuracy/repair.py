@@ -120,7 +120,7 @@ def layers_to_fp16(
     on_dla = set(state.on_dla())
     total = before.share
     prices = replace(times.prices(state.on_gpu()), no_fp16=frozenset(no_fp16))
-    kept, stood = dict(state.precisions), dict(state.devices)
+    old_precisions, old_devices = dict(state.precisions), dict(state.devices)
     # Without a goal in dB, first remove half of the noise.
     excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
@@ -137,19 +137,19 @@ def layers_to_fp16(
             excess = _tighter(excess, total)
             continue
         tried.add((choice.layers, choice.gpu))
-        state.precisions = {**kept, **dict.fromkeys(choice.layers, "fp16")}
-        state.devices = {**stood, **dict.fromkeys(choice.gpu, GPU)}
+        state.precisions = {**old_precisions, **dict.fromkeys(choice.layers, "fp16")}
+        state.devices = {**old_devices, **dict.fromkeys(choice.gpu, GPU)}
         simulation = state.simulation()
         after = simulation.noise(feeds)
-        met = enough(after.sqnr_db, simulation)
+        goal_met = enough(after.sqnr_db, simulation)
         named = ", ".join(f"{n} (GPU)" if n in choice.gpu else n for n in choice.layers[:6])
         detail = f"{len(choice.layers)} layers: {named}" + (", ..." if len(choice.layers) > 6 else "")
-        good = met and after.sqnr_db > before.sqnr_db
+        good = goal_met and after.sqnr_db > before.sqnr_db
         state.steps.append(Step("layers in FP16", detail, before.sqnr_db, after.sqnr_db, good, choice.cost_us))
         if good:
             return choice
         excess = _tighter(excess, total)
-    state.precisions, state.devices = kept, stood
+    state.precisions, state.devices = old_precisions, old_devices
     return None
 
 

@@ -53,9 +53,9 @@ def split_samples(
             "one sample cannot both calibrate and be held out", where=every.detail, allowed="2 or more",
             hint="give more samples, or separate ones with --holdout",
         )  # fmt: skip
-    kept = max(count - max(round(count * share), 1), 1)
-    notes = [f"{kept} calibration samples are few: {FEW} or more are better"] if kept < FEW else []
-    first, last = parted(every, kept)
+    size = max(count - max(round(count * share), 1), 1)
+    notes = [f"{size} calibration samples are few: {FEW} or more are better"] if size < FEW else []
+    first, last = parted(every, size)
     return first, last, notes
 
 

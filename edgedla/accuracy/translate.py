@@ -84,8 +84,8 @@ def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, floa
             hint="give samples with --data, or the scales of a cache with --calib",
         )  # fmt: skip
     if typed:
-        known = dict(absmax)
-        return Translated("qdq", with_qdq(model, known).SerializeToString(), known)
+        ranges = dict(absmax)
+        return Translated("qdq", with_qdq(model, ranges).SerializeToString(), ranges)
     return Translated("cache", model.SerializeToString(), dict(absmax), write_cache(absmax, platform.release.trt))
 
 

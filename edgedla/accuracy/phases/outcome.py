@@ -44,7 +44,7 @@ def outcome(
     devices = {x.name: x.device for x in plan.layers}
     scales = dla_scales(job.graph, state.absmax, job.platform, lambda i: devices[job.graph.layers[i].name] != GPU)
     covered = coverage(job.graph, scales, collection.histograms)
-    text, met = _goal(request, sqnr, scores)
+    text, goal_met = _goal(request, sqnr, scores)
     typed = job.platform.release.strongly_typed
     return Quantized(
         network=job.graph.name,
@@ -66,7 +66,7 @@ def outcome(
         devices=dict(state.devices),
         scores=scores,
         goal=text,
-        met=met,
+        met=goal_met,
         predicted_us=_predicted(state, times, covered.layers_without),
         missing_us={
             t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
@@ -97,14 +97,14 @@ def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> T
 
 
 def _goal(request: QuantizeRequest, sqnr_db: float, scores: Sequence[Score]) -> Tuple[str, Optional[bool]]:
-    parts, met = [], []
+    parts, results = [], []
     if request.min_sqnr_db is not None:
         parts.append(f"output SQNR of at least {request.min_sqnr_db:g} dB")
-        met.append(sqnr_db >= request.min_sqnr_db)
+        results.append(sqnr_db >= request.min_sqnr_db)
     if request.max_drop is not None:
         parts.append(f"{scores[0].metric} falls by at most {request.max_drop:g}")
-        met.append(scores[0].value - scores[1].value <= request.max_drop)
-    return " and ".join(parts), all(met) if met else None
+        results.append(scores[0].value - scores[1].value <= request.max_drop)
+    return " and ".join(parts), all(results) if results else None
 
 
 def _predicted(state: State, times: LayerTimes, without_scale: Sequence[str]) -> Dict[str, float]:

@@ -57,7 +57,7 @@ def _mean_errors(
     graph = added.graph
     prefix = free_prefix("edgedla", model.graph)
     graph.initializer.append(numpy_helper.from_array(np.zeros((), np.int8), f"{prefix}zero"))
-    wanted: List[Tuple[int, str]] = []
+    mean_outputs: List[Tuple[int, str]] = []
     for i, node in enumerate(model.graph.node):
         if node.op_type not in _KINDS or modes[i] != "int8" or node.input[1] not in constants or not node.input[0]:
             continue
@@ -92,13 +92,13 @@ def _mean_errors(
             mean.attribute.append(helper.make_attribute("axes", axes))
         graph.node.append(mean)
         graph.output.append(helper.make_tensor_value_info(f"{base}/mean", TensorProto.FLOAT, None))
-        wanted.append((i, f"{base}/mean"))
-    if not wanted:
+        mean_outputs.append((i, f"{base}/mean"))
+    if not mean_outputs:
         return {}
     session = open_session(model.SerializeToString() + added.SerializeToString())
     sums: Dict[int, np.ndarray] = {}
     for feed in feeds:
-        for (i, _), value in zip(wanted, session.run([name for _, name in wanted], feed)):
+        for (i, _), value in zip(mean_outputs, session.run([name for _, name in mean_outputs], feed)):
             sums[i] = sums.get(i, np.zeros(value.shape, np.float64)) + value
     return {i: total / len(feeds) for i, total in sums.items()}
 
@@ -110,7 +110,7 @@ def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    constants, taken = constants_of(changed), set(tensor_names(model.graph))
+    constants, used_names = constants_of(changed), set(tensor_names(model.graph))
     for i, error in errors.items():
         node = changed.graph.node[i]
         old = node.input[2] if len(node.input) > 2 else ""
@@ -121,8 +121,8 @@ def _with_biases(model: Any, errors: Mapping[int, np.ndarray]) -> Any:
             continue
         bias = numpy_helper.to_array(constants[old]).astype(np.float64) if old else 0.0
         # A new name, because another node may also read the old constant.
-        name = free_name(f"{node.output[0]}/corrected_bias", taken)
-        taken.add(name)
+        name = free_name(f"{node.output[0]}/corrected_bias", used_names)
+        used_names.add(name)
         changed.graph.initializer.append(numpy_helper.from_array((bias - error).astype(np.float32), name))
         while len(node.input) < 3:
             node.input.append("")

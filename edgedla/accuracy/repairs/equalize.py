@@ -87,9 +87,9 @@ def _factors(model: Any, groups: Sequence[ScaleGroup], feeds: Sequence[Feed]) ->
             weights, dense = np.maximum(weights, by_input.reshape(-1)), True
         used = (ranges > 0) & ((weights > 0) | (not dense))
         factor = np.ones(len(ranges))
-        wanted = np.sqrt(weights[used] / ranges[used]) if dense else 1.0 / ranges[used]
-        if wanted.size:
-            factor[used] = np.clip(wanted / np.median(wanted), 1.0 / MOST_FACTOR, MOST_FACTOR)
+        ideal = np.sqrt(weights[used] / ranges[used]) if dense else 1.0 / ranges[used]
+        if ideal.size:
+            factor[used] = np.clip(ideal / np.median(ideal), 1.0 / MOST_FACTOR, MOST_FACTOR)
         factors.append(factor)
     return factors
 
@@ -120,9 +120,9 @@ def _channel_ranges(
             added.graph.output.append(helper.make_tensor_value_info(base, TensorProto.FLOAT, None))
             names[-1].append(base)
     session = open_session(model.SerializeToString() + added.SerializeToString())
-    asked = [name for group in names for name in group]
+    output_names = [name for group in names for name in group]
     tops: Dict[str, np.ndarray] = {}
     for feed in feeds:
-        for name, value in zip(asked, session.run(asked, feed)):
+        for name, value in zip(output_names, session.run(output_names, feed)):
             tops[name] = np.maximum(tops.get(name, 0.0), np.asarray(value, np.float64))
     return [np.max([tops[name] for name in group], axis=0) for group in names]

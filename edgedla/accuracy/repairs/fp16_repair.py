@@ -84,10 +84,12 @@ def _to_gpu(
     state: State, findings: Sequence[Fp16Finding], done: Fp16Repair, before: float, held_out: Sequence[Feed]
 ) -> None:
     """Moves the layers that read or write the remaining tensors to the GPU."""
-    left: Set[str] = {f.tensor for f in findings if f.tensor not in done.factors}
+    not_rescaled: Set[str] = {f.tensor for f in findings if f.tensor not in done.factors}
     on_dla = set(state.on_dla())
     names = [
-        layer.name for layer in state.graph.layers if layer.name in on_dla and left & {*layer.inputs, *layer.outputs}
+        layer.name
+        for layer in state.graph.layers
+        if layer.name in on_dla and not_rescaled & {*layer.inputs, *layer.outputs}
     ]
     if not names:
         return

@@ -88,13 +88,13 @@ def _groups(
     groups += [(name,) for name in simulation.tensors if name in alone]
     groups = [g for g in groups if not set(fixed).intersection(g) and sum(shares.get(n, 0.0) for n in g) > 0]
     groups.sort(key=lambda g: -sum(shares.get(n, 0.0) for n in g))
-    total, reached = sum(shares.values()), 0.0
+    total, covered = sum(shares.values()), 0.0
     chosen: List[Tuple[str, ...]] = []
     for group in groups[:_MOST]:
-        if reached >= _SHARE * total:
+        if covered >= _SHARE * total:
             break
         chosen.append(group)
-        reached += sum(shares.get(n, 0.0) for n in group)
+        covered += sum(shares.get(n, 0.0) for n in group)
     return chosen
 
 

@@ -127,13 +127,13 @@ def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    constants, taken = constants_of(changed), set(tensor_names(changed.graph))
+    constants, used_names = constants_of(changed), set(tensor_names(changed.graph))
 
     def put(node: Any, place: int, values: np.ndarray) -> None:
         old = numpy_helper.to_array(constants[node.input[place]])
         # A new name, because another node may also read the old constant.
-        name = free_name(f"{node.output[0]}/rescaled_{place}", taken)
-        taken.add(name)
+        name = free_name(f"{node.output[0]}/rescaled_{place}", used_names)
+        used_names.add(name)
         changed.graph.initializer.append(numpy_helper.from_array(values.astype(old.dtype), name))
         node.input[place] = name
 
