@@ -118,9 +118,9 @@ def build(
         backend = backend_of(request.backend)
         if backend != "host" and departures(request.options.numerics):
             raise UsageError("numerics are chosen for the simulation alone", where="numerics", allowed="--backend host")
-        said = samples_without_scales(request, simulated=backend == "host")
-        if said:
-            tell(say, said)
+        samples_note = samples_without_scales(request, simulated=backend == "host")
+        if samples_note:
+            tell(say, samples_note)
         with output_folder(folder), _alone(folder):
             work = folder / WORK
             source = OnnxSource(path)

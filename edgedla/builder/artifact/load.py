@@ -167,9 +167,9 @@ def _verify_file(folder: Path, entry: ArtifactFile) -> None:
 
 def _verify_source(artifact: Artifact, model: Path) -> None:
     """The model and the files that hold its weights must be those of the build."""
-    wanted = {model: artifact.model.get("sha256")}
-    wanted.update({model.parent / name: digest for name, digest in artifact.model.get("external", {}).items()})
-    for file, digest in wanted.items():
+    recorded = {model: artifact.model.get("sha256")}
+    recorded.update({model.parent / name: digest for name, digest in artifact.model.get("external", {}).items()})
+    for file, digest in recorded.items():
         if not file.is_file() or sha256_of(file) != digest:
             raise DocumentError(
                 f"stale: built from another version of {file.name} (sha256 {str(digest)[:12]})",

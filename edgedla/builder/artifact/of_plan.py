@@ -78,9 +78,9 @@ def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
     bindings = []
     for io in plan.io:
         chip = str(plan.platform["chip"])
-        lies = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
-        strides = dict(zip(("n", "c", "h", "w"), lies.stride_bytes_nchw))
+        buffer = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
+        strides = dict(zip(("n", "c", "h", "w"), buffer.stride_bytes_nchw))
         bindings.append(
-            Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, lies.size_bytes, strides, io.scale)
+            Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, buffer.size_bytes, strides, io.scale)
         )
     return tuple(bindings)

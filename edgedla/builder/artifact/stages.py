@@ -44,19 +44,19 @@ def check_stages(chain: Artifact, loaded: Sequence[Tuple[StageEntry, Artifact]])
     where = str(chain.folder)
     if not loaded:
         raise DocumentError("a chain without stages", where=where, hint="build it again")
-    there: Dict[str, Binding] = {b.name: b for b in chain.inputs}
+    available: Dict[str, Binding] = {b.name: b for b in chain.inputs}
     for k, (entry, stage) in enumerate(loaded):
-        wrong = _wrong(chain, entry, stage) or _wrong_inputs(stage, there) or _wrong_outputs(stage, there)
+        wrong = _wrong(chain, entry, stage) or _wrong_inputs(stage, available) or _wrong_outputs(stage, available)
         if wrong:
             raise DocumentError(
                 f"stage {k} does not belong to this chain: {wrong}", where=where, hint="restore it, or build it again"
             )
-        there.update((b.name, b) for b in stage.outputs)
+        available.update((b.name, b) for b in stage.outputs)
     read = {b.name for b in chain.inputs} | {b.name for _, stage in loaded for b in stage.inputs}
     for b in chain.outputs:
-        if there.get(b.name) != b or b.name in {i.name for i in chain.inputs}:
+        if available.get(b.name) != b or b.name in {i.name for i in chain.inputs}:
             raise DocumentError(f"no stage makes the output {b.name} as the chain states it", where=where)
-    unread = sorted(set(there) - read - {b.name for b in chain.outputs})
+    unread = sorted(set(available) - read - {b.name for b in chain.outputs})
     if unread:
         raise DocumentError(f"{unread[0]} is written by a stage, and nothing reads it", where=where)
     return tuple(Stage(entry.device, stage) for entry, stage in loaded)

@@ -54,10 +54,10 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
 
 def _after_a_failure(target: Path, error: BaseException) -> Optional[str]:
     """What is still intact after the failure, and what to do if the disk was full; None if neither applies."""
-    kept = "the earlier artifact still loads" if (target / MANIFEST).is_file() else ""
+    intact = "the earlier artifact still loads" if (target / MANIFEST).is_file() else ""
     cause = error if isinstance(error, OSError) else error.__cause__
     full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "; ".join(filter(None, (kept, "free some space and build again" if full else ""))) or None
+    return "; ".join(filter(None, (intact, "free some space and build again" if full else ""))) or None
 
 
 def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], bytes]) -> Artifact:

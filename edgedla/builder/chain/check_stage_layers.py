@@ -33,14 +33,14 @@ def same_layers(whole: LayerGraph, layers: Sequence[int], stage: LayerGraph) -> 
     Raises:
         BuildError: they differ; the first difference is named.
     """
-    wanted = [whole.layers[i] for i in layers]
+    expected = [whole.layers[i] for i in layers]
     names: Dict[str, str] = {}
     tensors = _Pairs()
     counted: Dict[str, _Pairs] = {key: _Pairs() for key in _COUNTED}
     # The stage's inputs, and so the border tensors, keep their names.
     for name in stage.inputs:
         tensors.pair(name, name)
-    for want, got in zip(wanted, stage.layers):
+    for want, got in zip(expected, stage.layers):
         difference = (
             _of_kind(want, got, counted)
             or _of_tensors(whole, stage, want.inputs, got.inputs, "reads", tensors)
@@ -49,10 +49,10 @@ def same_layers(whole: LayerGraph, layers: Sequence[int], stage: LayerGraph) -> 
         if difference:
             raise _differ(whole, f"{want.name} ({want.type}): {difference}")
         names[want.name] = got.name
-    if len(wanted) != len(stage.layers):
-        longer = wanted if len(wanted) > len(stage.layers) else list(stage.layers)
-        extra = longer[min(len(wanted), len(stage.layers))]
-        which = "is missing" if longer is wanted else "is one more"
+    if len(expected) != len(stage.layers):
+        longer = expected if len(expected) > len(stage.layers) else list(stage.layers)
+        extra = longer[min(len(expected), len(stage.layers))]
+        which = "is missing" if longer is expected else "is one more"
         raise _differ(whole, f"{extra.name} ({extra.type}) {which}")
     return Names(names, tensors.forward)
 

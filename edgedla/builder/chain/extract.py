@@ -170,8 +170,8 @@ class _Extractor:
         return dims
 
     def _type(self, name: str) -> int:
-        known = self.types.get(name, 0)
-        return known or _ELEMENT_TYPE[self.graph.tensors[readable(name)].dtype]
+        inferred = self.types.get(name, 0)
+        return inferred or _ELEMENT_TYPE[self.graph.tensors[readable(name)].dtype]
 
 
 class _Part:

@@ -75,12 +75,12 @@ def _between(model: ModelProto, names: Sequence[str], checked: Samples) -> List[
     import onnx
 
     written = {t for node in model.graph.node for t in node.output}
-    wanted = [n for n in names if n in written]
+    computed = [n for n in names if n in written]
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
     outputs = {o.name for o in probed.graph.output}
-    for name in wanted:
+    for name in computed:
         if name not in outputs:
             probed.graph.output.add().name = name
     session = open_session(probed.SerializeToString(), error=BuildError)
-    return [{**feed, **dict(zip(wanted, session.run(wanted, feed) if wanted else []))} for feed in checked.feeds]
+    return [{**feed, **dict(zip(computed, session.run(computed, feed) if computed else []))} for feed in checked.feeds]

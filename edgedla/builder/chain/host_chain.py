@@ -50,8 +50,8 @@ class HostChain:
             for b in session.artifact.outputs:
                 made = session.as_bound(b, outputs[b.name])
                 if b.name in read:
-                    lies = session.layouts[b.name]
-                    made = unpack(pack(made, lies, scale=b.scale), lies, scale=b.scale)
+                    buffer = session.layouts[b.name]
+                    made = unpack(pack(made, buffer, scale=b.scale), buffer, scale=b.scale)
                 values[b.name] = made
         return values
 

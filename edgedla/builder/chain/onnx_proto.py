@@ -65,8 +65,8 @@ def sized(entry: ValueInfoProto, dims: Optional[Tuple[int, ...]]) -> Any:
 
 def inferred_types(model: ModelProto) -> Dict[str, int]:
     """Tensor name -> element type (TensorProto.DataType), if the model or ONNX's shape inference gives it."""
-    known = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
-    if {t for node in model.graph.node for t in node.output if t} <= set(known):
-        return known
+    declared = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
+    if {t for node in model.graph.node for t in node.output if t} <= set(declared):
+        return declared
     inferred = with_inferred_shapes(model).graph
-    return {**{v.name: v.type.tensor_type.elem_type for v in inferred.value_info}, **known}
+    return {**{v.name: v.type.tensor_type.elem_type for v in inferred.value_info}, **declared}

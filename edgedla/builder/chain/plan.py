@@ -90,8 +90,8 @@ def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPl
     graph, options = whole.graph, whole.options
     devices = devices_of(graph, options)
     # A region may be cut if devices set by hand put its layers on several devices.
-    kept = [r for r in regions if len({devices[i] for i in r} - {None}) == 1]
-    stages = split_stages(graph, devices, (*node_groups(graph), *kept))
+    whole_regions = [r for r in regions if len({devices[i] for i in r} - {None}) == 1]
+    stages = split_stages(graph, devices, (*node_groups(graph), *whole_regions))
     parts = _parts(whole, stages)
     ranges = dla_scales(
         graph,
@@ -128,7 +128,7 @@ def plan_chain(whole: WholeNetwork, regions: Sequence[Sequence[int]]) -> ChainPl
         planned.append(StagePlan(part.stage.device, part.data, plan, part.names.layers))
     chain = ChainPlan(tuple(planned), _network_io(graph, planned), replace(whole.calibration, absmax=ranges), ())
     _check_borders(graph.name, chain)
-    return replace(chain, notes=(*_notes(chain, stages, kept), *by_hand_notes(options)))
+    return replace(chain, notes=(*_notes(chain, stages, whole_regions), *by_hand_notes(options)))
 
 
 def _parts(whole: WholeNetwork, stages: Sequence[StageLayers]) -> List[_Part]:
@@ -213,17 +213,17 @@ def _network_io(graph: LayerGraph, stages: Sequence[StagePlan]) -> Tuple[IoPlan,
 
 def _check_borders(name: str, chain: ChainPlan) -> None:
     """Checks that each stage reads only tensors written before it, and in the same type and format."""
-    there = {io.name: io for io in chain.io if io.is_input}
+    available = {io.name: io for io in chain.io if io.is_input}
     for stage in chain.stages:
         for io in stage.plan.inputs:
-            made = there.get(io.name)
+            made = available.get(io.name)
             if made is None or replace(made, is_input=True) != io:
                 mismatch = "nothing before it makes it" if made is None else f"{made.dtype} {made.format} before it"
                 raise BuildError(
                     f"stage {stage.plan.model['name']} reads {io.name!r} as {io.dtype} {io.format}: {mismatch}",
                     where=name,
                 )
-        there.update((io.name, io) for io in stage.plan.outputs)
+        available.update((io.name, io) for io in stage.plan.outputs)
 
 
 def _notes(chain: ChainPlan, stages: Sequence[StageLayers], regions: Sequence[Sequence[int]]) -> Tuple[str, ...]:

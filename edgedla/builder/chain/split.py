@@ -108,15 +108,15 @@ class _Units:
         return next(iter(by_core), None)
 
     def _sorted(self) -> List[int]:
-        left = [len(p) for p in self.before]
-        ready = [u for u in range(self.count) if not left[u]]
+        waits = [len(p) for p in self.before]
+        ready = [u for u in range(self.count) if not waits[u]]
         order = []
         while ready:
             unit = ready.pop()
             order.append(unit)
             for n in self.after[unit]:
-                left[n] -= 1
-                if not left[n]:
+                waits[n] -= 1
+                if not waits[n]:
                     ready.append(n)
         return order
 

@@ -71,17 +71,17 @@ def accuracy_of(
         own_types: NumPy types of the model's floating-point inputs. nodes: ONNX nodes by simulated precision.
     """
     tolerance = TOLERANCE_REL_L2[plan.precision]
-    known = [e.rel_l2 for e in errors if not math.isnan(e.rel_l2)]
-    worst = max(known, default=math.nan if errors else 0.0)
+    finite = [e.rel_l2 for e in errors if not math.isnan(e.rel_l2)]
+    worst = max(finite, default=math.nan if errors else 0.0)
     # Scales of real data clip random input, so this error says nothing about real accuracy.
     comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
     # An all-NaN output, for example from NaN weights, cannot be compared. The other outputs can still show a failure.
-    comparable = comparable and (len(known) == len(errors) or worst > tolerance)
+    comparable = comparable and (len(finite) == len(errors) or worst > tolerance)
     # Few samples serve calibration better than a held-back test set, but the report must say so.
-    seen = "" if checked.synthetic or calibration.source != "data" else "; the scales were measured on them too"
+    same_samples = "" if checked.synthetic or calibration.source != "data" else "; the scales were measured on them too"
     return {
         "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
-        "samples": checked.detail + seen,
+        "samples": checked.detail + same_samples,
         "synthetic_samples": checked.synthetic,
         "tolerance_rel_l2": tolerance,
         "worst_rel_l2": _rounded(worst),

@@ -47,13 +47,13 @@ def build_host(
     specs = model_input_specs(static)
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
-    wanted = outputs_of(reference, checked.feeds)
+    expected = outputs_of(reference, checked.feeds)
     # Frees one session before the next opens: each holds the weights.
     del reference
     simulated = simulate(static, plan)
     data = bytes(simulated.model.SerializeToString())
     session = open_session(data, error=BuildError, say=say)
-    errors = output_errors(wanted, session, checked.feeds)
+    errors = output_errors(expected, session, checked.feeds)
     nodes = {"dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32}
     return HostBuilt(
         data=data,

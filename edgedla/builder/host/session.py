@@ -76,10 +76,10 @@ class HostSession:
         return dict(zip(names, self._session.run(names, feed)))
 
     def _check_names(self, inputs: Mapping[str, object]) -> None:
-        wanted = {b.name for b in self.artifact.inputs}
-        if set(inputs) != wanted:
+        expected = {b.name for b in self.artifact.inputs}
+        if set(inputs) != expected:
             raise UsageError(
                 f"arrays for {', '.join(sorted(inputs)) or 'no input'}",
                 where="inputs",
-                allowed=", ".join(sorted(wanted)),
+                allowed=", ".join(sorted(expected)),
             )

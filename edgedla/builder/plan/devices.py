@@ -21,8 +21,8 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
     for layer, layer_report in zip(graph.layers, report.layers):
         on_dla = mode == "standalone" or layer_report.placed is Placed.DLA
         on_dla = on_dla or (layer_report.placed is Placed.FOLDED and layer_report.support is Support.DLA)
-        wanted = by_hand.get(layer.name)
-        device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
+        chosen = by_hand.get(layer.name)
+        device = (core if on_dla else GPU) if chosen is None else (core if chosen == "DLA" else chosen)
         if device not in (GPU, "DLA0", "DLA1"):
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
         devices.append(device)

@@ -28,15 +28,15 @@ def placed_model(
     """
     placement = source if isinstance(source, Placement) else read_placement(source)
     where = "placement" if isinstance(source, Placement) else str(source)
-    wanted = {
+    pairs = {
         "target": (placement.platform.get("target"), platform.module.id),
         "TensorRT": (placement.platform.get("trt"), platform.release.trt_text),
         "precision": (placement.precision, precision),
     }
-    for what, (placed, asked) in wanted.items():
-        if placed != asked:
+    for what, (placed, requested) in pairs.items():
+        if placed != requested:
             raise DocumentError(
-                f"placed for {what} {placed}, the build is for {asked}", where=where, hint="place the model again"
+                f"placed for {what} {placed}, the build is for {requested}", where=where, hint="place the model again"
             )
     models = [m for m in placement.models if m.sha256 == graph.sha256 and m.sha256]
     models = models or [m for m in placement.models if not m.sha256 and m.name == graph.name]

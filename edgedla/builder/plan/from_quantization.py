@@ -70,8 +70,8 @@ def _refuse_unused(request: BuildRequest, platform: Platform) -> None:
     """Raises UsageError for options about measuring or passing scales in a build without scales."""
     typed = platform.release.strongly_typed
     measured = request.calib_method.lower() != "auto"
-    for where, asked in (("calib_method", measured), ("set_ranges", request.options.set_ranges)):
-        if not asked:
+    for where, given in (("calib_method", measured), ("set_ranges", request.options.set_ranges)):
+        if not given:
             continue
         if request.precision != "int8":
             raise UsageError(f"{request.precision.upper()} takes no scales", where=where, allowed="--precision int8")

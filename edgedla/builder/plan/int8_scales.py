@@ -61,15 +61,15 @@ def calibrate(
     specs = model_input_specs(model)
     samples = open_samples(data, specs, preprocess) if data is not None else synthetic_samples(specs)
     basis = "synthetic" if samples.synthetic else "data"
-    kept = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
-    absmax, collection = _read(kept), None
+    ranges_file = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
+    absmax, collection = _read(ranges_file), None
     if absmax is None:
         if say is not None:
             say(f"measuring INT8 ranges on {samples.detail} ({method})")
         collection = collect(model, samples, say=say)
         absmax = thresholds(collection, method)
-        if kept is not None:
-            write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
+        if ranges_file is not None:
+            write_atomic(ranges_file, json.dumps(absmax, sort_keys=True), follow=False)
     absmax = {**absmax, **_own_ranges(source)}
     if not samples.synthetic:
         source.scales = MeasuredScales(graph, model, samples, method, absmax, collection)

@@ -199,7 +199,11 @@ def refuse_standalone(report: CheckReport, *, allow_unknown: bool = False) -> No
             if finding.effect in (Effect.REJECT, Effect.UNKNOWN):
                 fixes.setdefault(layer.name, []).extend(finding.fixes)
     lines = [f"  - {message}" for message in strict.messages]
-    hints = [f"    {name}: known remedies: {', '.join(dict.fromkeys(known))}" for name, known in fixes.items() if known]
+    hints = [
+        f"    {name}: known remedies: {', '.join(dict.fromkeys(remedy_ids))}"
+        for name, remedy_ids in fixes.items()
+        if remedy_ids
+    ]
     ranked = [
         f"    {change.label} ({len(change.layers)} layers): "
         + (f"by {', '.join(change.fixes)}" if change.fixes else "no rewrite is known")

@@ -112,17 +112,17 @@ def _precisions(
     fp16_only = scale_rules().fp16_only
     precisions: List[Optional[str]] = []
     for layer in graph.layers:
-        asked = by_hand.get(layer.name)
-        if asked is not None and asked not in PRECISIONS:
-            raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
-        if asked == "int8" and report.precision != "int8":
+        requested = by_hand.get(layer.name)
+        if requested is not None and requested not in PRECISIONS:
+            raise UsageError(f"unknown precision {requested!r}", where=layer.name, allowed=", ".join(PRECISIONS))
+        if requested == "int8" and report.precision != "int8":
             raise UsageError(
                 f"{layer.name} is to run in INT8 in an FP16 build: TensorRT ends such a build with an error (MSG317)",
                 where="precisions",
                 allowed="fp16, or --precision int8",
             )
         forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in fp16_only
-        precisions.append(None if typed else (asked or ("fp16" if forced else None)))
+        precisions.append(None if typed else (requested or ("fp16" if forced else None)))
     return precisions
 
 
@@ -137,7 +137,7 @@ def _io(
     dynamic_inputs: Sequence[str],
 ) -> Tuple[IoPlan, ...]:
     names = (*graph.inputs, *graph.outputs)
-    asked = formats_by_name(graph, options)
+    requested = formats_by_name(graph, options)
     chosen: Dict[str, IoFormat] = {}
     if mode == "standalone" or options.reformat_free:
         check_mode = "standalone" if mode == "standalone" else "fallback"
@@ -152,7 +152,7 @@ def _io(
     io_plans = []
     for name in names:
         tensor = graph.tensors[name]
-        io = asked.get(name) or chosen.get(name)
+        io = requested.get(name) or chosen.get(name)
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None

@@ -98,15 +98,15 @@ def interruptible(interruption: Interruption, progress: Optional[Progress], can_
             for number in numbers:
                 if number != signal.SIGINT:
                     continue
-                if seen:
+                if signals:
                     os._exit(130)
-                seen.append(number)
+                signals.append(number)
                 interruption.note(KeyboardInterrupt())
                 if progress is not None:
                     text = "the build ends at TensorRT's next step" if can_stop else "this TensorRT cannot stop a build"
                     progress(f"Ctrl-C: {text}; Ctrl-C again ends edgedla at once")
 
-    seen: list = []
+    signals: list = []
     thread = threading.Thread(target=watch, name="edgedla-ctrl-c", daemon=True)
     before = signal.signal(signal.SIGINT, lambda *_: interruption.note(KeyboardInterrupt()))
     woken_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)

@@ -89,13 +89,13 @@ def compare(plan: BuildPlan, answers: Answers, before: Optional[Answers] = None)
             refused.append(planned.name)
         if verdict != planned.capable:
             differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, verdict))
-    known = {planned.name for planned in plan.layers}
+    planned_names = {planned.name for planned in plan.layers}
     return Drift(
         differences=tuple(differences),
         asked=sum(planned.name in answers for planned in plan.layers),
         refused=tuple(refused),
         missing=tuple(missing),
-        unplanned=tuple(name for name in answers if name not in known),
+        unplanned=tuple(name for name in answers if name not in planned_names),
         duplicated=tuple(name for name, answer in answers.items() if len(answer) > 1),
         changed=tuple(name for name, answer in answers.items() if before is not None and before.get(name) != answer),
     )

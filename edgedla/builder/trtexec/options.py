@@ -57,9 +57,9 @@ class Options:
 
     def standalone_format(self, name: str, is_input: bool) -> Optional[str]:
         """The name under which a standalone build can have this format; None where it cannot."""
-        known = self.input_formats if is_input else self.output_formats
+        formats = self.input_formats if is_input else self.output_formats
         older = self.older_names.get(name)
-        return name if not known or name in known else older if older in known else None
+        return name if not formats or name in formats else older if older in formats else None
 
 
 @lru_cache(maxsize=None)

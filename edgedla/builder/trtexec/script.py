@@ -164,15 +164,15 @@ class _Writer:
     def _format(self, io: IoPlan) -> str:
         name = io.format
         if self.plan.mode == "standalone":
-            taken = self.options.standalone_format(io.format, io.is_input)
-            if taken is None:
-                known = self.options.input_formats if io.is_input else self.options.output_formats
+            accepted = self.options.standalone_format(io.format, io.is_input)
+            if accepted is None:
+                formats = self.options.input_formats if io.is_input else self.options.output_formats
                 self.unsaid.append(
-                    f"{io.name} as {io.format}: this trtexec refuses it for standalone builds; it takes {', '.join(known)}"
+                    f"{io.name} as {io.format}: this trtexec refuses it for standalone builds; it takes {', '.join(formats)}"
                 )
-            elif taken != io.format:
-                self.notes.append(f"{io.name}: {io.format} under the older name that this trtexec takes, {taken}")
-            name = taken or io.format
+            elif accepted != io.format:
+                self.notes.append(f"{io.name}: {io.format} under the older name that this trtexec takes, {accepted}")
+            name = accepted or io.format
         return IoFormat(TensorFormat(name), io.dtype).trtexec(self.options.release)
 
     def _pools(self) -> None:
@@ -247,10 +247,12 @@ class _Writer:
 
     def text(self) -> str:
         plan, release = self.plan, ".".join(str(n) for n in self.options.release)
-        seen = "" if release.startswith(self.options.read) else f" (options as of {self.options.read}, the newest read)"
+        options_note = (
+            "" if release.startswith(self.options.read) else f" (options as of {self.options.read}, the newest read)"
+        )
         comments = [
             f"{plan.model.get('name', '')} for {plan.platform['target']}, {plan.mode}, {plan.precision}.",
-            f"Written by edgedla {__version__} for trtexec of TensorRT {release}{seen}.",
+            f"Written by edgedla {__version__} for trtexec of TensorRT {release}{options_note}.",
             f"Plan made for TensorRT {plan.platform['trt']}; model sha256 {plan.model.get('sha256', '')[:16]}.",
             "usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.",
             *(f"NOT EXPRESSED: {text}" for text in self.unsaid),
