@@ -22,23 +22,23 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
     """
     files: Dict[str, Path] = {}
     others: Set[str] = set()
-    left: List[str] = sorted(roots)
-    while left:
-        name = left.pop()
+    pending: List[str] = sorted(roots)
+    while pending:
+        name = pending.pop()
         path = module_file(name)
         if path is None or name in files:
             continue
         files[name] = path
         if "." in name:
-            left.append(name.rpartition(".")[0])
+            pending.append(name.rpartition(".")[0])
         programs, imports = _references(name, path)
-        left += programs
+        pending += programs
         for imported, late in imports:
             if imported.split(".")[0] != "edgedla":
                 if not late:
                     others.add(imported.split(".")[0])
             elif not late or wanted(imported):
-                left.append(imported)
+                pending.append(imported)
     return files, frozenset(others)
 
 

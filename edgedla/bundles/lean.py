@@ -23,7 +23,7 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
     isinstance, and if no other module imports it from here. A module that also runs as a program stays unchanged.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
-    taken = {
+    imported_names = {
         (node.module, alias.name)
         for tree in trees.values()
         for node in ast.walk(tree)
@@ -33,7 +33,7 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
     return {
         name: text
         if name == RUNTIME or _is_program(trees[name])
-        else _lean(text, trees[name], {taken_name for module, taken_name in taken if module == name})
+        else _lean(text, trees[name], {taken_name for module, taken_name in imported_names if module == name})
         for name, text in sources.items()
     }
 
@@ -186,21 +186,21 @@ def _statements(node: Import, early: Set[str]) -> List[str]:
         can = [a for a in node.names if a.asname or "." not in a.name]
         late = [a for a in can if (a.asname or a.name) not in early and a.name not in _ALWAYS]
         calls = [f"_late(globals(), {a.name!r}, {' as ' + (a.asname or a.name)!r})" for a in late]
-        kept = [_as(a) for a in node.names if a not in late]
-        return ([f"import {', '.join(kept)}"] if kept else []) + calls if late else []
+        eager = [_as(a) for a in node.names if a not in late]
+        return ([f"import {', '.join(eager)}"] if eager else []) + calls if late else []
     module = str(node.module)
     if module == "dataclasses":
-        kept = [_as(a) for a in node.names if a.name != "dataclass"]
-        ours = [f"from {RUNTIME} import dataclass"] if len(kept) < len(node.names) else []
-        return ([f"from dataclasses import {', '.join(kept)}"] if kept else []) + ours if ours else []
+        eager = [_as(a) for a in node.names if a.name != "dataclass"]
+        ours = [f"from {RUNTIME} import dataclass"] if len(eager) < len(node.names) else []
+        return ([f"from dataclasses import {', '.join(eager)}"] if eager else []) + ours if ours else []
     if node.level or module.split(".")[0] in _ALWAYS:
         return []
     late = [a for a in node.names if (a.asname or a.name) not in early and a.name != "*"]
-    kept = [_as(a) for a in node.names if a not in late]
+    eager = [_as(a) for a in node.names if a not in late]
     if not late:
         return []
     call = f"_late(globals(), {module!r}, {', '.join(repr(_as(a)) for a in late)})"
-    return ([f"from {module} import {', '.join(kept)}"] if kept else []) + [call]
+    return ([f"from {module} import {', '.join(eager)}"] if eager else []) + [call]
 
 
 def _as(alias: ast.alias) -> str:

@@ -181,10 +181,10 @@ def partial_folder(above: str, name: str) -> Tuple[str, int]:
 def forget_killed(above: str, name: str) -> None:
     """Removes folders left by killed starts of this bundle: those that nobody locks. Follows no link."""
     try:
-        left = [entry.path for entry in os.scandir(above) if entry.name.startswith(name + ".")]
+        leftovers = [entry.path for entry in os.scandir(above) if entry.name.startswith(name + ".")]
     except OSError:
         return
-    for path in left:
+    for path in leftovers:
         held = locked(path) if os.path.isdir(path) and not os.path.islink(path) else None
         if held is not None and held >= 0:
             import shutil
