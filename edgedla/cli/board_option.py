@@ -90,11 +90,11 @@ def terminal() -> Any:
     """Our stdout and stderr; the first Ctrl-C (SIGTERM) interrupts the job as it would here, the second ends it."""
     from edgedla.remote.job import Terminal
 
-    asked: List[str] = []
+    requests: List[str] = []
 
     def ask(*_: Any) -> None:
-        asked.append("kill" if asked else "interrupt")
-        if len(asked) > 2:
+        requests.append("kill" if requests else "interrupt")
+        if len(requests) > 2:
             os._exit(130)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -102,8 +102,8 @@ def terminal() -> Any:
     sent: List[str] = []
 
     def stop() -> Optional[str]:
-        if len(sent) < len(asked):
-            sent.append(asked[len(sent)])
+        if len(sent) < len(requests):
+            sent.append(requests[len(sent)])
             return sent[-1]
         return None
 
@@ -205,9 +205,9 @@ class Bundle:
         self.files.append(file_to_send(source, name))
         base = name.rpartition("/")[0]
         for path in named_files(source):
-            there = f"{base}/{path.as_posix()}"
+            board_path = f"{base}/{path.as_posix()}"
             whole = source.parent / path
-            self.files += folder_files(whole, there) if whole.is_dir() else [file_to_send(whole, there)]
+            self.files += folder_files(whole, board_path) if whole.is_dir() else [file_to_send(whole, board_path)]
         return self._called(f"in/{name}", text)
 
     def _out(self, destination: Path, text: str) -> str:
@@ -256,5 +256,5 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
 
 def _plain(name: str) -> str:
     """A file name that any file system and any option accepts; keeps the ending, which tells the file's format."""
-    kept = "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("-.")
-    return kept[-100:] or "file"
+    plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip("-.")
+    return plain[-100:] or "file"

@@ -85,10 +85,10 @@ def _near(line: str) -> Tuple[Tuple[str, str], ...]:
     from edgedla.rules.nearest import nearest_ids, nearest_messages
     from edgedla.rules.remedies import remedies
 
-    known = {name: remedy.title for name, remedy in remedies().items()}
-    known.update({name: rule.summary for rule in all_rules() for name in (rule.id, rule.name)})
-    known.update({name: m.examples[0] for m in messages() for name in (m.id, m.name)})
-    ids = tuple((name, known[name]) for name in nearest_ids(line, tuple(known)))
+    descriptions = {name: remedy.title for name, remedy in remedies().items()}
+    descriptions.update({name: rule.summary for rule in all_rules() for name in (rule.id, rule.name)})
+    descriptions.update({name: m.examples[0] for m in messages() for name in (m.id, m.name)})
+    ids = tuple((name, descriptions[name]) for name in nearest_ids(line, tuple(descriptions)))
     return ids or tuple((m.id, text) for m, text in nearest_messages(line))
 
 

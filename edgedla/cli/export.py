@@ -51,9 +51,9 @@ def export(
     from edgedla.runtime.decode.make_decoder import DecodeOptions
     from edgedla.runtime.pipeline.reading import read_labels
 
-    asked = {name: value for name, value in preprocess.items() if value is not None}
+    preprocess_given = {name: value for name, value in preprocess.items() if value is not None}
     options = DecodeOptions(kind=decode, labels=read_labels(labels or ""), score=score)
-    request = ExportRequest(onnx, core, asked, options, parser, parser_library)
+    request = ExportRequest(onnx, core, preprocess_given, options, parser, parser_library)
     written = hand_over(runtime, source, folder, request)
     echo(f"written: {folder} ({', '.join(written.files)})")
     for path, why in written.missing.items():

@@ -49,15 +49,15 @@ def destinations(
             pairs.append((output_format or "text", path))
             continue
         endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
-        wanted = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
-        if wanted not in formats:
+        form = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
+        if form not in formats:
             raise UsageError(
                 "the ending of this file names no output form of this command",
                 where=path,
                 allowed=", ".join(_endings(formats)),
                 hint=f"Or choose one with --format {'|'.join(formats)}.",
             )
-        pairs.append((wanted, path))
+        pairs.append((form, path))
     return tuple(pairs)
 
 
@@ -120,16 +120,16 @@ def on_terminal(text: str, stream: Optional[TextIO]) -> str:
 
 def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], str]) -> None:
     """Renders and writes each output. `render(format, terminal)` gets terminal=True where stdout is a terminal."""
-    for wanted, path in targets:
+    for form, path in targets:
         if path == "-":
             # The process was started with stdout closed.
-            text = render(wanted, sys.stdout is not None and sys.stdout.isatty())
-            if wanted == "text":
+            text = render(form, sys.stdout is not None and sys.stdout.isatty())
+            if form == "text":
                 text = on_terminal(text, sys.stdout)
             # color=True: the renderer has already decided; click must not strip what it chose.
             echo(text, nl=not text.endswith("\n"), color=True)
         else:
-            text = render(wanted, False)
+            text = render(form, False)
             write_atomic(path, text if text.endswith("\n") else text + "\n")
 
 

@@ -26,8 +26,8 @@ def fill_platform(given: Dict[str, Any]) -> None:
         from edgedla.placement.result.document import read_placement
         from edgedla.placement.result.made_for import resolved_platform
 
-        asked = (given["target"], given["jetpack"], given["trt"], given["precision"])
-        given.update(resolved_platform(read_placement(given["placement"]), *asked)._asdict())
+        named_platform = (given["target"], given["jetpack"], given["trt"], given["precision"])
+        given.update(resolved_platform(read_placement(given["placement"]), *named_platform)._asdict())
     built_here = given["backend"] in ("auto", "tensorrt")
     given.update(
         own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)

@@ -68,16 +68,16 @@ def with_own_scales(model: str, source: str, request: BuildRequest) -> BuildRequ
     from edgedla.conversion.cached import kept_scales
     from edgedla.targets import platform_for
 
-    asked = resolved(request)
-    if asked.precision != "int8" or (asked.calib, asked.calib_data) != (None, None):
+    whole = resolved(request)
+    if whole.precision != "int8" or (whole.calib, whole.calib_data) != (None, None):
         return request
     scales = kept_scales(model)
     if scales is None:
         return request
-    if platform_for(asked.target, jetpack=asked.jetpack, trt=asked.trt).release.strongly_typed:
+    if platform_for(whole.target, jetpack=whole.jetpack, trt=whole.trt).release.strongly_typed:
         raise UsageError(
             "this TensorRT takes INT8 scales only as Q/DQ nodes of the model", where=source,
-            hint=f"`edgedla convert {shlex.quote(source)} --target {asked.target} --trt {asked.trt} -o MODEL.onnx` writes one with them",
+            hint=f"`edgedla convert {shlex.quote(source)} --target {whole.target} --trt {whole.trt} -o MODEL.onnx` writes one with them",
         )  # fmt: skip
     return replace(request, calib=scales)
 

@@ -43,11 +43,11 @@ def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpos
     gain = gain_of(source, platform, purpose, **options)
     if gain is None or not gain.pays:
         return error
-    asked = [argument(source.file), target_options(platform), GivenSizes(options["shapes"], options["batch"]).options()]
-    asked += ["--precision int8"] if options["precision"] == "int8" else []
-    asked += [f"--for {purpose}"] if purpose != "hybrid" else []
+    words = [argument(source.file), target_options(platform), GivenSizes(options["shapes"], options["batch"]).options()]
+    words += ["--precision int8"] if options["precision"] == "int8" else []
+    words += [f"--for {purpose}"] if purpose != "hybrid" else []
     mode = options["power_mode"]
-    asked += [f"--power-mode {mode}"] if mode and mode != platform.module.default_power_mode else []
-    hint = f"`edgedla fix {' '.join(filter(None, asked))} -o OUT` writes a model that the parser takes"
+    words += [f"--power-mode {mode}"] if mode and mode != platform.module.default_power_mode else []
+    hint = f"`edgedla fix {' '.join(filter(None, words))} -o OUT` writes a model that the parser takes"
     hints = f"{error.hint}\n  {hint}" if error.hint else hint
     return type(error)(error.what, where=error.where, allowed=error.allowed, hint=hints)

@@ -60,10 +60,10 @@ def typed_name(where: Optional[str], context: click.Context) -> Optional[str]:
     running: Optional[click.Context] = context.meta.get(_RUNNING)
     if running is None:
         return where
-    found = [p for p in running.command.params if isinstance(p, Option) and not p.hidden and where == p.field]
+    options = [p for p in running.command.params if isinstance(p, Option) and not p.hidden and where == p.field]
     # Two options may fill one argument, as --devices and --evaluate do.
-    found.sort(key=lambda p: running.params.get(p.name or "") in (None, (), p.default))
-    return found[0].opts[0] if found else where
+    options.sort(key=lambda p: running.params.get(p.name or "") in (None, (), p.default))
+    return options[0].opts[0] if options else where
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:

@@ -104,10 +104,10 @@ def require_made_for(placement: Placement, given: Mapping[str, Optional[str]]) -
 
     made: Dict[str, Any] = {**placement.platform, "precision": placement.precision}
     target, jetpack, trt = given["target"], given["jetpack"], given["trt"]
-    asked = {"target": module_for(target).id if target else None, "precision": given["precision"]}
+    requested = {"target": module_for(target).id if target else None, "precision": given["precision"]}
     if jetpack or trt:
-        asked["trt"] = platform_for(target or made["target"], jetpack=jetpack, trt=trt).release.trt_text
-    for name, value in asked.items():
+        requested["trt"] = platform_for(target or made["target"], jetpack=jetpack, trt=trt).release.trt_text
+    for name, value in requested.items():
         if value not in (None, made[name]):
             raise UsageError(
                 f"the placement was made for {made[name]}, not {value}",

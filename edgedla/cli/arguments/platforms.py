@@ -76,5 +76,5 @@ def _is_jetpack(kind: str, number: str) -> bool:
         return False
     from edgedla.targets import releases
 
-    known = {j.version for j in releases().jetpack}
-    return any(version == number or version.startswith(f"{number}.") for version in known)
+    versions = {j.version for j in releases().jetpack}
+    return any(version == number or version.startswith(f"{number}.") for version in versions)

@@ -43,7 +43,7 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         UsageError: an option asks for what edgedla cannot do.
     """
     words = list(args[1:] if begins_with_trtexec(args) else args)
-    kept: List[str] = []
+    translated: List[str] = []
     notes: List[str] = []
     became: Set[str] = set()
     while words:
@@ -51,24 +51,24 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         name, equals, value = word.partition("=")
         answer = None if name in known_options or name == "--help" or not name.startswith("--") else _answer(verb, name)
         if answer is None:
-            kept.append(word)
+            translated.append(word)
             continue
         if answer.value and not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
         if answer.does == "refused":
             raise UsageError(f"edgedla does nothing like {name}", where=name, hint=answer.text)
         # The command joins or refuses an option that is given twice.
-        given = name not in became and _given(answer.to, [*kept, *words])
+        given = name not in became and _given(answer.to, [*translated, *words])
         if answer.does == "translated" and answer.to in known_options and given:
             notes.append(f"{name} is ignored: {answer.to} is given, or this command builds nothing")
         elif answer.does == "translated" and answer.to in known_options:
             value = _stem(value) if answer.to == "-o" else value
-            kept += [answer.to, value]
+            translated += [answer.to, value]
             became.add(name)
             notes.append(f"{name} became {answer.to} {value}: {answer.text}")
         else:
             notes.append(f"{name} is ignored: {answer.text}")
-    return Pasted(tuple(kept), tuple(notes))
+    return Pasted(tuple(translated), tuple(notes))
 
 
 def begins_with_trtexec(args: Sequence[str]) -> bool:

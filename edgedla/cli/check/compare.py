@@ -21,12 +21,14 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     Raises:
         UsageError: an output form without tables, or an unknown platform.
     """
-    wanted = given["output_format"]
-    if wanted and wanted not in TABLE_FORMATS:
+    output_format = given["output_format"]
+    if output_format and output_format not in TABLE_FORMATS:
         raise UsageError(
-            f"a table of models and platforms has no form {wanted}", where="--format", allowed=", ".join(TABLE_FORMATS)
+            f"a table of models and platforms has no form {output_format}",
+            where="--format",
+            allowed=", ".join(TABLE_FORMATS),
         )
-    targets = destinations(wanted, given["output"], TABLE_FORMATS)
+    targets = destinations(output_format, given["output"], TABLE_FORMATS)
     from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.reports import gate
     from edgedla.reports.table import render_table

@@ -130,7 +130,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     from edgedla.reports.deployment import render_deployment
 
     sizes: List[Optional[Dict[str, List[int]]]] = [size for option in given.pop("shapes") for size in option] or [None]
-    wanted, fresh = given.pop("output_format"), given.pop("fresh")
+    output_format, fresh = given.pop("output_format"), given.pop("fresh")
     max_latency, budget = given.pop("max_latency"), given.pop("budget")
     given["preprocess"] = preprocess_settings(given)
     accepted: List[bool] = []
@@ -152,7 +152,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
             )
         for path in deployment.files(deployment.folder):
             echo(f"written {path}", err=True)
-        echo(render_deployment(deployment, wanted), nl=False)
+        echo(render_deployment(deployment, output_format), nl=False)
         accepted.append(deployment.accepted)
     return 0 if all(accepted) else 1
 

@@ -137,8 +137,8 @@ def doctor(name: str, output_format: str) -> int:
         if state.holder is not None:
             echo(f"WARN lock: {in_use(state.holder)}")
         if abs(state.clock_off_s) > CLOCK_OFF_S:
-            behind = "behind" if state.clock_off_s < 0 else "ahead of"
-            echo(f"WARN clock: {timedelta(seconds=round(abs(state.clock_off_s)))} {behind} this machine's")
+            direction = "behind" if state.clock_off_s < 0 else "ahead of"
+            echo(f"WARN clock: {timedelta(seconds=round(abs(state.clock_off_s)))} {direction} this machine's")
             echo(
                 "       times in its files are off, and pip and apt may refuse certificates: sudo timedatectl set-ntp true"
             )
@@ -206,10 +206,10 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
     from edgedla.remote.inventory import board_named
     from edgedla.remote.job import follow
 
-    entry, known = board_named(name), client.remembered(job)
-    if known is not None and known.get("board") != entry.name:
-        raise UsageError(f"the job {job} runs on {known.get('board')}", where="BOARD")
-    if known is None and output is None:
+    entry, record = board_named(name), client.remembered(job)
+    if record is not None and record.get("board") != entry.name:
+        raise UsageError(f"the job {job} runs on {record.get('board')}", where="BOARD")
+    if record is None and output is None:
         echo(
             "the results stay on the board (another machine's job, or fetched already): -o FOLDER fetches them",
             err=True,
@@ -271,14 +271,14 @@ def report(
 
     entry, shown = board_named(name), terminal()
     distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
-    wanted = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
+    chosen_precisions = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
     for model in models:
         if not model.is_file():
             raise DataError("no such file", where=str(model))
     entries: List[Dict[str, Any]] = []
     try:
         for model in models:
-            for precision in wanted:
+            for precision in chosen_precisions:
                 shown.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
                 entries.append(_reported(entry, model, precision, duration, hash_names, wait_s, shown))
     finally:

@@ -72,7 +72,7 @@ def fit(
     echo(f"{fitted.profile.target} {fitted.profile.power_mode}: mean error of an operator's time")
     for e in fitted.engines:
         after = f"{e.after:.1%} fitted" if e.after is not None else "too few operators to fit"
-        left = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
-        echo(f"  {e.device} {e.precision}: {e.before:.1%} before, {after}{left} ({e.operators} operators)")
+        cross_error = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
+        echo(f"  {e.device} {e.precision}: {e.before:.1%} before, {after}{cross_error} ({e.operators} operators)")
     if output:
         echo(f"wrote {output}, for --profile of check, place and sweep")

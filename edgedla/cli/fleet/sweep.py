@@ -119,11 +119,11 @@ def sweep(
     labels = list(dict.fromkeys(t.strip() for t in (targets or own_label()).split(",") if t.strip()))
     platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
     distinct = dict.fromkeys(p.strip() for p in precisions.split(","))
-    wanted = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
+    chosen_precisions = [one_of("precision", p, PRECISIONS, "--precision") for p in distinct]
     load_rules()
     _check_power_mode(given["power_mode"], platforms)
-    found = find_models(models, None if given["quiet"] else lambda note: echo(f"edgedla: {note}", err=True))
-    tasks = list(tasks_of(found, platforms, wanted, settings, _boards(given["board_group"])))
+    files = find_models(models, None if given["quiet"] else lambda note: echo(f"edgedla: {note}", err=True))
+    tasks = list(tasks_of(files, platforms, chosen_precisions, settings, _boards(given["board_group"])))
     folder = Path(given["reports"]) if given["reports"] else None
     journal = Path(f"{outputs[0]}.journal")
     _require_writable(outputs, folder)

@@ -21,10 +21,10 @@ def with_description(command: click.Command) -> click.Command:
 def _from_source(function: object) -> str:
     """The docstring in the function's source; "" if there is none."""
     module = inspect.getmodule(function)
-    wanted = getattr(function, "__name__", "")
+    name = getattr(function, "__name__", "")
     # Python may have been installed without sources.
     with suppress(OSError, TypeError, SyntaxError):
         for node in ast.parse(inspect.getsource(module)).body if module is not None else ():
-            if isinstance(node, ast.FunctionDef) and node.name == wanted:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
                 return ast.get_docstring(node) or ""
     return ""
