@@ -51,8 +51,8 @@ def converted(
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgedla" / "converted"
     folder = cache / _key(Path(source), repr((shapes, sorted(options.items(), key=str))))
     path = folder / f"{Path(source).stem}.onnx"
-    kept = read_sealed(folder / FACTS)
-    if kept is None or not _whole(path, kept):
+    record = read_sealed(folder / FACTS)
+    if record is None or not _whole(path, record):
         made = convert(source, shapes=shapes, **options)
         for file, content in {
             path: made.model,
@@ -60,29 +60,29 @@ def converted(
         }.items():
             remove_folder(file)
             write_atomic(file, content, follow=False)
-        kept = {
+        record = {
             "model": sha256_of_bytes(made.model), "scales": sha256_of_bytes(made.cache.encode()) if made.cache else "",
             "facts": made.to_dict(),
         }  # fmt: skip
         remove_folder(folder / FACTS)
-        write_sealed(folder / FACTS, kept)
+        write_sealed(folder / FACTS, record)
         if say is not None:
-            say(conversion_line(kept["facts"]))
+            say(conversion_line(record["facts"]))
     # The same content may have another name now.
-    return path, {**kept["facts"], "source": str(source)}
+    return path, {**record["facts"], "source": str(source)}
 
 
 def _whole(path: Path, kept: Mapping[str, Any]) -> bool:
     """True if the files of a cached conversion are unchanged."""
-    wanted = {path: kept["model"], **({cache_path(path): kept["scales"]} if kept.get("scales") else {})}
-    return "scales" in kept and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in wanted.items())
+    expected = {path: kept["model"], **({cache_path(path): kept["scales"]} if kept.get("scales") else {})}
+    return "scales" in kept and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in expected.items())
 
 
 def kept_scales(model: Union[str, Path]) -> Optional[Path]:
     """The calibration cache of the quantised source of this file from `as_onnx`; None for every other model."""
-    kept = read_sealed(Path(model).parent / FACTS)
+    record = read_sealed(Path(model).parent / FACTS)
     path = cache_path(model)
-    return path if kept is not None and kept.get("scales") and _whole(Path(model), kept) else None
+    return path if record is not None and record.get("scales") and _whole(Path(model), record) else None
 
 
 def conversion_line(facts: Mapping[str, Any]) -> str:

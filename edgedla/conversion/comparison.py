@@ -30,8 +30,8 @@ def worst_difference(
     session = open_session(model.SerializeToString(), optimize=False)
     names = [entry.name for entry in session.get_inputs()]
     # An exporter leaves out inputs that the network does not use.
-    known = {name: inputs[name] for name in names if name in inputs}
-    feed = known if len(known) == len(names) else dict(zip(names, inputs.values()))
+    by_name = {name: inputs[name] for name in names if name in inputs}
+    feed = by_name if len(by_name) == len(names) else dict(zip(names, inputs.values()))
     outputs: Sequence[np.ndarray] = session.run(None, feed)
     if [x.shape for x in outputs] != [x.shape for x in expected]:
         raise ModelError(

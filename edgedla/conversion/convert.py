@@ -112,8 +112,8 @@ def _names(asked: Union[str, Sequence[str]]) -> List[str]:
 
 def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> None:
     """Raises UsageError if a layout change is requested for a framework that already has that layout."""
-    for where, asked in layouts.items():
-        if asked:
+    for where, names in layouts.items():
+        if names:
             raise UsageError(
                 f"a model of {framework} is N x C x H x W already",
                 where=where,
@@ -130,8 +130,8 @@ _OF: Mapping[str, Tuple[str, str]] = {
 
 def _refuse_parts(parts: Mapping[str, Any], kind: str) -> None:
     """Raises UsageError if a part is selected of a source that is taken as a whole."""
-    for where, (taken, allowed) in _OF.items():
-        if parts[where] and kind != taken:
+    for where, (allowed_kind, allowed) in _OF.items():
+        if parts[where] and kind != allowed_kind:
             raise UsageError("this kind of source does not take this option", where=where, allowed=allowed)
 
 
@@ -178,10 +178,10 @@ def _refuse_unknown(model: Any, source: Path) -> None:
     """Raises ModelError if the exporter left operators of the framework: tf2onnx only logs them and continues."""
     import onnx
 
-    left = {n.op_type: n.name for n in model.graph.node if n.domain in _ONNX and not onnx.defs.has(n.op_type)}
-    if left:
+    unknown = {n.op_type: n.name for n in model.graph.node if n.domain in _ONNX and not onnx.defs.has(n.op_type)}
+    if unknown:
         raise ModelError(
-            f"ONNX has no operators for {', '.join(f'{kind} ({name})' for kind, name in sorted(left.items()))}",
+            f"ONNX has no operators for {', '.join(f'{kind} ({name})' for kind, name in sorted(unknown.items()))}",
             where=str(source), hint="--outputs ends a frozen graph before them; of another format, save the network without them",
         )  # fmt: skip
 
@@ -230,12 +230,12 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     """Runs the framework's program and returns its answer."""
     python, timeout_s = interpreter
     program = Path(__file__).with_name("frameworks") / kind.program
-    asked = Path(str(request["answer"])).with_name("request.json")
-    asked.write_text(json.dumps(request), encoding="utf-8")
+    request_file = Path(str(request["answer"])).with_name("request.json")
+    request_file.write_text(json.dumps(request), encoding="utf-8")
     try:
         done = subprocess.run(
-            [python, str(program), str(asked)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
-            cwd=asked.parent, check=False,
+            [python, str(program), str(request_file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
+            cwd=request_file.parent, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ModelError(

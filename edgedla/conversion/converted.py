@@ -176,9 +176,9 @@ def tidied(model: Any, inputs: Mapping[str, Sequence[int]], outputs: Sequence[Se
         # These were inferred from open sizes.
         del graph.value_info[:]
     # protobuf, and so in-memory shape inference, is limited to 2 GiB.
-    found = inferred(model) if model.ByteSize() < (1 << 30) else None
+    with_shapes = inferred(model) if model.ByteSize() < (1 << 30) else None
     # Shapes are optional: the importer infers them itself.
-    return model if found is None else found
+    return model if with_shapes is None else with_shapes
 
 
 #: protobuf's limit for one file, less room for its own fields.

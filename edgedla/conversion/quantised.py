@@ -82,8 +82,8 @@ def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np
     def numbers(arrays: Sequence[np.ndarray]) -> List[np.ndarray]:
         return list(as_numbers(dict(zip(names, arrays)), plain.ports).values())
 
-    given, wanted = as_numbers(inputs, plain.ports), numbers(expected)
-    float_l2, float_abs = worst_difference(plain.model, given, wanted)
+    given, expected_floats = as_numbers(inputs, plain.ports), numbers(expected)
+    float_l2, float_abs = worst_difference(plain.model, given, expected_floats)
     notes = []
     if _runs(model):
         rel_l2, max_abs = worst_difference(model, inputs, expected, numbers)
@@ -95,7 +95,7 @@ def finished(model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np
     if not plain.absmax:
         return Finished(plain.model, rel_l2, max_abs, TOLERANCE_INT8, notes=tuple(notes))
     with_pairs = symmetric(plain)
-    int8_l2, _ = worst_difference(with_pairs, given, wanted)
+    int8_l2, _ = worst_difference(with_pairs, given, expected_floats)
     typed = bool(platform.release.strongly_typed)
     notes += _notes(plain, int8_l2, typed)
     if typed:
@@ -188,15 +188,15 @@ class _Remover:
         outputs = {value.name: value for value in self.graph.output}
         for node in removed:
             self._take(node)
-        kept = [node for node in self.graph.node if not self._removed(node)]
-        kept = [type(node).FromString(node.SerializeToString()) for node in kept]
+        remaining = [node for node in self.graph.node if not self._removed(node)]
+        remaining = [type(node).FromString(node.SerializeToString()) for node in remaining]
         for name, value in outputs.items():
-            self._output(name, value, kept)
-        for node in kept:
+            self._output(name, value, remaining)
+        for node in remaining:
             for slot, name in enumerate(node.input):
                 node.input[slot] = self._root(name)
         del self.graph.node[:]
-        self.graph.node.extend(kept)
+        self.graph.node.extend(remaining)
         # These describe tensors that were integers.
         del self.graph.value_info[:]
         self._count_weights()

@@ -16,16 +16,16 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     feeds = seeded(args, request["seed"], torch)
     with torch.no_grad():
         result = module(*feeds)
-        wanted = list(named(result, torch))
-        if not wanted:
+        outputs = list(named(result, torch))
+        if not outputs:
             raise ValueError("it gives no tensor")
-        if any(tensor.dtype is torch.bfloat16 for tensor in (*feeds, *(tensor for _, tensor in wanted))):
+        if any(tensor.dtype is torch.bfloat16 for tensor in (*feeds, *(tensor for _, tensor in outputs))):
             raise ValueError("it computes in bfloat16, which the DLA does not: export module.float()")
         if request["kind"] == "torchscript" and isinstance(result, dict):
             module = without_dict(module, feeds, torch)
         exporter = exported(module, feeds, names, request, torch)
-    about = {"framework": f"torch {torch.__version__}", "exporter": exporter, "outputs": [name for name, _ in wanted]}
-    return about, {n: f.numpy() for n, f in zip(names, feeds)}, [tensor.numpy() for _, tensor in wanted]
+    about = {"framework": f"torch {torch.__version__}", "exporter": exporter, "outputs": [name for name, _ in outputs]}
+    return about, {n: f.numpy() for n, f in zip(names, feeds)}, [tensor.numpy() for _, tensor in outputs]
 
 
 def loaded(request: Dict[str, Any], torch: Any) -> Tuple[Any, Tuple[Any, ...], List[str]]:

@@ -55,14 +55,14 @@ def frozen_part(request: Dict[str, Any], tf: Any) -> Frozen:
 
 def named_in(graph: Any, names: Sequence[str]) -> List[Any]:
     """Tensors of a graph by their names, or by those of their operators."""
-    found = []
+    tensors = []
     for name in names:
         try:
-            found.append(graph.as_graph_element(name if ":" in name else f"{name}:0", allow_operation=False))
+            tensors.append(graph.as_graph_element(name if ":" in name else f"{name}:0", allow_operation=False))
         except (KeyError, ValueError):
             ends = ", ".join(port(tensor) for tensor in unread(graph))
             raise ValueError(f"no tensor is called {name}; its last tensors are {ends}") from None
-    return found
+    return tensors
 
 
 def port(tensor: Any) -> str:
