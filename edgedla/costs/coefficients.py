@@ -85,12 +85,12 @@ def coefficients(name: str) -> Coefficients:
         values[row.text("feature")] = row.number("value")
         if row.text("basis") == "guessed":
             guessed.append(row.text("feature"))
-    wanted = DLA_FEATURES if name.startswith("dla") else GPU_FEATURES
-    if tuple(values) != wanted:
+    features = DLA_FEATURES if name.startswith("dla") else GPU_FEATURES
+    if tuple(values) != features:
         raise table.error(
             f"the coefficients are {', '.join(values)}",
             "coefficients",
-            allowed=", ".join(wanted),
+            allowed=", ".join(features),
             hint="Run `python -m edgedla.costs.fit`.",
         )
     return Coefficients(

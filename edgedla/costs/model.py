@@ -176,8 +176,8 @@ class CostModel(Prices):
             return Cost()
         dla_format = own_format(self.precision)
         formats = [
-            asked or (dla_format if kind == "DLA" else "LINEAR")
-            for asked, kind in zip((source_format, target_format), kinds)
+            given_format or (dla_format if kind == "DLA" else "LINEAR")
+            for given_format, kind in zip((source_format, target_format), kinds)
         ]
         for name in formats:
             if name not in FORMATS:

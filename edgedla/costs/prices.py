@@ -58,11 +58,11 @@ class Prices:
 
     def _price(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         macs = 0 if fused else work.macs
-        known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
+        fitted = work.known and layer.type in FITTED_TYPES[device_kind(device)]
         if device == "GPU":
             features = gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu, self.clocks)
             sure = grouped_as_published(work)
-            cost = self.cost(device, self.gpu_numbers(), features, macs, known and sure)
+            cost = self.cost(device, self.gpu_numbers(), features, macs, fitted and sure)
             # One source alone shows what narrow groups cost.
             return cost if sure else replace(cost, spread=max(cost.spread, self.gpu_numbers().fixed_spread))
         clocks = self._core_clocks(device)
@@ -72,7 +72,7 @@ class Prices:
         numbers = self.dla_numbers()
         if self.sparsity and "mac.dense" in features:
             features["mac.dense"] *= numbers.sparse_mac_factor
-        return self.cost(device, numbers, features, macs, known)
+        return self.cost(device, numbers, features, macs, fitted)
 
     def reformat(self, moved_bytes: float) -> Cost:
         """A tensor on its way between GPU and DLA: a kernel of the GPU, whichever way it goes. Equal ones are priced once."""

@@ -120,15 +120,15 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
         DocumentError: it has another form, or no lines.
     """
     if not isinstance(document, list):
-        found = described(document)
-        if found is None:
-            found = (
+        description = described(document)
+        if description is None:
+            description = (
                 "it is the engine inspector's output, for --layer-info"
                 if is_engine_info(document)
                 else "it is not a list"
             )
         raise DocumentError(
-            f"not a profile: {found}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
+            f"not a profile: {description}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
             hint=WRITTEN_BY,
         )  # fmt: skip
     times: List[LayerTime] = []

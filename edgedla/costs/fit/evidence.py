@@ -100,8 +100,8 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
 def _only_known_words(raw: Mapping[str, str], where: str) -> None:
     words: List[Tuple[str, str, Tuple[str, ...]]] = [("use", raw["use"], USES)]
     if raw["use"] != "context":
-        words += [(key, raw[key], known) for key, known in READ.items()]
+        words += [(key, raw[key], allowed) for key, allowed in READ.items()]
     words += [("includes", word.partition("=")[0], INCLUDES) for word in raw["includes"].split()]
-    for key, word, known in words:
-        if word not in known:
-            raise RuleError(f"unknown {key} {word!r}", where=where, allowed=", ".join(k for k in known if k))
+    for key, word, allowed in words:
+        if word not in allowed:
+            raise RuleError(f"unknown {key} {word!r}", where=where, allowed=", ".join(k for k in allowed if k))

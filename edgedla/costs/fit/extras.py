@@ -132,9 +132,9 @@ def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
         # Ratios are of the accelerators' rails alone; a step of the board's power holds the host's work too.
         rails = _from_ratios(rows, fitted, active, per_mac) if precision == "int8" else []
         on_dla = rails or board
-        left = np.array([_dla_energy_terms(r, fitted) for r, _ in on_dla])
-        rest = np.array([mj - t[2] * active["gpu-orin"] for (_, mj), t in zip(on_dla, left)])
-        w, pj = (float(v) for v in nnls(left[:, :2] / rest[:, None], np.ones(len(rest))))
+        dla_terms = np.array([_dla_energy_terms(r, fitted) for r, _ in on_dla])
+        rest = np.array([mj - t[2] * active["gpu-orin"] for (_, mj), t in zip(on_dla, dla_terms)])
+        w, pj = (float(v) for v in nnls(dla_terms[:, :2] / rest[:, None], np.ones(len(rest))))
         active[f"dla2-{precision}"], dla_per_mac[precision] = w, pj
         if rails:
             terms = [_dla_energy_terms(r, fitted) for r, _ in board]
@@ -142,7 +142,7 @@ def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
             loadables = [_loadables(r) for r, _ in board]
             loadable_mj = max(sum(over) / sum(loadables), 0.0)
             errors += [n * loadable_mj / mj - o / mj for n, o, (_, mj) in zip(loadables, over, board)]
-        errors += [float(e) for e in left[:, :2] @ np.array([w, pj]) / rest - 1.0]
+        errors += [float(e) for e in dla_terms[:, :2] @ np.array([w, pj]) / rest - 1.0]
     ratios = _ratios(rows, fitted, active, per_mac, dla_per_mac)
     spread = math.sqrt(sum(e * e for e in errors) / len(errors))
     ids = tuple(r.id for r in (idle_row, *used))

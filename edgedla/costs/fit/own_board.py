@@ -126,13 +126,13 @@ def _engine(key: Tuple[str, str], points: List[Point]) -> EngineFit:
     if len(points) < LEAST_OPERATORS:
         return EngineFit(*key, len(points), len(networks), before, None, None, None)
     factor, operator_us = _solve(points, key[0])
-    left: List[float] = []
+    cross_errors: List[float] = []
     for network in networks if len(networks) > 1 else ():
         rest = [p for p in points if p.network != network]
         if len(rest) >= LEAST_OPERATORS:
             fitted = _solve(rest, key[0])
-            left += [_error(p, *fitted) for p in points if p.network == network]
-    errors = left or [_error(p, factor, operator_us) for p in points]
+            cross_errors += [_error(p, *fitted) for p in points if p.network == network]
+    errors = cross_errors or [_error(p, factor, operator_us) for p in points]
     spread = math.sqrt(sum(e * e for e in errors) / len(errors))
     return EngineFit(
         *key,
@@ -140,7 +140,7 @@ def _engine(key: Tuple[str, str], points: List[Point]) -> EngineFit:
         len(networks),
         before,
         _mean_error(points, factor, operator_us),
-        sum(abs(e) for e in left) / len(left) if left else None,
+        sum(abs(e) for e in cross_errors) / len(cross_errors) if cross_errors else None,
         Correction(factor, operator_us, spread),
     )
 

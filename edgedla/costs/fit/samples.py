@@ -171,5 +171,5 @@ def samples_of(rows: Tuple[Row, ...], use: str) -> List[Sample]:
     """Samples of all time rows of one use; rows that run on two kinds of engine, or sparse weights, stay out."""
     times = ("latency", "throughput", "group time", "operator time", "operator gap", "transition", "reformat")
     engines = ("DLA", "2xDLA", "GPU")
-    kept = (r for r in rows if r.use == use and r.metric in times and r.engine in engines)
-    return [sample_of(r) for r in kept if "sparse" not in r.includes]
+    selected = (r for r in rows if r.use == use and r.metric in times and r.engine in engines)
+    return [sample_of(r) for r in selected if "sparse" not in r.includes]

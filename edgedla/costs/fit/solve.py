@@ -228,8 +228,8 @@ def _tells(rest: List[Sample], sample: Sample, group: Group) -> bool:
     """Whether the other figures can say anything of this one: they have all its features, and are as many as unknowns."""
     told_features = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
     told_features |= set(group.priors)
-    asked = {n for n, v in tied_features(sample.features, group).items() if v} - set(NUISANCE)
-    return asked <= told_features and len(rest) >= len(told_features - set(group.borrowed) - set(group.priors))
+    required = {n for n, v in tied_features(sample.features, group).items() if v} - set(NUISANCE)
+    return required <= told_features and len(rest) >= len(told_features - set(group.borrowed) - set(group.priors))
 
 
 def _error(sample: Sample, coefficients: Mapping[str, float], overlap: float, group: Group) -> float:
