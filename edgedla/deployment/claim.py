@@ -74,13 +74,13 @@ def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
     if not folder.is_dir():
         return
     with writing(folder):
-        found = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
-    found = [name for name in found if not (sizes and _begun(folder / name))]
-    if not found:
+        names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    names = [name for name in names if not (sizes and _begun(folder / name))]
+    if not names:
         return
     deployed = _deployed_name(folder)
-    if deployed is None and not (_begun(folder) and set(found) <= {*FILES, *REPORTS.values()}):
-        raise _holds_others(folder, found)
+    if deployed is None and not (_begun(folder) and set(names) <= {*FILES, *REPORTS.values()}):
+        raise _holds_others(folder, names)
     theirs = read_sealed(folder / WORK / MODEL_RECORD) or {"name": deployed}
     if theirs["name"] is not None:
         _require_same(folder, identity_of(model), theirs)
@@ -92,9 +92,9 @@ def require_own_folder(folder: Path) -> None:
     Raises:
         UsageError: the folder holds other files, some of which would be replaced or removed.
     """
-    found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    if found and _deployed_name(folder) is None:
-        raise _holds_others(folder, found)
+    names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    if names and _deployed_name(folder) is None:
+        raise _holds_others(folder, names)
 
 
 def _holds_others(folder: Path, found: Sequence[str]) -> UsageError:

@@ -64,12 +64,14 @@ def deploy(
     """
     if (request is None) == (not options):
         raise UsageError("give a request, or its fields", where="deploy", allowed="request=... or target=..., ...")
-    asked = request or DeployRequest(**options)
+    deploy_request = request or DeployRequest(**options)
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
     claim(folder, model)
-    with occupied(folder / WORK, key_of(model, example_inputs, asked), fresh), own_file_named(model, folder / WORK):
-        return _deployed(model, example_inputs, asked, folder, keeper, say, progress, fresh)
+    with occupied(folder / WORK, key_of(model, example_inputs, deploy_request), fresh), own_file_named(
+        model, folder / WORK
+    ):
+        return _deployed(model, example_inputs, deploy_request, folder, keeper, say, progress, fresh)
 
 
 def _deployed(

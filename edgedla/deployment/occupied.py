@@ -30,8 +30,8 @@ def key_of(model: Any, example_inputs: Any, request: DeployRequest) -> str:
     if isinstance(model, (str, os.PathLike)) and example_inputs is None:
         with contextlib.suppress(OSError):
             status = os.stat(model)
-            asked = json.dumps(asdict(request), sort_keys=True, default=str)
-            text = f"{os.path.realpath(model)} {status.st_size} {status.st_mtime_ns} {asked}"
+            request_text = json.dumps(asdict(request), sort_keys=True, default=str)
+            text = f"{os.path.realpath(model)} {status.st_size} {status.st_mtime_ns} {request_text}"
             return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     return hashlib.sha256(os.urandom(32)).hexdigest()
 

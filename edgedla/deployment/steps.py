@@ -86,25 +86,28 @@ class Steps:
             from edgedla.placement.api import place
 
             options = {**settings, **r.sizes, "time_limit_s": PLACE_S}
-            kept = True
+            bound_kept = True
             try:
                 placement = place(model, **options, latency_bound_us=r.max_latency_us)
             except NoPlacement:
                 if r.max_latency_us is None:
                     raise
                 # No placement keeps the bound: show the best one without it.
-                placement, kept = place(model, **options), False
+                placement, bound_kept = place(model, **options), False
             write_atomic(folder / PLACEMENT, placement.to_json())
             counts, layers = own_placement(model, r, precision)
             built, by_tensorrt = figures_of(placement, model, r, precision)
             if r.place == "dla" and by_tensorrt is not None:
-                built, kept = by_tensorrt, r.max_latency_us is None or by_tensorrt["latency_us"] <= r.max_latency_us
+                built, bound_kept = (
+                    by_tensorrt,
+                    r.max_latency_us is None or by_tensorrt["latency_us"] <= r.max_latency_us,
+                )
             else:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
                 "build": built, "tensorrt": by_tensorrt, "check": counts, "bound_us": r.max_latency_us,
-                "bound_kept": kept,
+                "bound_kept": bound_kept,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
             }  # fmt: skip
 
@@ -128,11 +131,11 @@ class Steps:
             from edgedla.accuracy.request import QuantizeRequest
 
             # Errors of a single tensor on random input are no reason to change the model.
-            asked = QuantizeRequest(
+            request = QuantizeRequest(
                 **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method,
                 triage_samples=0 if calibration.synthetic else 8, keep_apart=False,
             )  # fmt: skip
-            result = quantize(model, calibration, asked, holdout=parts.search, progress=progress)
+            result = quantize(model, calibration, request, holdout=parts.search, progress=progress)
             result.save(folder)
             return {
                 "met": result.met, "precisions": dict(result.precisions), "int8_nodes": result.nodes["dla_int8"],
@@ -155,11 +158,11 @@ class Steps:
             from edgedla.builder.building import build
             from edgedla.builder.request import BuildRequest
 
-            asked = BuildRequest(
+            request = BuildRequest(
                 **settings, **r.sizes, calib=candidate.quantization, placement=candidate.placement,
                 preprocess=r.preprocess,
             )  # fmt: skip
-            artifact = build(candidate.model, folder / "artifact", asked)
+            artifact = build(candidate.model, folder / "artifact", request)
             return {"digest": artifact.digest, "backend": artifact.backend, "simulated": artifact.simulated}
 
         rests_on = {
