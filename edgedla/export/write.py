@@ -82,8 +82,8 @@ def _require_own(folder: Path, files: Files) -> None:
     if is_plain_file(readme):
         foreign = README if _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace") else ""
     else:
-        there = (n for n in sorted(files) if is_plain_file(folder / n))
-        foreign = next((n for n in there if (folder / n).read_bytes() != _body(files[n])), "")
+        present = (n for n in sorted(files) if is_plain_file(folder / n))
+        foreign = next((n for n in present if (folder / n).read_bytes() != _body(files[n])), "")
     if foreign:
         raise UsageError(
             f"the folder holds a {foreign} that edgedla did not write", where=str(folder),
