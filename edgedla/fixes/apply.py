@@ -137,8 +137,10 @@ def apply_rewrites(
             break
     remove_dead_nodes(network.model)
     done = {a.output for a in applied}
-    left = tuple(r for (_, output), (node, r) in refused.items() if output not in done and node.graph is not None)
-    return Changes(tuple(applied), left, tuple(skipped))
+    still_refused = tuple(
+        r for (_, output), (node, r) in refused.items() if output not in done and node.graph is not None
+    )
+    return Changes(tuple(applied), still_refused, tuple(skipped))
 
 
 def _by_operator(network: Network) -> Dict[str, List[Tuple[int, Any]]]:
@@ -152,8 +154,8 @@ def _by_operator(network: Network) -> Dict[str, List[Tuple[int, Any]]]:
 
 def _in_order(nodes: Mapping[str, Sequence[Tuple[int, Any]]], operators: Sequence[str]) -> List[Any]:
     """Nodes of these operators, or all nodes if none is named, in the order of the network."""
-    wanted = [pair for operator in dict.fromkeys(operators or nodes) for pair in nodes.get(operator, ())]
-    return [node for _, node in sorted(wanted, key=lambda pair: pair[0])]
+    selected = [pair for operator in dict.fromkeys(operators or nodes) for pair in nodes.get(operator, ())]
+    return [node for _, node in sorted(selected, key=lambda pair: pair[0])]
 
 
 def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
@@ -190,8 +192,8 @@ def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: b
     before = tuple(_label(n) for n in site.nodes)
     heads = [v for v in cut.heads if not v.is_graph_output()]
     first = list(graph.outputs).index(cut.outputs[0])
-    kept = [v for v in graph.outputs if v not in cut.outputs]
-    graph.outputs[:] = [*kept[:first], *heads, *kept[first:]]
+    other_outputs = [v for v in graph.outputs if v not in cut.outputs]
+    graph.outputs[:] = [*other_outputs[:first], *heads, *other_outputs[first:]]
     for node in reversed(site.nodes):
         graph.remove(node, safe=True)
     network.cut_off = True

@@ -252,10 +252,10 @@ class Chooser:
             v.name: [n for use in v.uses() for n in use.node.outputs] for n in self.model.graph for v in n.outputs
         }
         for start in sites:
-            reached = {start}
+            nearby = {start}
             for _ in range(BLOCK_NODES):
-                reached |= {v.name for name in reached for v in readers.get(name, ())}
-            together = {block[output] for output in reached if output in block}
+                nearby |= {v.name for name in nearby for v in readers.get(name, ())}
+            together = {block[output] for output in nearby if output in block}
             block = {output: start if first in together else first for output, first in block.items()}
         groups: Dict[str, List[Key]] = {}
         for output, first in block.items():

@@ -217,13 +217,13 @@ def _opened(
         turn: convert types to FLOAT. prove, data: as in `fix`.
     """
     before = open_model(model)
-    wanted = opset_to_write(before, opset)
-    work = before if wanted is None else convert_opset(before, wanted)
+    target_opset = opset_to_write(before, opset)
+    work = before if target_opset is None else convert_opset(before, target_opset)
     require_opset(work, source)
     # All of them: a conversion makes a model of its own.
-    taken = [set_shapes(form, shapes, batch) for form in (before, work)]
+    batch_fixed = [set_shapes(form, shapes, batch) for form in (before, work)]
     require_sound(work, source)
-    notes = (*((batch_taken(TRTEXEC_BATCH),) if any(taken) else ()), *conversion_note(before, work, prove))
+    notes = (*((batch_taken(TRTEXEC_BATCH),) if any(batch_fixed) else ()), *conversion_note(before, work, prove))
     turned = in_float32(work, feeds_of(work, data) if prove else ()) if turn else None
     if turned is None:
         return _Opened(before, work, notes, (), "")

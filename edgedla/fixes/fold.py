@@ -77,26 +77,26 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     for name in shapes:
         if name not in inputs:
             raise no_such_input(name, inputs)
-    changed = taken = False
+    changed = batch_fixed = False
     for name, value in inputs.items():
         dims = list(value.shape) if value.shape is not None else None
-        wanted = list(shapes[name]) if name in shapes else dims
-        if wanted is not None and dims is not None and len(wanted) != len(dims):
-            text = "x".join(map(str, wanted))
-            raise UsageError(f"--shapes {name}: {text} has {len(wanted)} dims, the input has {len(dims)}")
-        if wanted and batch is not None and name not in shapes:
-            wanted = [batch, *wanted[1:]]
-        elif wanted and not (isinstance(wanted[0], int) and wanted[0] >= 0):
-            wanted, taken = [TRTEXEC_BATCH, *wanted[1:]], True
-        if wanted is not None and wanted != dims:
-            value.shape = onnx_ir().Shape(wanted)
+        new_dims = list(shapes[name]) if name in shapes else dims
+        if new_dims is not None and dims is not None and len(new_dims) != len(dims):
+            text = "x".join(map(str, new_dims))
+            raise UsageError(f"--shapes {name}: {text} has {len(new_dims)} dims, the input has {len(dims)}")
+        if new_dims and batch is not None and name not in shapes:
+            new_dims = [batch, *new_dims[1:]]
+        elif new_dims and not (isinstance(new_dims[0], int) and new_dims[0] >= 0):
+            new_dims, batch_fixed = [TRTEXEC_BATCH, *new_dims[1:]], True
+        if new_dims is not None and new_dims != dims:
+            value.shape = onnx_ir().Shape(new_dims)
             changed = True
     if changed:
         # Shapes that the exporter wrote down hold only for the old sizes.
         for node in model.graph.all_nodes():
             for value in node.outputs:
                 value.shape = None
-    return taken
+    return batch_fixed
 
 
 def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
@@ -108,11 +108,11 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
     ir = onnx_ir()
     nodes = _unsettled(model, settled) if settled else None
     proto = outline(model, nodes)
-    found = inferred_by_values(proto)
-    if found is None:
+    inferred = inferred_by_values(proto)
+    if inferred is None:
         # Rewrites refuse sites with unknown shapes one by one.
         return
-    by_name = {v.name: v.type for v in list(found.graph.value_info) + list(found.graph.output)}
+    by_name = {v.name: v.type for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
     for node in model.graph if nodes is None else nodes:
         for value in node.outputs:
             proto = by_name.get(value.name)
@@ -121,11 +121,11 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
             if proto.tensor_type.elem_type:
                 value.type = ir.TensorType(ir.DataType(proto.tensor_type.elem_type))
             dims = proto.tensor_type.shape.dim
-            known = [d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in dims]
-            fixed = all(isinstance(d, int) for d in known)
+            new_dims = [d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in dims]
+            fixed = all(isinstance(d, int) for d in new_dims)
             if proto.tensor_type.HasField("shape") and (fixed or not value.is_graph_output()):
-                value.shape = ir.Shape(known)
-            if settled is not None and fixed and len(known) > MOST_PROPAGATED_RANK:
+                value.shape = ir.Shape(new_dims)
+            if settled is not None and fixed and len(new_dims) > MOST_PROPAGATED_RANK:
                 settled.add(value.name)
 
 
@@ -139,7 +139,7 @@ def _unsettled(model: Any, settled: Container[str]) -> Optional[List[Any]]:
 def _fold_round(model: Any) -> bool:
     """Folds once; returns whether a value became a constant. A node that could not be evaluated is not tried again."""
     network = Network(model, Goal())
-    known: Dict[str, np.ndarray] = {}
+    results: Dict[str, np.ndarray] = {}
     nodes: List[Any] = []
     made: Set[str] = set()
     for node in model.graph:
@@ -147,7 +147,7 @@ def _fold_round(model: Any) -> bool:
             continue
         measured = _measured(network, node)
         if measured is not None:
-            known[node.outputs[0].name] = measured
+            results[node.outputs[0].name] = measured
             made.update(v.name for v in node.outputs)
             continue
         read = [v for v in node.inputs if v is not None]
@@ -156,8 +156,8 @@ def _fold_round(model: Any) -> bool:
             made.update(v.name for v in node.outputs)
     if not made:
         return False
-    known.update(_evaluated(network, nodes, known))
-    return _replace(model, known) > 0
+    results.update(_evaluated(network, nodes, results))
+    return _replace(model, results) > 0
 
 
 def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
@@ -216,16 +216,18 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         return {}
     graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())
     these = set(map(id, nodes))
-    wanted = [v.name for n in nodes for v in n.outputs if any(id(u.node) not in these for u in v.uses())]
-    graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
-    if not wanted:
+    output_names = [v.name for n in nodes for v in n.outputs if any(id(u.node) not in these for u in v.uses())]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in output_names)
+    if not output_names:
         return {}
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in network.graph.opset_imports.items()]
     proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
     try:
-        values = open_session(proto.SerializeToString(), optimize=False).run(wanted, {})
+        values = open_session(proto.SerializeToString(), optimize=False).run(output_names, {})
         # Sequences (lists), absent optionals (None) and texts (objects) are no constants of a network.
-        return {name: v for name, v in zip(wanted, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS}
+        return {
+            name: v for name, v in zip(output_names, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS
+        }
     except EnvironmentMissing:
         raise
     except Exception:
@@ -236,7 +238,7 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         for node in nodes:
             ready = all(v is None or v.name in evaluated or network.is_constant(v) for v in node.inputs)
             evaluated.update(_evaluated(network, [node], evaluated) if ready else {})
-        return {name: evaluated[name] for name in wanted if name in evaluated}
+        return {name: evaluated[name] for name in output_names if name in evaluated}
 
 
 def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:

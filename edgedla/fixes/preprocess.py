@@ -138,7 +138,7 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
             node.replace_input_with(place, ready)
     first = next(iter(network.graph))
     network.graph.insert_before(first, editor.nodes)
-    taken = EmbeddedPreprocess(
+    embedded = EmbeddedPreprocess(
         x.name,
         float(MIDDLE) if wanted.int8 else 0.0,
         1.0,
@@ -146,7 +146,7 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
         "uint8" if wanted.uint8 else str(dtype),
         1.0 if wanted.int8 else None,
     )
-    model.metadata_props[METADATA] = taken.to_text()
+    model.metadata_props[METADATA] = embedded.to_text()
     kind = "8-bit pixel values" if wanted.uint8 else "pixel values - 128" if wanted.int8 else "pixel values 0 to 255"
     return f"{x.name} takes {kind} in {wanted.takes.upper()} order; mean, std and colour order are in the model"
 

@@ -30,9 +30,9 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
             continue
         types[value.name] = ir.serde.serialize_value(value).type
         if network.is_constant(value) and value.dtype.numpy().kind in "iu" or node.op_type == "Resize":
-            known = network.constant(value)
-            if known is not None:
-                data[value.name] = _tensor_proto(known)
+            constant = network.constant(value)
+            if constant is not None:
+                data[value.name] = _tensor_proto(constant)
     proto = ir.serde.serialize_node(node)
     try:
         types = shape_inference.infer_node_outputs(

@@ -95,8 +95,8 @@ def prove_types(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> Type
     constants = {t.name: t for t in wide.graph.initializer}
     nodes, worst, overflow, failed = 0, 0.0, "", ""
     for part in _parts(wide):
-        asked = sorted({name for node in part for name in (*read_names(node), *node.output) if name} - set(constants))
-        values = {**feed, **_run(narrow, [name for name in asked if name not in feed], feed)}
+        names = sorted({name for node in part for name in (*read_names(node), *node.output) if name} - set(constants))
+        values = {**feed, **_run(narrow, [name for name in names if name not in feed], feed)}
         for node, gaps in _compared(wide, part, constants, values):
             nodes += 1
             label = node.name or node.op_type
@@ -132,15 +132,15 @@ def _run(model: Any, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> Di
     """Values of the model as it came, each rounded to its type: ONNX Runtime leaves that out of what is no output."""
     import onnx
 
-    known = [o.name for o in model.graph.output]
+    own_outputs = [o.name for o in model.graph.output]
     # Converters leave the types of other tensors there, which ONNX Runtime believes; it infers them by itself.
     del model.graph.value_info[:]
     inner = dict.fromkeys(o for node in model.graph.node for o in node.output if o)
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner if name not in known)
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner if name not in own_outputs)
     try:
         session = open_session(model.SerializeToString(), optimize=False)
     finally:
-        del model.graph.output[len(known) :]
+        del model.graph.output[len(own_outputs) :]
     return dict(zip(names, session.run(list(names), feed)))
 
 
@@ -170,10 +170,10 @@ def _compared(
     names = {name for node, _ in nodes for name in read_names(node)}
     proto.graph.initializer.extend(constants[name] for name in sorted(names & set(constants)))
     proto.graph.input.extend(described(name, array) for name, array in read.items())
-    asked = [o.name for o in proto.graph.output]
-    if not asked:
+    output_names = [o.name for o in proto.graph.output]
+    if not output_names:
         return
-    made = dict(zip(asked, open_session(proto.SerializeToString(), optimize=False).run(asked, read)))
+    made = dict(zip(output_names, open_session(proto.SerializeToString(), optimize=False).run(output_names, read)))
     for node, results in nodes:
         levels = node.op_type == "QuantizeLinear"
         gaps = [_gap(values[name], np.asarray(made[prefix + name]), levels) for name in results]
@@ -207,10 +207,10 @@ def _gap(narrow: np.ndarray, wide: np.ndarray, levels: bool) -> Optional[Tuple[f
     # What is no number in both comes from a value that was none before.
     wide = np.where(expected, wide, narrow if np.array_equal(numbers, expected) else np.nan)
     bound = ROUND.get(str(narrow.dtype), ROUND["float32"])
-    found = distance(narrow, wide)[0]
+    difference = distance(narrow, wide)[0]
     size = float(np.linalg.norm(narrow[np.isfinite(narrow)].astype(np.float64)))
     steps = _LEAST_STEP * math.sqrt(narrow.size) if narrow.dtype == np.float16 else 0.0
-    return found, bound + (steps / size if size else math.inf if steps else 0.0)
+    return difference, bound + (steps / size if size else math.inf if steps else 0.0)
 
 
 def _outputs(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> Optional[float]:

@@ -28,12 +28,12 @@ def run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Sequ
     proto.graph.node.extend([*fragment.before, *fragment.after])
     proto.graph.input.extend(described(name, array) for name, array in feed.items())
     made = {o for n in proto.graph.node for o in n.output}
-    asked = [name for name in names if name in made]
-    if not asked:
+    outputs = [name for name in names if name in made]
+    if not outputs:
         return {}
     weights = {name: np.asarray(data_of(tensor)) for name, tensor in fragment.constants.items()}
     read = [name for name, tensor in fragment.constants.items() if of_the_file(tensor)]
-    return PlainSession(proto, weights, asked, read).run(feed)
+    return PlainSession(proto, weights, outputs, read).run(feed)
 
 
 def random_values(name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:

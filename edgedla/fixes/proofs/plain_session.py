@@ -44,8 +44,8 @@ class PlainSession:
                 proto.graph.input.append(described(name, elements))
             else:
                 proto.graph.initializer.append(onnx.numpy_helper.from_array(elements, name))
-        known = {o.name for o in proto.graph.output}
-        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs if name not in known)
+        own_outputs = {o.name for o in proto.graph.output}
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs if name not in own_outputs)
         self._session = open_session(
             proto.SerializeToString(),
             optimize=False,

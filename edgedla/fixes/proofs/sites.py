@@ -92,10 +92,10 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
     """Run-time values that sites read, from one run of the network before any rewrite."""
     if not feed:
         return {}
-    wanted = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
+    needed = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
     made = {v.name: v for n in model.graph for v in n.outputs}
     held, names = 0, []
-    for name in sorted(wanted & set(made)):
+    for name in sorted(needed & set(made)):
         shape = made[name].shape
         size = int(np.prod([d for d in shape if isinstance(d, int)])) * 4 if shape is not None else 0
         if held + size <= MOST_HELD_BYTES:

@@ -41,8 +41,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
         total = None
         for i, part in enumerate(editor.split(x, sizes, axis=1)):
             dims = (window.weights[0], sizes[i], *window.kernel)
-            taken = editor.derived((weight,), dims, _columns(ends[i], ends[i + 1]), "weight")
-            y = editor.conv(part, taken, window.bias if i == 0 else None, **attributes)
+            part_weight = editor.derived((weight,), dims, _columns(ends[i], ends[i + 1]), "weight")
+            y = editor.conv(part, part_weight, window.bias if i == 0 else None, **attributes)
             total = y if total is None else editor.op("Add", total, y)
         return total
 

@@ -56,10 +56,10 @@ def _bounds(network: Network, node: Any) -> Any:
         if value is None:
             bounds.append(attribute(node, name, None))
             continue
-        known = network.constant(value)
-        if known is None or known.size != 1:
+        constant = network.constant(value)
+        if constant is None or constant.size != 1:
             raise Refused(f"{value.name} is computed at run time")
-        number = float(known.reshape(-1)[0])
+        number = float(constant.reshape(-1)[0])
         bounds.append(None if abs(number) > 1e30 else number)
     return bounds
 

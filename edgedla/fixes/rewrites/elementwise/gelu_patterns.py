@@ -44,8 +44,12 @@ def gelu_of(network: Network, node: Any) -> Optional[Tuple[Any, Tuple[Any, ...],
         return None
     x = scaling.inputs[1] if network.is_constant(scaling.inputs[0]) else scaling.inputs[0]
     factor = _other(network, scaling, x)
-    wanted = math.sqrt(2.0) if scaling.op_type == "Div" else math.sqrt(0.5)
-    if factor is None or abs(factor - wanted) > TOLERANCE or (scaling.op_type == "Div" and scaling.inputs[0] is not x):
+    expected = math.sqrt(2.0) if scaling.op_type == "Div" else math.sqrt(0.5)
+    if (
+        factor is None
+        or abs(factor - expected) > TOLERANCE
+        or (scaling.op_type == "Div" and scaling.inputs[0] is not x)
+    ):
         return None
     return _product(network, x, plus, (scaling, node, plus))
 
@@ -82,5 +86,5 @@ def _other(network: Network, node: Any, operand: Any) -> Optional[float]:
     if len(node.inputs) != 2:
         return None
     other = node.inputs[1] if node.inputs[0] is operand else node.inputs[0]
-    known = network.constant(other)
-    return float(known.reshape(-1)[0]) if known is not None and known.size == 1 else None
+    constant = network.constant(other)
+    return float(constant.reshape(-1)[0]) if constant is not None and constant.size == 1 else None

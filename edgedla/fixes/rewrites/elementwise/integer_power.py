@@ -14,10 +14,10 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if shape is None or len(shape) != 4 or network.is_constant(x):
         return None
     network.dtype(x)
-    known = network.constant(exponent)
-    if known is None or known.size != 1:
+    constant = network.constant(exponent)
+    if constant is None or constant.size != 1:
         raise Refused("the exponent is not one constant number")
-    power = float(known.reshape(-1)[0])
+    power = float(constant.reshape(-1)[0])
     if power not in (2.0, 3.0, 4.0):
         raise Refused(f"the exponent is {power:g}; products make 2, 3 and 4")
 

@@ -22,10 +22,10 @@ def reduce_axes(network: Network, node: Any, rank: int) -> Optional[Tuple[int, .
     """
     axes = attribute(node, "axes", None)
     if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
-        known = network.constant(node.inputs[1])
-        if known is None:
+        constant = network.constant(node.inputs[1])
+        if constant is None:
             raise Refused("the axes are computed at run time")
-        axes = [int(a) for a in np.atleast_1d(known)]
+        axes = [int(a) for a in np.atleast_1d(constant)]
     if not axes:
         # Without axes all are reduced, or none where the node says so.
         axes = [] if attribute(node, "noop_with_empty_axes", 0) else list(range(rank))

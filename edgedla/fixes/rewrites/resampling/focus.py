@@ -23,7 +23,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     shape = network.shape(x)
     if shape is None or len(shape) != 4 or attribute(node, "axis", 0) % 4 != 1:
         return None
-    strides = {tuple(taken.get(axis, (0, 1, 0))[1] for axis in (2, 3)) for _, _, taken in pieces}
+    strides = {tuple(steps.get(axis, (0, 1, 0))[1] for axis in (2, 3)) for _, _, steps in pieces}
     if strides == {(1, 1)}:
         return None
     network.dtype(x)
@@ -34,9 +34,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if h % sh or w % sw:
         raise Refused(f"{h} x {w} is not a multiple of the steps {sh} x {sw}")
     offsets: List[Tuple[int, int]] = []
-    for _, _, taken in pieces:
-        rows, columns = taken.get(2, (0, 1, h)), taken.get(3, (0, 1, w))
-        if set(taken) - {2, 3} or rows[2] != h // sh or columns[2] != w // sw or rows[0] >= sh or columns[0] >= sw:
+    for _, _, steps in pieces:
+        rows, columns = steps.get(2, (0, 1, h)), steps.get(3, (0, 1, w))
+        if set(steps) - {2, 3} or rows[2] != h // sh or columns[2] != w // sw or rows[0] >= sh or columns[0] >= sw:
             raise Refused("a slice takes a part of the map")
         offsets.append((rows[0], columns[0]))
 

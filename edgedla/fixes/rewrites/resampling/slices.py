@@ -16,21 +16,21 @@ def steps_of(network: Network, node: Any) -> Optional[Dict[int, Steps]]:
     if shape is None or len(shape) != 4 or len(node.inputs) < 3:
         return None
     read = [None if v is None else network.constant(v) for v in node.inputs[1:]]
-    if any(v is not None and known is None for v, known in zip(node.inputs[1:], read)):
+    if any(v is not None and constant is None for v, constant in zip(node.inputs[1:], read)):
         return None
     starts, ends = read[0], read[1]
     if starts is None or ends is None:
         return None
     axes: Sequence[int] = list(read[2]) if len(read) > 2 and read[2] is not None else range(len(starts))
     steps: Sequence[int] = list(read[3]) if len(read) > 3 and read[3] is not None else [1] * len(starts)
-    taken: Dict[int, Steps] = {}
+    by_axis: Dict[int, Steps] = {}
     for start, end, axis, step in zip(starts, ends, axes, steps):
         if int(step) < 1:
             return None
         size = shape[int(axis) % 4]
         first, last, _ = slice(int(start), int(end), int(step)).indices(size)
-        taken[int(axis) % 4] = (first, int(step), len(range(first, last, int(step))))
-    return taken
+        by_axis[int(axis) % 4] = (first, int(step), len(range(first, last, int(step))))
+    return by_axis
 
 
 def traced(network: Network, value: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Dict[int, Steps]]]:
@@ -39,10 +39,10 @@ def traced(network: Network, value: Any) -> Optional[Tuple[Any, Tuple[Any, ...],
     whole: Dict[int, Steps] = {}
     while True:
         node = network.producer(value, "Slice")
-        taken = None if node is None else steps_of(network, node)
-        if node is None or taken is None:
+        steps = None if node is None else steps_of(network, node)
+        if node is None or steps is None:
             return (value, nodes, whole) if nodes else None
-        for axis, (first, step, count) in taken.items():
+        for axis, (first, step, count) in steps.items():
             # What is taken so far, of what this slice takes of its own input.
             inner = whole.get(axis, (0, 1, count))
             whole[axis] = (first + inner[0] * step, step * inner[1], inner[2])

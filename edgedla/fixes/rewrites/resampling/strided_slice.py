@@ -13,15 +13,15 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    taken = steps_of(network, node)
+    steps = steps_of(network, node)
     x = node.inputs[0]
-    if taken is None or all(step == 1 for _, step, _ in taken.values()):
+    if steps is None or all(step == 1 for _, step, _ in steps.values()):
         return None
     _, c, h, w = network.nchw(x)
     network.dtype(x)
-    if any(taken.get(axis, (0, 1, n)) != (0, 1, n) for axis, n in ((0, network.nchw(x)[0]), (1, c))):
+    if any(steps.get(axis, (0, 1, n)) != (0, 1, n) for axis, n in ((0, network.nchw(x)[0]), (1, c))):
         raise Refused("it also takes a part of the batch or of the channels")
-    rows, columns = taken.get(2, (0, 1, h)), taken.get(3, (0, 1, w))
+    rows, columns = steps.get(2, (0, 1, h)), steps.get(3, (0, 1, w))
     if max(rows[1], columns[1]) > conv_stride():
         raise Refused(f"a step of {max(rows[1], columns[1])} is above {conv_stride()}, the largest stride")
     taps = (rows[0] + 1, columns[0] + 1)

@@ -17,15 +17,15 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if shape is None or len(shape) != 4 or network.is_constant(x) or attribute(node, "axis", 0) % 4 != 1:
         return None
     network.dtype(x)
-    taken = network.constant(indices)
-    if taken is None:
+    picked = network.constant(indices)
+    if picked is None:
         raise Refused("the indices are computed at run time, or too many to read")
-    if taken.ndim != 1:
-        raise Refused(f"indices of {taken.ndim} dims change the rank")
+    if picked.ndim != 1:
+        raise Refused(f"indices of {picked.ndim} dims change the rank")
     channels = shape[1]
 
     def build(editor: Any) -> Any:
-        source = np.where(taken < 0, taken + channels, taken)
+        source = np.where(picked < 0, picked + channels, picked)
         weight = editor.constant(one_hot(len(source), channels, source)[..., None, None], network.dtype(x), "choice")
         return editor.conv(x, weight)
 

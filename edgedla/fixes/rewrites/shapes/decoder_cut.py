@@ -86,8 +86,8 @@ def _tail(network: Network) -> Set[Any]:
 
 def _crops(network: Network, node: Any) -> bool:
     """Whether the node is what deconv-crop adds after a transposed convolution, which the DLA runs."""
-    behind = network.producer(node.inputs[0], "ConvTranspose") if node.op_type == "Slice" else None
-    return behind is not None and network.goal.trt >= FIRST_SLICE
+    deconvolution = network.producer(node.inputs[0], "ConvTranspose") if node.op_type == "Slice" else None
+    return deconvolution is not None and network.goal.trt >= FIRST_SLICE
 
 
 def _is_network(network: Network, node: Any) -> bool:

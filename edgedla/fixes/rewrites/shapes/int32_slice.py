@@ -22,10 +22,10 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     read: List[Optional[np.ndarray]] = []
     for value in list(node.inputs[1:]) + [None] * (5 - len(node.inputs)):
-        known = None if value is None else network.constant(value)
-        if value is not None and known is None:
+        constant = None if value is None else network.constant(value)
+        if value is not None and constant is None:
             raise Refused(f"{value.name} is computed at run time")
-        read.append(known)
+        read.append(constant)
     starts, ends, axes, steps = read
     if starts is None or ends is None:
         raise Refused("the bounds are missing")
