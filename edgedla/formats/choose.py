@@ -120,9 +120,9 @@ def choose_io(
         for name in names:
             near = graph.consumers(name) if is_input else _near_output(graph, name)
             devices = tuple(sorted({DLA if on_dla[i] else GPU for i in near})) or (GPU,)
-            wanted = {(precisions or {}).get(i, precision) for i in near if on_dla[i]} or {precision}
+            precisions_near = {(precisions or {}).get(i, precision) for i in near if on_dla[i]} or {precision}
             # If two readers have different precisions, the tensor has the finer type, and the other reader converts it.
-            compute = "fp16" if "fp16" in wanted else "int8"
+            compute = "fp16" if "fp16" in precisions_near else "int8"
             options = _options(graph, name, is_input, devices, platform, compute, mode, rules)
             legal = [o for o in options if o.legal]
             best = next((o for o in legal if o.reformat is False), legal[0] if legal else None)
@@ -173,12 +173,12 @@ def _option(
     tensor = graph.tensors[name]
     reformat = _reformat(io.format, devices)
     try:
-        lies = layout(io.format, io.dtype, tensor.dims, chip=platform.chip, gpu_fallback=mode == "fallback")
+        buffer = layout(io.format, io.dtype, tensor.dims, chip=platform.chip, gpu_fallback=mode == "fallback")
     except UsageError as e:
         return FormatOption(io, None if tensor.is_dynamic else False, reformat, str(e))
-    asked = f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.value.lower()}"
+    format_text = f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.value.lower()}"
     findings = tuple(
-        f for f in rules.check_io(graph, platform, compute, mode, formats={name: asked}) if f.layer == name
+        f for f in rules.check_io(graph, platform, compute, mode, formats={name: format_text}) if f.layer == name
     )
     legal: Optional[bool] = True
     why = ""
@@ -186,7 +186,7 @@ def _option(
         against = [f for f in findings if f.effect is effect]
         if against:
             legal, why = answer, against[0].message
-    return FormatOption(io, legal, reformat, why, findings, lies)
+    return FormatOption(io, legal, reformat, why, findings, buffer)
 
 
 def _reformat(format: TensorFormat, devices: Tuple[str, ...]) -> Optional[bool]:

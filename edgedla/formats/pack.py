@@ -82,9 +82,9 @@ def pack(
     """
     if tuple(array.shape) != layout.dims:
         raise UsageError(f"the array has shape {list(array.shape)}, the layout holds {list(layout.dims)}")
-    wanted = np.dtype(_numpy_type(layout))
-    values = _convert(array, wanted, scale).reshape(layout.nchw)
-    store = np.empty(layout.storage_shape, wanted) if out is None else _storage(out, layout, writable=True)
+    dtype = np.dtype(_numpy_type(layout))
+    values = _convert(array, dtype, scale).reshape(layout.nchw)
+    store = np.empty(layout.storage_shape, dtype) if out is None else _storage(out, layout, writable=True)
     c, h, w = layout.nchw[1:]
     if layout.row_vectors > w:
         store[:, :, :, w:] = 0
@@ -92,7 +92,7 @@ def pack(
         np.copyto(store[:, :, :, :w, 0], values)
         return store
     # The view is taken before slicing: NumPy before 1.23 changes the item size of whole arrays only.
-    words = store.view("<u4")[..., 0] if layout.vector == 4 and wanted == np.int8 else None
+    words = store.view("<u4")[..., 0] if layout.vector == 4 and dtype == np.int8 else None
 
     # Groups of many channels are matrices (channels x pixels) to be transposed, if rows have no padding.
     whole = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS and c >= TRANSPOSE_FROM_CHANNELS
