@@ -77,8 +77,8 @@ class LayerGraph:
     @property
     def narrow_types(self) -> str:
         """The types that the `narrow` layers compute in: "FP16", "BF16", or both."""
-        found = {self.tensors[t].dtype for layer in self.narrow for t in layer.outputs}
-        return " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in found)
+        dtypes = {self.tensors[t].dtype for layer in self.narrow for t in layer.outputs}
+        return " and ".join(word for dtype, word in (("HALF", "FP16"), ("BF16", "BF16")) if dtype in dtypes)
 
     def producer(self, tensor: str) -> Optional[int]:
         """Index of the live layer that writes the tensor; None for a network input or a constant."""
@@ -90,8 +90,8 @@ class LayerGraph:
 
     def readers(self, tensor: str) -> Tuple[int, ...]:
         """Like `consumers`, without layers that no network output depends on."""
-        found = self.consumers(tensor)
-        return tuple([i for i in found if i not in self.unread]) if self.unread else found
+        consumers = self.consumers(tensor)
+        return tuple([i for i in consumers if i not in self.unread]) if self.unread else consumers
 
     def predecessors(self, index: int) -> Tuple[int, ...]:
         """Indices of the live layers that feed layer `index`, without repeats."""

@@ -16,8 +16,8 @@ def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False)
         name: may hold `*`, for which there is no nearest name. where: the option or argument.
         nodes: whether names of ONNX nodes were allowed too.
     """
-    known = [layer.name for layer in graph.layers] + ([n.name for n in graph.nodes] if nodes else [])
-    near = None if "*" in name else did_you_mean(name, known)
+    names = [layer.name for layer in graph.layers] + ([n.name for n in graph.nodes] if nodes else [])
+    near = None if "*" in name else did_you_mean(name, names)
     listed = "`edgedla layers MODEL` lists the layers"
     return UsageError(
         f"no layer of {graph.name} is called {name!r}", where=where, hint=f"{near} {listed}" if near else listed
@@ -39,9 +39,9 @@ def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> N
 
 def no_such_input(name: str, inputs: Iterable[str], where: Optional[str] = None) -> UsageError:
     """The error for a name in --shapes that no input has."""
-    known = sorted(inputs)
+    names = sorted(inputs)
     return UsageError(
         f"--shapes names {name!r}, which is not an input of the model",
-        where=where, allowed=", ".join(f'"{n}"' if "," in n else n for n in known) or "no inputs",
-        hint=did_you_mean(name, known),
+        where=where, allowed=", ".join(f'"{n}"' if "," in n else n for n in names) or "no inputs",
+        hint=did_you_mean(name, names),
     )  # fmt: skip

@@ -36,23 +36,23 @@ _loaded: Dict[str, Type[Kind]] = {}
 
 def kind_class(layer_type: str) -> Type[Kind]:
     """The class of a LayerType; the base Kind for types that have no file of their own."""
-    known = _loaded.get(layer_type)
-    if known is None:
+    cls = _loaded.get(layer_type)
+    if cls is None:
         module, name = KINDS.get(layer_type, ("base", "Kind"))
         # Set only when complete: another thread may read it at the same time.
-        known = _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
-    return known
+        cls = _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
+    return cls
 
 
 def kind_of(layer: Layer, graph: LayerGraph) -> Kind:
     """The layer's numbers as a value of its kind."""
-    known: Dict[int, Kind] = graph.once("kinds", lambda _: {})
-    kind = known.get(layer.index)
+    by_index: Dict[int, Kind] = graph.once("kinds", lambda _: {})
+    kind = by_index.get(layer.index)
     # The layer may not be one of the graph's.
     if kind is None or graph.layers[layer.index] is not layer:
         kind = kind_class(layer.type).of(layer, graph)
         if layer.index < len(graph.layers) and graph.layers[layer.index] is layer:
-            known[layer.index] = kind
+            by_index[layer.index] = kind
     return kind
 
 

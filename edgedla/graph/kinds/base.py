@@ -136,9 +136,9 @@ class Kind:
 
     def facts(self) -> Dict[str, Any]:
         """All fields and the derived numbers, for rule messages."""
-        known = {f.name: getattr(self, f.name) for f in fields(self)}
-        known.update(batch=self.batch, in_chw=self.in_chw, out_chw=self.out_chw)
-        return known
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values.update(batch=self.batch, in_chw=self.in_chw, out_chw=self.out_chw)
+        return values
 
 
 def volume(dims: Tuple[int, ...]) -> int:
