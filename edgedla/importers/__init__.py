@@ -60,13 +60,13 @@ def _as_imported(
 
     if shapes or batch is not None:
         raise UsageError("sizes of a graph that is already imported are fixed", hint="give them to load_onnx")
-    wanted = lowering_name(version)
-    if graph.lowering and graph.lowering != wanted:
+    lowering = lowering_name(version)
+    if graph.lowering and graph.lowering != lowering:
         raise UsageError(
             f"the graph has the layers of TensorRT {graph.lowering}'s parser",
             where=graph.name,
-            allowed=wanted,
-            hint=f'load_onnx(model, trt="{wanted}")',
+            allowed=lowering,
+            hint=f'load_onnx(model, trt="{lowering}")',
         )
     return graph
 

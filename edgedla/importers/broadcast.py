@@ -52,15 +52,15 @@ def unsqueeze(
     ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None
 ) -> NetTensor:
     """Insert a 1 at each of `axes` (positions in the result): an UNSQUEEZE, before 10.7 a reshape."""
-    wanted = sorted(set(axes))
+    sorted_axes = sorted(set(axes))
     rank = len(x.dims)
-    if rank + len(wanted) > shapes.MAX_DIMS:
+    if rank + len(sorted_axes) > shapes.MAX_DIMS:
         raise Refused("Failed to unsqueeze tensor!")
     if ctx.parser.squeeze_layers:
-        out = shapes.unsqueeze(ctx.net, x, _axes_constant(ctx, axes, axes_input), wanted)
+        out = shapes.unsqueeze(ctx.net, x, _axes_constant(ctx, axes, axes_input), sorted_axes)
         return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
     subscripts: List[int] = list(range(rank))
-    for axis in wanted:
+    for axis in sorted_axes:
         subscripts.insert(axis, rank)
     dims = st.interlace(ctx, st.shape_of(x), st.vector(1), st.vector_of(subscripts))
     out = st.add_shuffle(ctx, x, dims)

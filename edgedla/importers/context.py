@@ -96,9 +96,9 @@ class Context:
         if isinstance(x, NetTensor):
             return x
         if x.name:
-            known = self._constants.get(x.name)
-            if known is not None:
-                return known
+            existing = self._constants.get(x.name)
+            if existing is not None:
+                return existing
         made = self.net.constant(x.dims, x.dtype, x.value(), x.name or None)
         if x.name:
             self._constants[self.net.register(made, x.name)] = made
@@ -172,12 +172,12 @@ class Context:
         before = self.tensors.get(key)
         if self._scopes:
             scope = self._scopes[-1]
-            taken = key in scope
-            if not taken:
+            in_use = key in scope
+            if not in_use:
                 scope[key] = (fresh, before)
         else:
-            taken = not fresh and before is not None
-        if taken:
+            in_use = not fresh and before is not None
+        if in_use:
             raise Refused(f"ONNX graph has duplicate tensor name: {key}")
         self.tensors[key] = value
 

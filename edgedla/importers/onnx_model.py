@@ -103,12 +103,12 @@ def _import(
     graph = proto.graph
     for function in proto.functions:
         ctx.functions[function.name] = function
-    wanted = _fixed_shapes(source, shapes, batch.given)
+    fixed_shapes = _fixed_shapes(source, shapes, batch.given)
     try:
         for output in graph.output:
             # The parser reserves the outputs' names, so that other tensors get different ones.
             ctx.set(output.name, None)
-        inputs, notes = import_inputs(ctx, graph, wanted, batch)
+        inputs, notes = import_inputs(ctx, graph, fixed_shapes, batch)
         walk.parse_graph(graph)
         outputs = output_tensors(ctx, graph)
     except Refused as e:

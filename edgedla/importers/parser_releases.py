@@ -174,20 +174,22 @@ def lowering_name(trt: Sequence[int]) -> str:
 
 def stands_in_for(trt: Sequence[int]) -> str:
     """The release if it was not observed, so that the parser of another one is used; "" if it was observed."""
-    asked = tuple(trt[:2])
-    return "" if observed_for(trt) == asked else ".".join(str(part) for part in asked)
+    release = tuple(trt[:2])
+    return "" if observed_for(trt) == release else ".".join(str(part) for part in release)
 
 
 def basis(trt: Sequence[int]) -> str:
     """Which parser is used, in words: "parser of TensorRT 10.3", or the one that is used in its place."""
-    asked = stands_in_for(trt)
-    return f"parser of TensorRT {lowering_name(trt)}" + (f", standing in for {asked} (not observed)" if asked else "")
+    unobserved = stands_in_for(trt)
+    return f"parser of TensorRT {lowering_name(trt)}" + (
+        f", standing in for {unobserved} (not observed)" if unobserved else ""
+    )
 
 
 def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:
     """The newest opset that a release's parser was made for, and the source of that number."""
-    known = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
-    return known[-1] if known else NEWEST_OPSET[0][1:]
+    candidates = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
+    return candidates[-1] if candidates else NEWEST_OPSET[0][1:]
 
 
 def imports(op: str, trt: Version) -> bool:

@@ -40,7 +40,7 @@ def import_inputs(
     initializers = {i.name for i in graph.initializer}
     made: List[NetTensor] = []
     notes: List[str] = []
-    taken = False
+    batch_fixed = False
     for value in graph.input:
         if value.name in initializers:
             # Up to IR version 3 initializers are listed as inputs too; the parser takes the name twice.
@@ -63,7 +63,7 @@ def import_inputs(
         else:
             dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch.given)
             if dims and dims[0] < 0 and batch.where_open is not None:
-                dims, taken = (batch.where_open, *dims[1:]), True
+                dims, batch_fixed = (batch.where_open, *dims[1:]), True
         if dims is not None and len(dims) > 8:
             raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
         if dims is not None and any(d > MAX_DIM for d in dims):
@@ -78,7 +78,7 @@ def import_inputs(
         tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
         made.append(tensor)
         ctx.set(value.name, tensor)
-    if taken:
+    if batch_fixed:
         notes.insert(0, batch_taken(batch.where_open or 0))
     return made, notes
 

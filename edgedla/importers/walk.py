@@ -101,17 +101,17 @@ class Walk:
 
     def inputs_of(self, node: Node, record: NodeRecord) -> List[Value]:
         """Values of the node's inputs; notes in `record` if the rank of one is unknown."""
-        known = self.ctx.tensors
+        tensors = self.ctx.tensors
         inputs: List[Value] = []
         for name in node.proto.input:
             if not name:
                 inputs.append(None)
                 continue
-            if name not in known:
+            if name not in tensors:
                 sparse = "it is a sparse initializer, which the parser does not read; store it as a dense one"
                 hint = sparse if name in self.sparse else ""
                 raise self.refuse(f"Node input {name!r} was not registered.", node.proto, hint)
-            value = known[name]
+            value = tensors[name]
             if value is not None and value.dims is None:
                 record.unknown = f"the shape of its input {name!r} is unknown"
             inputs.append(value)

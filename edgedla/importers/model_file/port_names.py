@@ -17,8 +17,8 @@ def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) ->
     present = [value.name for value in graph.input]
     renamed = dict(zip(present, _apart([inputs.get(name, name) for name in present], set())))
     if len(outputs) == len(graph.output):
-        wanted = _apart(outputs, set(renamed.values()))
-        for value, name in zip(graph.output, wanted):
+        output_names = _apart(outputs, set(renamed.values()))
+        for value, name in zip(graph.output, output_names):
             if value.name in renamed:
                 # The output is also an input, or one value has two output names.
                 graph.node.add(op_type="Identity", name=f"{name}/Identity", input=[value.name], output=[name])
@@ -38,11 +38,11 @@ def without_identities(model: Any) -> None:
     ports = {value.name for value in (*graph.input, *graph.output)}
     made = {name for node in graph.node for name in node.output}
     renamed: Dict[str, str] = {}
-    kept = []
+    remaining = []
     for node in graph.node:
         source = renamed.get(node.input[0], node.input[0]) if node.op_type == "Identity" else ""
         if not source or node.domain not in ("", "ai.onnx"):
-            kept.append(node)
+            remaining.append(node)
         elif node.output[0] not in ports:
             renamed[node.output[0]] = source
         elif source in made and source not in ports:
@@ -51,9 +51,9 @@ def without_identities(model: Any) -> None:
             renamed[source] = node.output[0]
             ports.add(source)
         else:
-            kept.append(node)
+            remaining.append(node)
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(remaining)
     _rename(graph, renamed)
     described = {value.name: value for value in graph.value_info if value.name not in ports}
     del graph.value_info[:]

@@ -32,12 +32,12 @@ def model_proto() -> Any:
 
 def _classes() -> Any:
     """The generated module, loaded under its own name so that a later `import onnx` finds the same classes."""
-    known = sys.modules.get(MODULE)
-    if known is None and "onnx" not in sys.modules:
+    module = sys.modules.get(MODULE)
+    if module is None and "onnx" not in sys.modules:
         with _lock:
-            known = sys.modules.get(MODULE) or _executed()
-    if known is not None and hasattr(known, _COMPLETE):
-        return known
+            module = sys.modules.get(MODULE) or _executed()
+    if module is not None and hasattr(module, _COMPLETE):
+        return module
     # Another thread may be importing the package: the import system waits until it is done.
     return importlib.import_module(MODULE)
 

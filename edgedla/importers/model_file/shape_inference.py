@@ -63,22 +63,22 @@ def inferred_by_values(model: Any) -> Optional[Any]:
     Nodes around long vectors are left out of it: a Range of a few bytes would take gigabytes.
     """
     typed = {v.name for v in (*model.graph.value_info, *model.graph.output) if v.type.tensor_type.elem_type}
-    found = model if all(o in typed for node in model.graph.node for o in node.output if o) else inferred(model)
-    if found is None:
+    with_shapes = model if all(o in typed for node in model.graph.node for o in node.output if o) else inferred(model)
+    if with_shapes is None:
         return None
-    many = _nodes_of_long_vectors(found.graph)
+    many = _nodes_of_long_vectors(with_shapes.graph)
     if not many:
-        return inferred(found, data_prop=True)
+        return inferred(with_shapes, data_prop=True)
     few = type(model)()
-    few.CopyFrom(found)
+    few.CopyFrom(with_shapes)
     for i in reversed(many):
         del few.graph.node[i]
-    found = inferred(few, data_prop=True)
-    if found is None:
+    with_shapes = inferred(few, data_prop=True)
+    if with_shapes is None:
         return None
-    del found.graph.node[:]
-    found.graph.node.extend(model.graph.node)
-    return inferred(found)
+    del with_shapes.graph.node[:]
+    with_shapes.graph.node.extend(model.graph.node)
+    return inferred(with_shapes)
 
 
 def _nodes_of_long_vectors(graph: Any) -> List[int]:
@@ -129,5 +129,5 @@ def with_inferred_shapes(model: Any, by_values: bool = False) -> Any:
         light.ParseFromString(stripped(model.SerializeToString()))
     except (Malformed, ValueError) as e:
         raise ModelError(f"the model cannot be written as protobuf: {e}") from e
-    found = inferred_by_values(light) if by_values else inferred(light)
-    return light if found is None else found
+    with_shapes = inferred_by_values(light) if by_values else inferred(light)
+    return light if with_shapes is None else with_shapes

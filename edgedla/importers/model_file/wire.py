@@ -105,16 +105,16 @@ def fault(data: Any) -> str:
 def nested_graphs(data: Any) -> int:
     """Nesting depth of graphs as far as the bytes can be read; the main graph is 1."""
     deepest = 0
-    left: List[Tuple[int, int, Schema, int]] = [(0, len(data), MODEL, 0)]
-    while left:
-        at, end, schema, depth = left.pop()
+    pending: List[Tuple[int, int, Schema, int]] = [(0, len(data), MODEL, 0)]
+    while pending:
+        at, end, schema, depth = pending.pop()
         if schema is GRAPH:
             depth += 1
             deepest = max(deepest, depth)
         for number, start, stop in _message_fields(data, at, end):
             inner = schema.get(number)
             if isinstance(inner, dict) and inner is not TENSOR and inner is not SPARSE_TENSOR:
-                left.append((start, stop, inner, depth))
+                pending.append((start, stop, inner, depth))
     return deepest
 
 

@@ -151,19 +151,19 @@ def matrix_multiply(net: Network, a: NetTensor, op0: str, b: NetTensor, op1: str
 
 def reduce(net: Network, x: NetTensor, op: str, axes: Sequence[int], keep_dims: bool) -> NetTensor:
     """`axes`: non-negative, without repeats."""
-    wanted = sorted(set(axes))
-    if not wanted:
+    sorted_axes = sorted(set(axes))
+    if not sorted_axes:
         raise Refused(f"Reduce axes mask 0 invalid for rank {len(x.dims)}")
-    if wanted[-1] >= len(x.dims):
-        raise Refused(f"Reduce axes {wanted} invalid for rank {len(x.dims)}")
+    if sorted_axes[-1] >= len(x.dims):
+        raise Refused(f"Reduce axes {sorted_axes} invalid for rank {len(x.dims)}")
     if keep_dims:
-        dims = tuple(1 if i in wanted else d for i, d in enumerate(x.dims))
+        dims = tuple(1 if i in sorted_axes else d for i, d in enumerate(x.dims))
     else:
-        dims = tuple(d for i, d in enumerate(x.dims) if i not in wanted)
+        dims = tuple(d for i, d in enumerate(x.dims) if i not in sorted_axes)
     value = None
     if x.value is not None:
-        value = evaluate.reduce(op, x.value, wanted, keep_dims, dims, x.dtype)
-    params = {"op": op, "axes": wanted, "keep_dims": keep_dims}
+        value = evaluate.reduce(op, x.value, sorted_axes, keep_dims, dims, x.dtype)
+    params = {"op": op, "axes": sorted_axes, "keep_dims": keep_dims}
     return net.emit("REDUCE", [x], params, dims, x.dtype, value=value)
 
 
@@ -193,8 +193,8 @@ def normalization(
 
 def einsum(net: Network, inputs: Sequence[NetTensor], equation: str) -> NetTensor:
     """EINSUM of lower-case letters, no ellipsis; without "->" the output holds the letters that occur once, sorted."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
+    inputs_text, arrow, right = equation.replace(" ", "").partition("->")
+    terms = inputs_text.split(",")
     if len(terms) != len(inputs):
         raise Refused(f"Einsum equation {equation!r} does not fit {len(inputs)} inputs")
     sizes: Dict[str, int] = {}
@@ -205,7 +205,7 @@ def einsum(net: Network, inputs: Sequence[NetTensor], equation: str) -> NetTenso
             if sizes.get(letter, 1) in (1, -1):
                 sizes[letter] = d
     if not arrow:
-        right = "".join(sorted(c for c in sizes if left.count(c) == 1))
+        right = "".join(sorted(c for c in sizes if inputs_text.count(c) == 1))
     if any(c not in sizes for c in right):
         raise Refused(f"Einsum equation {equation!r}: an output letter stands in no input")
     dims = tuple(sizes[c] for c in right)

@@ -168,9 +168,9 @@ def gather(
     data: Optional[KnownValue], indices: Optional[KnownValue], axis: int, dims: Sequence[int], dtype: str
 ) -> Optional[KnownValue]:
     if isinstance(data, Small) and isinstance(indices, Small) and data.dtype == dtype and 0 <= axis < len(data.dims):
-        taken = _taken(data, axis, indices.numbers)
-        if taken is not None and len(taken.numbers) == volume_of(dims) <= MAX_SMALL_ELEMENTS:
-            return Small(taken.numbers, dims, dtype)
+        picked = _taken(data, axis, indices.numbers)
+        if picked is not None and len(picked.numbers) == volume_of(dims) <= MAX_SMALL_ELEMENTS:
+            return Small(picked.numbers, dims, dtype)
     return _by_numpy(lambda d, i: fold().gather(d, i, axis, dims, dtype), (data, indices), dims, dtype)
 
 
@@ -204,12 +204,12 @@ def strict_slice(
 ) -> Optional[KnownValue]:
     """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
     if isinstance(x, Small) and x.dtype == dtype and 0 <= volume_of(dims) <= MAX_SMALL_ELEMENTS:
-        taken: Optional[Small] = x
+        picked: Optional[Small] = x
         for axis, start, size, stride in zip(range(len(x.dims)) if axes is None else axes, *numbers):
-            if taken is not None and size <= MAX_SMALL_ELEMENTS:
-                taken = _taken(taken, axis, [start + stride * k for k in range(size)])
-        if taken is not None and taken.dims == tuple(dims):
-            return taken
+            if picked is not None and size <= MAX_SMALL_ELEMENTS:
+                picked = _taken(picked, axis, [start + stride * k for k in range(size)])
+        if picked is not None and picked.dims == tuple(dims):
+            return picked
     return _by_numpy(lambda v: fold().strict_slice(v, numbers, axes, dims, dtype), (x,), dims, dtype)
 
 

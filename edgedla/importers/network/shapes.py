@@ -81,10 +81,10 @@ def reshape_in_part(source: Dims, wanted: NetTensor, zero_is_placeholder: bool) 
         return (-1,) * rank
     out = []
     inferred = -1
-    kept = True  # Every unknown entry is a dynamic dim as it was.
+    all_dims_copied = True  # Every unknown entry is a dynamic dim as it was.
     for i, e in enumerate(elements):
         if isinstance(e, Dynamic):
-            kept = kept and e.is_dim
+            all_dims_copied = all_dims_copied and e.is_dim
             out.append(-1)
         elif e == 0 and zero_is_placeholder:
             out.append(source[i] if i < len(source) else -1)
@@ -92,7 +92,7 @@ def reshape_in_part(source: Dims, wanted: NetTensor, zero_is_placeholder: bool) 
             if e == -1:
                 inferred = i
             out.append(e)
-    if inferred >= 0 and kept:
+    if inferred >= 0 and all_dims_copied:
         out[inferred] = _cancel(source, out, inferred)
     elif inferred < 0 and sum(d < 0 for d in out) == 1 and volume(source) >= 0:
         out[out.index(-1)] = _cancel(source, out, out.index(-1))
@@ -119,9 +119,9 @@ def shuffle(
     if reshape_tensor is not None:
         inputs.append(reshape_tensor)
         params["reshape"] = "dynamic"
-        wanted = known.integers_of(reshape_tensor.value)
-        if wanted is not None:
-            dims = resolve_reshape(dims, wanted, zero_is_placeholder)
+        target = known.integers_of(reshape_tensor.value)
+        if target is not None:
+            dims = resolve_reshape(dims, target, zero_is_placeholder)
         else:
             dims = reshape_in_part(dims, reshape_tensor, zero_is_placeholder)
         params["reshape_resolved"] = list(dims)

@@ -58,13 +58,13 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
             "Attribute kernel_shape misaligns with the dimensions of the weight tensor. "
             f"kernel_shape = {w.kernel}, kernel dimensions = {list(weights[2:])}."
         )
-    left = _transposed_padding(node, w, x.dims)
+    needs_slice = _transposed_padding(node, w, x.dims)
     out = dense.deconvolution(
         ctx.net, [x, kernel, bias], out_channels, w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups,
-        weights if kernel is None else None, bias_weights is not None and not left,
+        weights if kernel is None else None, bias_weights is not None and not needs_slice,
     )  # fmt: skip
     ctx.net.register(out, node.name)
-    if left:
+    if needs_slice:
         out = _pad_output(ctx, out, w.output_padding, bias_weights)
     return [squeeze(ctx, out, [3]) if one_dimensional else out]
 
@@ -76,17 +76,17 @@ def _transposed_padding(node: Node, w: Window, dims: Tuple[int, ...]) -> bool:
         return False
     spatial = len(w.kernel)
     if node.has("output_shape"):
-        wanted = node.ints("output_shape")
-        offset = len(wanted) - spatial
+        output_shape = node.ints("output_shape")
+        offset = len(output_shape) - spatial
         if offset < 0:
-            raise Refused(f"output_shape {wanted} does not fit {spatial} spatial axes")
+            raise Refused(f"output_shape {output_shape} does not fit {spatial} spatial axes")
         for i in range(spatial):
             total = (
                 w.stride[i] * (dims[2 + i] - 1)
                 + w.output_padding[i]
                 + (w.kernel[i] - 1) * w.dilation[i]
                 + 1
-                - wanted[offset + i]
+                - output_shape[offset + i]
             )
             # C++ division, towards zero.
             half = int(total / 2)
@@ -96,7 +96,7 @@ def _transposed_padding(node: Node, w: Window, dims: Tuple[int, ...]) -> bool:
             if w.post[i] < 0:
                 w.output_padding[i] = -w.post[i]
                 w.post[i] = 0
-    left = False
+    needs_slice = False
     if any(w.output_padding):
         for i in range(spatial):
             if w.post[i] >= w.output_padding[i]:
@@ -105,8 +105,8 @@ def _transposed_padding(node: Node, w: Window, dims: Tuple[int, ...]) -> bool:
             else:
                 w.output_padding[i] -= w.post[i]
                 w.post[i] = 0
-                left = True
-    return left
+                needs_slice = True
+    return needs_slice
 
 
 def _pad_output(ctx: Context, x: NetTensor, padding: List[int], bias: Optional[Weights]) -> NetTensor:

@@ -129,10 +129,10 @@ def eye_like(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         raise Refused("Only 2D tensors are supported. Input must be of rank 2.")
     dtype = x.dtype
     if node.has("dtype"):
-        wanted = trt_type(ctx, node.integer("dtype", 1))
-        if wanted is None:
+        given_dtype = trt_type(ctx, node.integer("dtype", 1))
+        if given_dtype is None:
             raise Refused("Unsupported cast!")
-        dtype = wanted
+        dtype = given_dtype
     if any(d < 0 for d in x.dims):
         raise Refused("Eyelike does not work for dynamically shaped tensors.")
     value = None
@@ -202,10 +202,10 @@ def random(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Va
             raise Refused(f"the shape {dims} of {node.op} is not usable")
         size = dims
     if node.has("dtype"):
-        wanted = node.integer("dtype", 1)
-        dtype = {ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["FLOAT16"]: "HALF"}.get(wanted, "")
+        onnx_type = node.integer("dtype", 1)
+        dtype = {ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["FLOAT16"]: "HALF"}.get(onnx_type, "")
         if not dtype:
-            raise Refused(f"Unsupported data type {ONNX_TYPE_NAMES.get(wanted, wanted)} in {node.op}")
+            raise Refused(f"Unsupported data type {ONNX_TYPE_NAMES.get(onnx_type, onnx_type)} in {node.op}")
     uniform = op == "RANDOM_UNIFORM"
     alpha = node.number("low" if uniform else "mean", 0.0)
     beta = node.number("high" if uniform else "scale", 1.0)

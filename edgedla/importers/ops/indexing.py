@@ -180,6 +180,6 @@ def _reversed_by_slices(ctx: Context, x: NetTensor, lengths: Any, batch: int) ->
         last = st.concat(ctx, st.sub(ctx, length, st.vector(1)), zeros)
         turned = st.add_slice(ctx, one, last, st.concat(ctx, length, others), st.vector_of([-1, *ones]))
         rest = st.concat(ctx, st.sub(ctx, steps, length), others)
-        kept = st.add_slice(ctx, one, st.concat(ctx, length, zeros), rest, st.vector_of([1, *ones]))
-        sequences.append(unsqueeze(ctx, shapes.concatenation(ctx.net, [turned, kept], 0), [batch]))
+        tail = st.add_slice(ctx, one, st.concat(ctx, length, zeros), rest, st.vector_of([1, *ones]))
+        sequences.append(unsqueeze(ctx, shapes.concatenation(ctx.net, [turned, tail], 0), [batch]))
     return shapes.concatenation(ctx.net, sequences, batch)

@@ -61,8 +61,8 @@ def matmul(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
 
 
 def _split_equation(equation: str) -> Tuple[List[str], str, bool]:
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    return left.split(","), right, bool(arrow)
+    inputs, arrow, right = equation.replace(" ", "").partition("->")
+    return inputs.split(","), right, bool(arrow)
 
 
 def _without_ellipsis(terms: List[str], right: str, arrow: bool, tensors: Sequence[NetTensor]) -> Tuple[List[str], str]:
@@ -106,7 +106,7 @@ def einsum(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     # More than two inputs: pairs from the left, each keeping all of its letters.
     out, term = tensors[0], terms[0]
     for i in range(1, len(tensors) - 1):
-        kept = "".join(sorted({c for c in term + terms[i] if c.isalpha()}))
-        out = ctx.name(dense.einsum(ctx.net, [out, tensors[i]], f"{term},{terms[i]}->{kept}"), node)
-        term = kept
+        joined = "".join(sorted({c for c in term + terms[i] if c.isalpha()}))
+        out = ctx.name(dense.einsum(ctx.net, [out, tensors[i]], f"{term},{terms[i]}->{joined}"), node)
+        term = joined
     return [ctx.name(dense.einsum(ctx.net, [out, tensors[-1]], f"{term},{terms[-1]}->{right}"), node)]

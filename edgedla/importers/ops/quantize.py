@@ -83,18 +83,20 @@ def _target(ctx: Context, node: Node, zero: Any, custom: str) -> str:
     Raises:
         Refused: the two differ, or TensorRT does not quantize to it.
     """
-    asked: Optional[str] = None
+    given_type: Optional[str] = None
     if ctx.v10 and node.integer("output_dtype", 0):
-        asked = trt_type(ctx, node.integer("output_dtype", 0))
-        if asked is None:
+        given_type = trt_type(ctx, node.integer("output_dtype", 0))
+        if given_type is None:
             raise Refused("Attribute output_dtype specifies an unsupported data type.")
     if zero is not None:
-        if asked is not None and asked != zero.dtype:
-            raise Refused(f"Mismatch between attribute output_dtype {asked} and zero-point data type {zero.dtype}.")
+        if given_type is not None and given_type != zero.dtype:
+            raise Refused(
+                f"Mismatch between attribute output_dtype {given_type} and zero-point data type {zero.dtype}."
+            )
         return zero.dtype if zero.dtype in QUANTIZED else "INT8"
-    if asked is not None and asked not in QUANTIZED:
-        raise Refused(f"Attribute output_dtype specifies an invalid data type {asked}.")
-    return asked or custom or "INT8"
+    if given_type is not None and given_type not in QUANTIZED:
+        raise Refused(f"Attribute output_dtype specifies an invalid data type {given_type}.")
+    return given_type or custom or "INT8"
 
 
 def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool, custom: str = "") -> List[Value]:

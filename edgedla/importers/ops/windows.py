@@ -147,10 +147,10 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Value]) -> NetTenso
     elif one_dimensional:
         dims = (*dims, 1)
     # Up to 10.3 the parser compares with uninitialised numbers where there is no kernel_shape, which never fit.
-    known = node.has("kernel_shape") or ctx.parser.kernel_shape_from_tensor
+    has_kernel_shape = node.has("kernel_shape") or ctx.parser.kernel_shape_from_tensor
     kernel_dims = list(dims[2:]) if ctx.parser.kernel_shape_from_tensor else [1] * spatial
     w = read_window(node, kernel_dims, excludes_padding=False)
-    if not known or len(dims) != spatial + 2 or tuple(w.kernel) != tuple(dims[2:]):
+    if not has_kernel_shape or len(dims) != spatial + 2 or tuple(w.kernel) != tuple(dims[2:]):
         raise Refused("The input tensor shape misaligns with the input kernel shape.")
     bias: Optional[NetTensor] = None
     has_bias = False

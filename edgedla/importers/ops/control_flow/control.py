@@ -33,11 +33,11 @@ def if_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
         raise Refused("then/else subgraphs should have the same number of outputs.")
     condition = inputs[0]
     if isinstance(condition, Weights) and condition.count == 1:
-        taken = then_graph if condition.known().ravel()[0] else else_graph
+        branch = then_graph if condition.known().ravel()[0] else else_graph
         ctx.push_scope()
         try:
-            ctx.parse_graph(taken)
-            return [_registered(ctx, o.name) for o in taken.output]
+            ctx.parse_graph(branch)
+            return [_registered(ctx, o.name) for o in branch.output]
         finally:
             ctx.pop_scope()
     value = to_scalar(ctx, ctx.tensor(condition))

@@ -41,13 +41,13 @@ def _activations(node: Node, defaults: List[str], directions: int) -> List[Activ
     names = node.strings("activations") or defaults * directions
     if len(names) < len(defaults) * directions:
         raise Refused(f"activations {names} do not fit {directions} directions")
-    known = {key.lower(): value for key, value in ACTIVATIONS.items()}
+    by_lower_name = {key.lower(): value for key, value in ACTIVATIONS.items()}
     kinds: List[Activation] = []
     alphas, betas = node.floats("activation_alpha"), node.floats("activation_beta")
     for i, name in enumerate(names):
-        if name.lower() not in known:
+        if name.lower() not in by_lower_name:
             raise Refused(f"Unrecognized activation type {name!r}")
-        kind, alpha, beta = known[name.lower()]
+        kind, alpha, beta = by_lower_name[name.lower()]
         kinds.append((kind, alphas[i] if i < len(alphas) else alpha, betas[i] if i < len(betas) else beta))
     n = len(defaults)
     if directions == 2 and kinds[:n] != kinds[n : 2 * n]:
@@ -153,8 +153,8 @@ class Recurrent:
         if ctx.v10:
             counter = ctx.cast_helper(counter, "INT32")
         if reverse:
-            left = arithmetic.elementwise(self.net, unsqueeze(ctx, longest, [0]), counter, "SUB")
-            mask = arithmetic.elementwise(self.net, lengths, left, "LESS")
+            remaining = arithmetic.elementwise(self.net, unsqueeze(ctx, longest, [0]), counter, "SUB")
+            mask = arithmetic.elementwise(self.net, lengths, remaining, "LESS")
             mask = arithmetic.unary(self.net, mask, "NOT")
         else:
             mask = arithmetic.elementwise(self.net, counter, lengths, "LESS")
