@@ -89,13 +89,13 @@ def _verify(opened: Open, name: str, digest: str, path: Path) -> None:
     with opened(name) as f:
         if not digest:
             return
-        found, size = hashlib.sha256(), 0
+        sha256, size = hashlib.sha256(), 0
         for block in iter(lambda: f.read(1 << 20), b""):
-            found.update(block)
+            sha256.update(block)
             size += len(block)
             if size > MOST_BYTES:
                 break
-    if found.hexdigest() != digest:
+    if sha256.hexdigest() != digest:
         raise DocumentError(
             f"{name} is not the file that was bundled" + ("; it is empty" if not size else ""),
             where=str(path), hint="copy or bundle it again",
@@ -117,13 +117,13 @@ def _opener(path: Path) -> Iterator[Open]:
 
 def _members(tar: tarfile.TarFile) -> Dict[str, tarfile.TarInfo]:
     """The files below the tar's single folder, by their names there."""
-    found: Dict[str, tarfile.TarInfo] = {}
+    members: Dict[str, tarfile.TarInfo] = {}
     for member in tar:
-        if len(found) > MOST_FILES:
+        if len(members) > MOST_FILES:
             break
         if member.isfile():
-            found[member.name.partition("/")[2]] = member
-    return found
+            members[member.name.partition("/")[2]] = member
+    return members
 
 
 def _of_tar(tar: tarfile.TarFile, members: Mapping[str, tarfile.TarInfo], name: str) -> IO[bytes]:

@@ -100,10 +100,12 @@ def _predicted(
     if file.kind == "check":
         document = file.document
         regions = document.get("regions", ())
-        kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
+        kept_regions = tuple(
+            str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r
+        )
         platform = document.get("platform")
         of_platform = platform if isinstance(platform, Mapping) else {}
-        return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")))
+        return _Prediction(predicted_of_check(document), kept_regions, of_platform, str(document.get("precision", "")))
     if file.kind != "onnx":
         raise UsageError(
             f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document"
@@ -116,8 +118,8 @@ def _predicted(
     report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
     if isinstance(real, BuildLog):
         notes += _mismatches(real, report.platform, precision)
-    kept = tuple(r.name for r in report.regions if r.kept)
-    return _Prediction(predicted_of_report(report), kept, report.platform.to_dict(), precision, tuple(notes))
+    kept_regions = tuple(r.name for r in report.regions if r.kept)
+    return _Prediction(predicted_of_report(report), kept_regions, report.platform.to_dict(), precision, tuple(notes))
 
 
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:

@@ -98,10 +98,10 @@ def _is_decoder(path: str) -> bool:
         return False
     try:
         file = read(model)
-        told = changed_outputs({p.key: p.value for p in file.model.metadata_props}.get(METADATA), file.where)
+        changed = changed_outputs({p.key: p.value for p in file.model.metadata_props}.get(METADATA), file.where)
     except ModelError:
         return False
-    return _has_hash(path, told.decoder_sha256)
+    return _has_hash(path, changed.decoder_sha256)
 
 
 def _has_hash(path: str, sha256: Any) -> bool:

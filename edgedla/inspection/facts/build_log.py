@@ -47,9 +47,9 @@ def _advice(log: BuildLog) -> List[Fact]:
     reasons = [r.reason for r in (*log.validation, *log.refused) if r.reason]
     advice: Dict[str, Fact] = {}
     for text in dict.fromkeys([*(e.text for e in log.errors), *reasons, *(c.reason for c in log.cuts)]):
-        known = explain_line(text)
-        if known is not None:
-            message = known[0]
+        explained = explain_line(text)
+        if explained is not None:
+            message = explained[0]
             advice.setdefault(message.id, Fact("What to do", f"{message.id} {message.name}", message.advice))
     return list(advice.values())
 
