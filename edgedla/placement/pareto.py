@@ -154,7 +154,7 @@ def pareto(
     fastest = best(first, None)
     assert fastest is not None
     row, complete = trace(lambda bound: best(second, bound), fastest.latency_us, lambda: time.monotonic() > deadline)
-    points = [_point(prepared.assembled(*reached.answer)) for reached in undominated(row)]
+    points = [_point(prepared.assembled(*point.answer)) for point in undominated(row)]
     any_point = points[0].placement
     names = tuple(m.name for m in any_point.models)
     return ParetoFront(
@@ -196,7 +196,7 @@ def trace(
     if end is None:
         return [], False
     start = best_within(least_us * (1 + 1e-9))
-    reached, proven = [end, *([start] if start else [])], end.proven and start is not None and start.proven
+    points, proven = [end, *([start] if start else [])], end.proven and start is not None and start.proven
     # (low, high): latencies between are not searched yet; the best within low is known.
     gaps = [(least_us, end.latency_us)]
     while gaps:
@@ -205,19 +205,19 @@ def trace(
         if bound <= low:
             continue
         if is_over():
-            return reached, False
+            return points, False
         halved = bound / low > (1 + RESOLUTION) ** WIDE
         bound = math.sqrt(low * bound) if halved else bound
         point = best_within(bound)
         if point is None or not point.proven:
             proven = False
         if point is not None:
-            reached.append(point)
+            points.append(point)
             if point.latency_us > low:
                 gaps.append((low, point.latency_us))
         if halved:
             gaps.append((bound, high))
-    return reached, proven
+    return points, proven
 
 
 def undominated(row: Sequence[Reached]) -> List[Reached]:

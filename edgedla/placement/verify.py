@@ -63,7 +63,7 @@ def verify(
     problem = problem_of(inputs, costs, placement.devices, limits, placement.use_unknown)
     assignment: List[str] = []
     regions: List[Region] = []
-    torn: List[Violation] = []
+    violations: List[Violation] = []
     for m, placed in enumerate(placement.models):
         item_of = {layer: i for i in problem.items_of(m) for layer in problem.items[i].layers}
         for i in problem.items_of(m):
@@ -71,12 +71,12 @@ def verify(
             devices = sorted({placed.layers[x].device for x in item.layers}) or ["GPU"]
             if len(devices) > 1:
                 text = f"the layers that TensorRT fuses with {item.name} stand on {' and '.join(devices)}"
-                torn.append(Violation("each-layer-once", text, (i,)))
+                violations.append(Violation("each-layer-once", text, (i,)))
             assignment.append(devices[0])
         for r in placed.regions:
             if any(x not in item_of for x in r.layers):
                 text = f"region {r.id} of {placed.name} names layers that are folded or do not exist"
-                torn.append(Violation("each-layer-once", text))
+                violations.append(Violation("each-layer-once", text))
                 continue
             regions.append(Region(r.device, m, tuple(sorted({item_of[x] for x in r.layers}))))
-    return tuple(torn) + validate(problem, assignment, regions)
+    return tuple(violations) + validate(problem, assignment, regions)

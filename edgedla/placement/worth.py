@@ -216,11 +216,11 @@ def worth_of(
 
     With measured costs the other precision is left out: a profile holds for one precision.
     """
-    asked = Worthiness(graph, platform, verdicts, costs)
+    worthiness = Worthiness(graph, platform, verdicts, costs)
     names = ("tensorrt", "gpu") if platform.has_dla else ("gpu",)
-    ways = [asked.way(name) for name in names]
+    ways = [worthiness.way(name) for name in names]
     if platform.has_dla:
-        ways.append(asked.best())
+        ways.append(worthiness.best())
     if costs.profile is None:
         from edgedla.rules import load_rules
 
@@ -229,7 +229,7 @@ def worth_of(
         beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None), 1)
         ways += [beside.way(name) for name in names]
     parts = ways[0].parts if platform.has_dla else None
-    return Worth(tuple(ways), asked.streams(), costs.power_mode, tuple(costs.notes), parts, batch_of(graph))
+    return Worth(tuple(ways), worthiness.streams(), costs.power_mode, tuple(costs.notes), parts, batch_of(graph))
 
 
 def _gpu_alone_is_best(problem: Problem) -> bool:

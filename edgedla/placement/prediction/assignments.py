@@ -85,13 +85,13 @@ def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
 
 
 def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
-    asked = resolve_pins(model.graph, pins, where="devices")
+    resolved_pins = resolve_pins(model.graph, pins, where="devices")
     exact = resolve_pins(model.graph, [p for p in pins if "*" not in p[0]], strict=False)
     settled = check_pins(
-        Model(model.graph, model.verdicts, asked, model.rate),
+        Model(model.graph, model.verdicts, resolved_pins, model.rate),
         problem.devices,
         False,
-        {i: i not in exact for i in asked},
+        {i: i not in exact for i in resolved_pins},
     )
     core = next((d for d in settled.values() if d in problem.cores), problem.cores[0] if problem.cores else GPU)
     devices: List[str] = []

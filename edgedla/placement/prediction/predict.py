@@ -85,7 +85,7 @@ def predict(
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:
         raise UsageError("there is no model to predict")
-    assignments = [opened(asked) for asked in each_model(devices, len(several))]
+    assignments = [opened(assignment) for assignment in each_model(devices, len(several))]
     placement = next((a for a in assignments if isinstance(a, Placement)), None)
     named = resolved_platform(placement, target, jetpack, trt, precision)
     platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
@@ -135,12 +135,12 @@ class Predictor:
         assignment: List[str] = []
         notes: Dict[str, None] = {}
         for m, named in enumerate(each_model(devices, len(self.models))):
-            asked = opened(named)
-            name, placed = devices_of_model(self.problem, m, self.models[m], asked)
+            opened_one = opened(named)
+            name, placed = devices_of_model(self.problem, m, self.models[m], opened_one)
             names.append(name)
             assignment += placed
-            if isinstance(asked, Placement):
-                notes.update(dict.fromkeys(departures(asked, self.platform, self.costs)))
+            if isinstance(opened_one, Placement):
+                notes.update(dict.fromkeys(departures(opened_one, self.platform, self.costs)))
         prediction = self.of(tuple(assignment), tuple(names), concurrent, one_process)
         return replace(prediction, notes=(*notes, *prediction.notes))
 

@@ -108,8 +108,8 @@ def side_by_side(
                     turns = _queue(device, k, slowed, frame, waiting, switch_us if device == GPU else 0.0)
                 wait[device] = (1 - step) * waiting[k][device] + step * turns
             waits.append(wait)
-            taken = sum(t for _, t in slowed[k]) + sum(wait.values())
-            new.append(max((1 - step) * frame[k] + step * taken, LEAST_US))
+            frame_us = sum(t for _, t in slowed[k]) + sum(wait.values())
+            new.append(max((1 - step) * frame[k] + step * frame_us, LEAST_US))
         moved = max(
             (
                 max(abs(new[k] - frame[k]), *(abs(waits[k][d] - waiting[k][d]) for d in devices), 0.0) / frame[k]

@@ -36,18 +36,18 @@ def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
 
 def starts(problem: Problem) -> List[Tuple[str, ...]]:
     """Assignments to start a search from: the baselines, also with the loadables beyond the cap on the GPU."""
-    found = list(baselines(problem).values())
+    assignments = list(baselines(problem).values())
     if problem.cores and problem.defaults is not None:
-        found.append(after_cap(problem, greedy(problem, (problem.cores[0],) * len(problem.models))))
-    return found
+        assignments.append(after_cap(problem, greedy(problem, (problem.cores[0],) * len(problem.models))))
+    return assignments
 
 
 def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:
     """Every item on its model's device if it is allowed there, else on the first device that is allowed."""
 
     def place(item: Item) -> str:
-        wanted = device_of_model[item.model]
-        return wanted if wanted in item.allowed else next(iter(item.allowed), GPU)
+        device = device_of_model[item.model]
+        return device if device in item.allowed else next(iter(item.allowed), GPU)
 
     return tuple(place(item) for item in problem.items)
 

@@ -33,8 +33,8 @@ class Model:
 def import_notes(models: Sequence[Model]) -> List[str]:
     """Notes of the import of each model, and what a frame of it is; with the model's name if there are several."""
     several = len(models) > 1
-    told = [(m, note) for m in models for note in (frame_text(batch_of(m.graph)), *m.graph.notes) if note]
-    return [f"{m.graph.name}: {note}" if several else note for m, note in told]
+    notes = [(m, note) for m in models for note in (frame_text(batch_of(m.graph)), *m.graph.notes) if note]
+    return [f"{m.graph.name}: {note}" if several else note for m, note in notes]
 
 
 def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:
