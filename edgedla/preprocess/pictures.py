@@ -143,14 +143,14 @@ class _Video(Feeds):
         count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
         frames: List[np.ndarray] = []
         step = max(count / limit, 1.0) if limit else 1.0
-        read, wanted = 0, 0.0
+        read, next_read = 0, 0.0
         while limit is None or len(frames) < limit:
             good, frame = capture.read()
             if not good:
                 break
-            if read >= round(wanted):
+            if read >= round(next_read):
                 frames.append(prepared(self._preprocess, frame, into).astype(np.float16))
-                wanted += step
+                next_read += step
             read += 1
         capture.release()
         if not frames:

@@ -81,18 +81,18 @@ def with_embedded(
     if inside is None:
         return settings
     mean, std = inside.three
-    wanted = PreprocessSettings(colour=inside.colour, mean=mean, std=std)  # type: ignore[arg-type]
+    embedded = PreprocessSettings(colour=inside.colour, mean=mean, std=std)  # type: ignore[arg-type]
     if settings is None:
-        return wanted
+        return embedded
     default = PreprocessSettings()
     for name in ("mean", "std"):
-        if getattr(settings, name) not in (getattr(default, name), getattr(wanted, name)):
+        if getattr(settings, name) not in (getattr(default, name), getattr(embedded, name)):
             raise UsageError(
                 f"{name} {_text(getattr(settings, name))}, but the model scales by itself",
                 where=f"--{name}",
-                allowed=f"{_text(getattr(wanted, name))}, or leave it out",
+                allowed=f"{_text(getattr(embedded, name))}, or leave it out",
             )
-    return replace(settings, colour=wanted.colour, mean=wanted.mean, std=wanted.std)
+    return replace(settings, colour=embedded.colour, mean=embedded.mean, std=embedded.std)
 
 
 def agreed(made_for: PreprocessSettings, asked: Mapping[str, Any], where: str) -> PreprocessSettings:
