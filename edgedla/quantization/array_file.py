@@ -182,8 +182,8 @@ class PackedArray:
         while self._at < begin:
             self._at += self._taken(min(_SKIP_BYTES, begin - self._at))[1]
         count = min(self._rows, len(self) - first)
-        data, taken = self._taken(count * self._row_bytes)
-        self._at += taken
+        data, read_bytes = self._taken(count * self._row_bytes)
+        self._at += read_bytes
         if first + count == len(self):
             self.close()
         return np.frombuffer(data, self.dtype).reshape((count, *self.shape[1:]))

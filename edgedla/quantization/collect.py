@@ -56,11 +56,11 @@ def collect(
     names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
     prefix = free_prefix("edgedla_probe", model.graph)
     session = open_session(_probed(model, names, steps, prefix), error=BuildError, say=say)
-    wanted = [f"{prefix}{what}/{name}" for name in names for what in ("max", "values")]
+    output_names = [f"{prefix}{what}/{name}" for name in names for what in ("max", "values")]
     histograms = {name: Histogram() for name in names}
     done = 0
     for feed in samples.feeds:
-        probed = session.run(wanted, feed)
+        probed = session.run(output_names, feed)
         # In some releases of ONNX Runtime the maximum over NaN is not NaN, so the elements are checked too.
         pairs = zip(names, probed[::2], probed[1::2])
         broken = [n for n, top, values in pairs if values.size and not (np.isfinite(top) and np.isfinite(values).all())]

@@ -22,17 +22,17 @@ def endless_loop(graph: Any) -> Optional[str]:
 
 def _search(graph: Any, outer: ChainMap[str, Optional[int]]) -> Optional[str]:
     # An input of a graph hides an outer value of the same name.
-    known = outer.new_child({v.name: None for v in graph.input})
-    known.update((t.name, _scalar(t)) for t in graph.initializer)
+    constants = outer.new_child({v.name: None for v in graph.input})
+    constants.update((t.name, _scalar(t)) for t in graph.initializer)
     for node in graph.node:
         if node.op_type == "Constant" and node.output:
-            known[node.output[0]] = next((_scalar(a.t) for a in node.attribute if a.name == "value"), None)
+            constants[node.output[0]] = next((_scalar(a.t) for a in node.attribute if a.name == "value"), None)
         elif node.op_type == "Identity" and node.input and node.output:
-            known[node.output[0]] = known.get(node.input[0])
-        if node.op_type == "Loop" and _endless(node, known):
+            constants[node.output[0]] = constants.get(node.input[0])
+        if node.op_type == "Loop" and _endless(node, constants):
             return str(node.name or (node.output[0] if node.output else "Loop"))
         for body in (b for a in node.attribute for b in (a.g, *a.graphs) if b.node):
-            name = _search(body, known)
+            name = _search(body, constants)
             if name is not None:
                 return name
     return None

@@ -65,10 +65,10 @@ def own_types(model: Any) -> Optional[OwnTypes]:
         if node.op_type in _NO_ARITHMETIC:
             continue
         of += 1
-        found = {TURNED[types[o][0]] for o in node.output if o in types and types[o][0] in TURNED}
-        for name in found:
+        types_of_node = {TURNED[types[o][0]] for o in node.output if o in types and types[o][0] in TURNED}
+        for name in types_of_node:
             counts[name] = counts.get(name, 0) + 1
-        if found:
+        if types_of_node:
             nodes, first = nodes + 1, first or node.name or node.op_type
     if not nodes:
         return None
@@ -209,6 +209,6 @@ def read_names(node: Any) -> Set[str]:
     for entry in node.attribute:
         for body in (entry.g, *entry.graphs):
             inside = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
-            asked = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
-            names |= asked - inside
+            body_reads = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
+            names |= body_reads - inside
     return names

@@ -66,8 +66,8 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
         limit = limit_of_environment()
     small = limit is None and memory.file_bytes + fed_bytes < SMALL_FILE_BYTES
     refused = small and memory.total_bytes > SMALL_FILE_LIMIT
-    left = available_bytes() if limit is None else limit - held
-    if not refused and (left is None or memory.total_bytes <= left):
+    free_bytes = available_bytes() if limit is None else limit - held
+    if not refused and (free_bytes is None or memory.total_bytes <= free_bytes):
         if small:
             # The estimate leaves out tensors of unknown size, so the guard enforces the limit at run time.
             guard.allow(held + SMALL_FILE_LIMIT)
@@ -77,11 +77,9 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
             f"{SMALL_FILE_LIMIT // MIB} MiB for a model file below {SMALL_FILE_BYTES // MIB} MiB, unless asked for"
         )
     elif limit is None:
-        allowed = f"{(left or 0) // MIB} MiB, which is what is free"
+        allowed = f"{(free_bytes or 0) // MIB} MiB, which is what is free"
     else:
-        allowed = (
-            f"{max(0, left or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
-        )
+        allowed = f"{max(0, free_bytes or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
     raise EnvironmentMissing(
         f"ONNX Runtime would take {memory}",
         allowed=allowed,
@@ -99,11 +97,11 @@ def require_room(count: int, what: str) -> None:
     limit = _limit.get()
     if limit is None:
         limit = limit_of_environment()
-    left = SMALL_FILE_LIMIT if limit is None else limit - guard.resident_bytes(os.getpid())
-    if count > left:
+    free_bytes = SMALL_FILE_LIMIT if limit is None else limit - guard.resident_bytes(os.getpid())
+    if count > free_bytes:
         raise EnvironmentMissing(
             f"{what} would take {count // MIB} MiB of memory",
-            allowed=f"{max(0, left) // MIB} MiB",
+            allowed=f"{max(0, free_bytes) // MIB} MiB",
             hint=f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program",
         )
 
@@ -121,12 +119,12 @@ def limit_of_environment() -> Optional[int]:
 
 def available_bytes() -> Optional[int]:
     """Free bytes of the machine or of the container's limit; None if unknown."""
-    left: List[int] = []
+    limits: List[int] = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        left.append(int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) * 1024)
+        limits.append(int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) * 1024)
     with suppress(OSError, ValueError):
         most, used = (path.read_text().strip() for path in _CGROUP)
         if most != "max":
-            left.append(max(0, int(most) - int(used)))
-    return min(left, default=None)
+            limits.append(max(0, int(most) - int(used)))
+    return min(limits, default=None)

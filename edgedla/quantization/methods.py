@@ -90,8 +90,8 @@ def entropy(histogram: Histogram) -> float:
     """
     counts = histogram.binned(BINS)
     counts[0] = counts[1]
-    kept, divergence = divergences(counts)
-    return histogram.absmax * least(kept, divergence) / len(counts)
+    bins, divergence = divergences(counts)
+    return histogram.absmax * least(bins, divergence) / len(counts)
 
 
 def least(kept: np.ndarray, divergence: np.ndarray) -> int:
@@ -111,19 +111,23 @@ def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     logs = np.zeros(bins)
     logs[filled] = counts[filled] * np.log(counts[filled])
     mass, occupied, plogp = (np.concatenate([[0.0], np.cumsum(x)]) for x in (counts, filled, logs))
-    kept = np.arange(_LEVELS, bins + 1)
+    bins_kept = np.arange(_LEVELS, bins + 1)
     # Of i kept bins, bin j is in level floor(128 j / i), so level l begins at bin ceil(l i / 128).
-    starts = -(-kept[:, None] * np.arange(_LEVELS + 1)[None] // _LEVELS)
+    starts = -(-bins_kept[:, None] * np.arange(_LEVELS + 1)[None] // _LEVELS)
     level_mass = np.diff(mass[starts], axis=1)
     level_bins = np.diff(occupied[starts], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_q = np.where(level_bins > 0, np.log(level_mass / np.maximum(level_bins, 1)), 0.0)
-        last, above = counts[kept - 1], total - mass[kept]
-        p_log_p = plogp[kept] - logs[kept - 1] + np.where(last + above > 0, (last + above) * np.log(last + above), 0.0)
+        last, above = counts[bins_kept - 1], total - mass[bins_kept]
+        p_log_p = (
+            plogp[bins_kept]
+            - logs[bins_kept - 1]
+            + np.where(last + above > 0, (last + above) * np.log(last + above), 0.0)
+        )
         p_log_q = (level_mass * log_q).sum(axis=1) + above * log_q[:, -1]
-        divergence = (p_log_p - p_log_q) / total - np.log(total) + np.log(mass[kept])
-    impossible = ((last == 0) & (above > 0)) | (mass[kept] == 0)
-    return kept, np.where(impossible | ~np.isfinite(divergence), np.inf, divergence)
+        divergence = (p_log_p - p_log_q) / total - np.log(total) + np.log(mass[bins_kept])
+    impossible = ((last == 0) & (above > 0)) | (mass[bins_kept] == 0)
+    return bins_kept, np.where(impossible | ~np.isfinite(divergence), np.inf, divergence)
 
 
 def auto(histogram: Histogram) -> float:

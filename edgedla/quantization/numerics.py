@@ -67,20 +67,20 @@ def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
     Raises:
         UsageError: an unknown feature or variant.
     """
-    known = features()
+    all_features = features()
     for name, variant in chosen.items():
-        if name not in known:
+        if name not in all_features:
             raise UsageError(
                 f"{name!r} is not a feature of the simulation",
-                where="numerics", allowed=", ".join(known), hint=did_you_mean(name, known),
+                where="numerics", allowed=", ".join(all_features), hint=did_you_mean(name, all_features),
             )  # fmt: skip
-        if variant not in known[name].variants:
+        if variant not in all_features[name].variants:
             raise UsageError(
                 f"{variant!r} is not a variant of {name}",
-                where="numerics", allowed=", ".join(known[name].variants),
-                hint=did_you_mean(variant, known[name].variants),
+                where="numerics", allowed=", ".join(all_features[name].variants),
+                hint=did_you_mean(variant, all_features[name].variants),
             )  # fmt: skip
-    return {name: chosen[name] for name in sorted(chosen) if chosen[name] != known[name].default}
+    return {name: chosen[name] for name in sorted(chosen) if chosen[name] != all_features[name].default}
 
 
 def parse_numerics(text: str) -> Dict[str, str]:

@@ -152,8 +152,8 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
     missing = [spec.name for spec in inputs if spec.name not in arrays]
     if missing:
         present = ", ".join(repr(name) for name in sorted(arrays))
-        wanted = ", ".join(spec.name for spec in inputs)
-        raise DataError(f"no array for input {missing[0]!r}; there is {present or 'none'}", where=where, allowed=wanted)
+        names = ", ".join(spec.name for spec in inputs)
+        raise DataError(f"no array for input {missing[0]!r}; there is {present or 'none'}", where=where, allowed=names)
     return _Arrays({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
 
 

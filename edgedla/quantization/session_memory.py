@@ -136,7 +136,7 @@ class _Walk:
     def memory(self, file_bytes: int) -> SessionMemory:
         read = [_read(node) for node in self.graph.node]
         last_read = {name: i for i, names in enumerate(read) for name in names}
-        kept = {o.name for o in self.graph.output}
+        outputs = {o.name for o in self.graph.output}
         live = sum(self.bytes.get(i.name, 0) for i in self.graph.input if i.name not in self.constants)
         most, scratch, folded, reordered = live, 0, 0, 0
         for i, node in enumerate(self.graph.node):
@@ -151,7 +151,7 @@ class _Walk:
             folded = max(folded, self._folded(node), *(m.folded_bytes for m in inner))
             reordered += self._largest_made(node) if node.op_type in CONVOLUTIONS else 0
             ended = {n for n in (*read[i], *node.output) if n and last_read.get(n, i) == i}
-            live -= sum(self.bytes.get(n, 0) for n in ended - kept - self.constants)
+            live -= sum(self.bytes.get(n, 0) for n in ended - outputs - self.constants)
         return SessionMemory(file_bytes, self.made, most, scratch, self.unknown, folded + reordered)
 
     def _constant(self, node: Any) -> bool:
@@ -179,21 +179,21 @@ class _Walk:
 
     def _inner(self, node: Any) -> List[SessionMemory]:
         """What the bodies of a node take while it runs. Constants that they compute are there all the time."""
-        found = []
+        bodies = []
         for attribute in node.attribute:
             for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 body = _Walk(self._sized(graph), self.opsets, self)
-                found.append(body.memory(0))
+                bodies.append(body.memory(0))
                 self.made += body.made
                 self.unknown += body.unknown
-        return found
+        return bodies
 
     def _sized(self, body: Any) -> Any:
         """The body with inferred shapes. The inference of the whole model shows it no constant of the graph around it."""
         import onnx
 
-        known = {v.name for v in (*body.value_info, *body.output) if _dims(v) is not None}
-        if all(o in known for node in body.node for o in node.output if o):
+        sized = {v.name for v in (*body.value_info, *body.output) if _dims(v) is not None}
+        if all(o in sized for node in body.node for o in node.output if o):
             return body
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=self.opsets, graph=body)
         own = {v.name for v in (*body.input, *body.initializer)}
@@ -202,8 +202,8 @@ class _Walk:
         )
         model.graph.initializer.extend(t for name, t in self.stored.items() if name in read)
         model.graph.input.extend(v for name, v in self.values.items() if name in read and name not in self.stored)
-        found = inferred_by_values(model)
-        graph = body if found is None else found.graph
+        inferred = inferred_by_values(model)
+        graph = body if inferred is None else inferred.graph
         # What stands around the body is there already.
         del graph.input[len(body.input) :]
         return graph

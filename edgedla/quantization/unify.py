@@ -62,10 +62,10 @@ def dla_scales(
         on_dla: layer index -> True if the layer runs on the DLA. Only these layers need equal scales. None: all layers.
         equal: False leaves every tensor its own range (rules/numerics.yaml, int8-equal-scales).
     """
-    known = {name: float(value) for name, value in absmax.items() if name in graph.tensors}
-    filled = _fill(graph, known, platform)
-    alike = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla) if equal else []
-    after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in alike}}
+    given = {name: float(value) for name, value in absmax.items() if name in graph.tensors}
+    filled = _fill(graph, given, platform)
+    alike = _equalise(graph, {**given, **{c.tensor: c.after for c in filled}}, platform, on_dla) if equal else []
+    after = {**given, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in alike}}
     # A tensor that is filled in and then equalised is listed once, with its final range.
     changes = {c.tensor: c for c in filled}
     for change in alike:

@@ -18,14 +18,14 @@ def fold_scales(model: Any) -> None:
     graph, constants = model.graph, constants_of(model)
     producer = {o: n for n in graph.node for o in n.output}
     pairs = [n for n in graph.node if is_quantize(n) or is_dequantize(n)]
-    wanted = sorted({t for n in pairs for t in n.input[1:3] if t and t not in constants})
+    computed_names = sorted({t for n in pairs for t in n.input[1:3] if t and t not in constants})
     needed: Dict[int, Any] = {}
     computed: List[str] = []
-    for name in wanted:
-        behind = _behind(name, producer, constants)
-        if behind is not None:
+    for name in computed_names:
+        makers = _behind(name, producer, constants)
+        if makers is not None:
             computed.append(name)
-            needed.update({id(n): n for n in behind})
+            needed.update({id(n): n for n in makers})
     if not computed:
         return
     part = type(model)()
@@ -43,9 +43,9 @@ def fold_scales(model: Any) -> None:
         return
     # A name must not be written twice, so the node that wrote it is removed, with all nodes that only it needed.
     made = set(computed)
-    kept = [n for n in graph.node if not made & set(n.output)]
+    remaining = [n for n in graph.node if not made & set(n.output)]
     del graph.node[:]
-    graph.node.extend(type(n).FromString(n.SerializeToString()) for n in kept)
+    graph.node.extend(type(n).FromString(n.SerializeToString()) for n in remaining)
     graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in zip(computed, values))
     drop_unread(graph)
 
@@ -76,10 +76,10 @@ def drop_unread(graph: Any) -> None:
     while True:
         read = outputs | {t for n in graph.node for t in n.input}
         read |= {t for n in graph.node for a in n.attribute for t in names_in(a)}
-        kept = [n for n in graph.node if not n.output or read & set(n.output)]
-        if len(kept) == len(graph.node):
+        remaining = [n for n in graph.node if not n.output or read & set(n.output)]
+        if len(remaining) == len(graph.node):
             break
-        fresh = [type(n).FromString(n.SerializeToString()) for n in kept]
+        fresh = [type(n).FromString(n.SerializeToString()) for n in remaining]
         del graph.node[:]
         graph.node.extend(fresh)
     initializers = [i for i in graph.initializer if i.name in read]

@@ -76,10 +76,10 @@ class _Inserter:
         for entry in self.model.metadata_props:
             if entry.key == METADATA:
                 try:
-                    kept = json.loads(entry.value)
+                    places = json.loads(entry.value)
                 except (ValueError, RecursionError):
                     return {}
-                return kept if _is_kept(kept) else {}
+                return places if _is_kept(places) else {}
         return {}
 
     def run(self) -> None:
@@ -145,8 +145,8 @@ class _Inserter:
         axis = channel_axis(node, slot, len(tensor.dims))
         stood = self.kept.get("weights", {}) if self.kept else None
         # In a network from strip_qdq exactly the weights that were quantised are quantised again.
-        wanted = name in stood if stood is not None else not (node.name and node.name in self.fp16)
-        if axis is None or tensor.data_type != FLOAT or not wanted:
+        gets_pair = name in stood if stood is not None else not (node.name and node.name in self.fp16)
+        if axis is None or tensor.data_type != FLOAT or not gets_pair:
             return name
         if stood is None and not self._wants(data):
             return name
@@ -167,9 +167,9 @@ class _Inserter:
 
     def _scales(self, name: str, values: np.ndarray, axis: int, stood: Any) -> np.ndarray:
         if stood and name in stood:
-            kept = np.frombuffer(bytes.fromhex(stood[name]["scales"]), ">f4").astype(np.float32)
-            if kept.size in (1, values.shape[axis]):
-                return np.ascontiguousarray(np.broadcast_to(kept, values.shape[axis]))
+            recorded = np.frombuffer(bytes.fromhex(stood[name]["scales"]), ">f4").astype(np.float32)
+            if recorded.size in (1, values.shape[axis]):
+                return np.ascontiguousarray(np.broadcast_to(recorded, values.shape[axis]))
         top = per_channel_absmax(values.astype(np.float64), axis)
         # A channel of zeros needs a positive scale too.
         scales: np.ndarray = np.where(top > 0, top / INT8_MAX, 1.0).astype(np.float32)

@@ -104,9 +104,9 @@ class _Stripper:
                 self._check_readers(node)
             elif is_dequantize(node):
                 self._take(node)
-        kept = [n for n in self.graph.node if not (is_quantize(n) or is_dequantize(n))]
-        self._rename(kept)
-        nodes = [type(n).FromString(n.SerializeToString()) for n in kept]
+        remaining = [n for n in self.graph.node if not (is_quantize(n) or is_dequantize(n))]
+        self._rename(remaining)
+        nodes = [type(n).FromString(n.SerializeToString()) for n in remaining]
         del self.graph.node[:]
         self.graph.node.extend(nodes)
         self._refuse_unequal_concats()
@@ -285,8 +285,8 @@ class _Stripper:
     def _remember(self) -> None:
         entry = self.model.metadata_props.add()
         entry.key = METADATA
-        kept = {"edges": self.edges, "outputs": sorted(self.through), "weights": self.weight_scales}
-        entry.value = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+        record = {"edges": self.edges, "outputs": sorted(self.through), "weights": self.weight_scales}
+        entry.value = json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
 def _spread(quantizer: Quantizer, rank: int) -> np.ndarray:
