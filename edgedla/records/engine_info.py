@@ -167,9 +167,9 @@ def parse_engine_info(document: Any, where: str = "inspector output") -> EngineI
         DocumentError: it has another form.
     """
     if not is_engine_info(document):
-        found = described(document) or "no list named Layers"
+        description = described(document) or "no list named Layers"
         raise DocumentError(
-            f"not the output of TensorRT's engine inspector: {found}", where=where,
+            f"not the output of TensorRT's engine inspector: {description}", where=where,
             hint=_WRITTEN_BY,
         )  # fmt: skip
     entries = document["Layers"] if isinstance(document, Mapping) else document

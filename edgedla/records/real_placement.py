@@ -171,5 +171,5 @@ class _Places:
             self.notes.append("the members of nodes named first...last are unknown; only those two are counted")
 
     def _at(self, name: str, which: int) -> Optional[int]:
-        known = [self.order[n] for n in names_in(name) if n in self.order]
-        return known[which] if known else None
+        positions = [self.order[n] for n in names_in(name) if n in self.order]
+        return positions[which] if positions else None
