@@ -119,8 +119,8 @@ def check_graph(
         from edgedla.regions.strict import check_strict, known_as
 
         findings = rules.check_io(graph, platform, precision, mode)
-        known = known_as(graph, verdicts, prediction, platform, precision)
-        strict = check_strict(graph, prediction, platform, mode, findings, known)
+        assumed = known_as(graph, verdicts, prediction, platform, precision)
+        strict = check_strict(graph, prediction, platform, mode, findings, assumed)
     as_exported = _as_exported(graph, platform, precision, mode, rules)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)

@@ -190,13 +190,13 @@ class _Fuser:
 
     def finish(self) -> UnitGraph:
         erased, alias = self.erase_shuffles()
-        kept = [op for op in self.ops if id(op) not in erased]
-        position = {id(op): i for i, op in enumerate(kept)}
+        remaining = [op for op in self.ops if id(op) not in erased]
+        position = {id(op): i for i, op in enumerate(remaining)}
         network_inputs = set(self.graph.inputs)
         units: List[Unit] = []
         predecessors: List[Tuple[int, ...]] = []
-        successors: List[List[int]] = [[] for _ in kept]
-        for i, op in enumerate(kept):
+        successors: List[List[int]] = [[] for _ in remaining]
+        for i, op in enumerate(remaining):
             sources = [alias.get(t, t) for t in dict.fromkeys(op.inputs)]
             inputs = tuple((position[id(self.producer[t])], t) for t in dict.fromkeys(sources) if t in self.producer)
             units.append(
@@ -215,9 +215,13 @@ class _Fuser:
             predecessors.append(feeding)
             for p in feeding:
                 successors[p].append(i)
-        gone = sorted([*self.graph.unread, *(layer for op in self.ops if id(op) in erased for layer in op.layers)])
+        erased_layers = sorted(
+            [*self.graph.unread, *(layer for op in self.ops if id(op) in erased for layer in op.layers)]
+        )
         unit_of = {layer: i for i, unit in enumerate(units) for layer in unit.layers}
-        return UnitGraph(tuple(units), unit_of, tuple(gone), tuple(predecessors), tuple(tuple(s) for s in successors))
+        return UnitGraph(
+            tuple(units), unit_of, tuple(erased_layers), tuple(predecessors), tuple(tuple(s) for s in successors)
+        )
 
     def erase_shuffles(self) -> Tuple[set, Dict[str, str]]:
         """ShuffleErasure: (shuffles that move nothing, their outputs -> the tensors that replace these)."""

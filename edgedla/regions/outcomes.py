@@ -54,10 +54,12 @@ class LayerOutcomes:
         result = []
         for verdict in self.verdicts:
             region = self.region_of.get(verdict.index)
-            placed, cause, reason, behind = self._of(verdict, region)
+            placed, cause, reason, because_of = self._of(verdict, region)
             support = verdict.support if answers else Support.GPU
             result.append(
-                LayerPrediction(verdict.index, support, placed, region.id if region else None, cause, reason, behind)
+                LayerPrediction(
+                    verdict.index, support, placed, region.id if region else None, cause, reason, because_of
+                )
             )
         return tuple(result)
 
@@ -90,13 +92,15 @@ class LayerOutcomes:
             finding = verdict.validation[0]
             cause = Cause.VALIDATION if finding.effect is Effect.REJECT else Cause.UNKNOWN
             return Placed.GPU, cause, finding.message, ()
-        behind = self._behind_fusion(verdict.index)
-        names = ", ".join(self.graph.layers[j].name for j in behind[:3])
+        because_of = self._behind_fusion(verdict.index)
+        names = ", ".join(self.graph.layers[j].name for j in because_of[:3])
         unit = self.units.units[self.units.unit_of[verdict.index]]
         what = (
-            f"merged into one layer with {names}" if behind[0] in unit.layers else f"merged into the reshape of {names}"
+            f"merged into one layer with {names}"
+            if because_of[0] in unit.layers
+            else f"merged into the reshape of {names}"
         )
-        return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", behind
+        return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", because_of
 
     def _behind_fusion(self, layer: int) -> Tuple[int, ...]:
         """The layers that keep `layer`'s unit on the GPU, or whose transform added the reshape that the layer is merged into."""
@@ -106,7 +110,7 @@ class LayerOutcomes:
 
     def _dropped(self, region: Region, candidates: int, limit: int) -> Outcome:
         """The outcome of all layers of a region that the cap dropped, caused by the layers that cut it off."""
-        behind: Set[int] = set()
+        because_of: Set[int] = set()
         for cut in region.cuts:
             i = cut.layer
             fused = (
@@ -115,12 +119,12 @@ class LayerOutcomes:
                 and self.roots[i] is None
                 and self.units.unit_of[i] not in self.failing
             )
-            behind.update(self._behind_fusion(i) if fused else (i,))
+            because_of.update(self._behind_fusion(i) if fused else (i,))
         reason = (
             f"dropped: a core keeps the {limit} largest of {candidates} groups; "
             f"this group has {region.size} layer{'s' * (region.size != 1)}"
         )
-        return Placed.GPU, Cause.SUBGRAPH_LIMIT, reason, tuple(sorted(behind))
+        return Placed.GPU, Cause.SUBGRAPH_LIMIT, reason, tuple(sorted(because_of))
 
 
 _ON_DLA: Outcome = (Placed.DLA, Cause.ON_DLA, "runs on the DLA", ())
@@ -136,6 +140,6 @@ def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Outcome]:
     if verdict.support is Support.DLA:
         return None
     refused = verdict.support is Support.GPU
-    wanted = Effect.REJECT if refused else Effect.UNKNOWN
-    message = next((f.message for f in verdict.findings if f.effect is wanted), "no rule says that the DLA runs it")
+    decisive = Effect.REJECT if refused else Effect.UNKNOWN
+    message = next((f.message for f in verdict.findings if f.effect is decisive), "no rule says that the DLA runs it")
     return Placed.GPU, Cause.RULE if refused else Cause.UNKNOWN, message, ()

@@ -61,12 +61,12 @@ class Outcomes:
         devices = unit_devices(units, [v.support is Support.DLA for v in verdicts])
         failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
         groups = split_groups(form_groups(units, devices, self.precision), failing)
-        kept = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[: self.limit]
-        members = [i for g in kept for u in groups[g] for i in units.units[u].layers]
+        largest = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[: self.limit]
+        members = [i for g in largest for u in groups[g] for i in units.units[u].layers]
         work = work_of(graph)
         return Outcome(
             candidates=len(groups),
-            kept=len(kept),
+            kept=len(largest),
             layers=len(graph.layers) - len(units.erased),
             layers_dla=len(members),
             macs=sum(w.macs for w in work),

@@ -47,17 +47,17 @@ def rank_changes(
             members.setdefault(remedy, []).append(need.index)
     most = min(MOST_REMEDIES, max(FEWEST_REMEDIES, MOST_UNIT_VISITS // max(len(units.units), 1) // MOST_CHANGES))
     remedies = sorted(members, key=lambda r: (-len(members[r]), members[r], r))[:most]
-    taken: FrozenSet[str] = frozenset()
+    applied: FrozenSet[str] = frozenset()
     ranking: List[RankedChange] = []
     while len(ranking) < MOST_CHANGES:
-        step = _best_step(outcomes, taken, remedies)
+        step = _best_step(outcomes, applied, remedies)
         if step is None:
             break
-        before, after = outcomes.of(taken), outcomes.of(taken | step)
-        indices = _addressed(needs, step, taken)
+        before, after = outcomes.of(applied), outcomes.of(applied | step)
+        indices = _addressed(needs, step, applied)
         alone = outcomes.of(step).value > outcomes.of(frozenset()).value + NOTHING
         ranking.append(_change(step, indices, layers, verdicts, before, after, alone))
-        taken |= step
+        applied |= step
     return tuple(ranking)
 
 
@@ -71,23 +71,25 @@ def in_order(
     """
     outcomes = Outcomes(graph, fuse(graph), verdicts, limit, precision)
     needs = outcomes.needs
-    taken: FrozenSet[str] = frozenset()
+    applied: FrozenSet[str] = frozenset()
     ordered: List[RankedChange] = []
     for change in changes:
         step = frozenset(change.fixes)
-        indices = _addressed(needs, step, taken)
+        indices = _addressed(needs, step, applied)
         if indices:
-            ordered.append(replace(change, layers=indices, **_figures(outcomes.of(taken), outcomes.of(taken | step))))
-            taken |= step
+            ordered.append(
+                replace(change, layers=indices, **_figures(outcomes.of(applied), outcomes.of(applied | step)))
+            )
+            applied |= step
     return tuple(ordered)
 
 
 def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
     """The remedy that raises the value most; if none helps by itself, the two that do."""
     now = outcomes.of(taken).value
-    left = [r for r in remedies if r not in taken]
+    candidates = [r for r in remedies if r not in taken]
     for size in (1, 2):
-        steps = [frozenset(step) for step in itertools.combinations(left, size)]
+        steps = [frozenset(step) for step in itertools.combinations(candidates, size)]
         gains = [(outcomes.of(taken | step).value - now, step) for step in steps]
         best = max(gains, key=lambda g: g[0], default=(0.0, frozenset()))
         if best[0] > NOTHING:

@@ -49,8 +49,8 @@ def needs_of(verdicts: Sequence[Verdict]) -> Dict[int, Needs]:
 
 def removes(remedy: str) -> bool:
     """Whether the remedy takes its layers out of the network."""
-    known = known_remedies().get(remedy)
-    return known is not None and known.effect == "removes"
+    entry = known_remedies().get(remedy)
+    return entry is not None and entry.effect == "removes"
 
 
 def changed(
@@ -68,12 +68,12 @@ def changed(
     """
     needs = needs_of(verdicts) if needs is None else needs
     freed = {i for i, need in needs.items() if need.satisfied_by(remedies)}
-    gone = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
-    kept = [v for v in verdicts if v.index not in gone]
-    if gone:
-        graph = without(graph, gone)
+    removed = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
+    remaining = [v for v in verdicts if v.index not in removed]
+    if removed:
+        graph = without(graph, removed)
     answers = []
-    for new, verdict in enumerate(kept):
+    for new, verdict in enumerate(remaining):
         verdict = verdict if verdict.index not in freed else _fit(verdict)
         answers.append(verdict if verdict.index == new else replace(verdict, index=new))
     return graph, tuple(answers)
