@@ -29,8 +29,8 @@ def with_board(text: str, name: str, values: Mapping[str, Any], before: Mapping[
     if not boards.value:
         # `boards: {}`
         start, end = boards.start_mark.index, boards.end_mark.index
-        kept = (text[:start].rstrip(" ") + text[end:]).rstrip("\n")
-        return f"{kept}\n{_block(name, values, '  ')}"
+        others = (text[:start].rstrip(" ") + text[end:]).rstrip("\n")
+        return f"{others}\n{_block(name, values, '  ')}"
     if boards.flow_style:
         comma = "" if text[: boards.end_mark.index - 1].rstrip().endswith(",") else ", "
         return _edited(text, [(boards.end_mark.index - 1,) * 2 + (f"{comma}{json.dumps(name)}: {_flow(values)}",)])
@@ -42,18 +42,18 @@ def _changes(text: str, entry: Any, values: Mapping[str, Any], before: Mapping[s
     """One edit per value, so that comments beside the values stay."""
     if entry.flow_style:
         return [(entry.start_mark.index, entry.end_mark.index, _flow(values))]
-    there: Dict[str, Tuple[Any, Any]] = {key.value: (key, value) for key, value in entry.value}
+    pairs: Dict[str, Tuple[Any, Any]] = {key.value: (key, value) for key, value in entry.value}
     edits: List[Edit] = []
-    for word, (key, value) in there.items():
+    for word, (key, value) in pairs.items():
         line, end = text.rfind("\n", 0, key.start_mark.index) + 1, _end(text, value)
         if word not in values:
             edits.append((line, _line_end(text, end) + 1, ""))
         elif values[word] != before.get(word):
             edits.append((text.index(":", key.end_mark.index) + 1, end, f" {json.dumps(values[word])}"))
-    key, value = there["host"]
-    indent, behind = " " * key.start_mark.column, _line_end(text, _end(text, value))
-    new = [f"\n{indent}{word}: {json.dumps(v)}" for word, v in values.items() if word not in there]
-    return [*edits, (behind, behind, "".join(new))]
+    key, value = pairs["host"]
+    indent, entry_end = " " * key.start_mark.column, _line_end(text, _end(text, value))
+    new = [f"\n{indent}{word}: {json.dumps(v)}" for word, v in values.items() if word not in pairs]
+    return [*edits, (entry_end, entry_end, "".join(new))]
 
 
 def _edited(text: str, edits: List[Edit]) -> str:

@@ -117,9 +117,9 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
     Raises:
         As `run_on`. BoardRefused: the board has no such job.
     """
-    known = client.remembered(job) or {}
-    slots = {str(k): Path(v) for k, v in known.get("slots", {}).items()}
-    names, model = known.get("names", {}), known.get("model")
+    record = client.remembered(job) or {}
+    slots = {str(k): Path(v) for k, v in record.get("slots", {}).items()}
+    names, model = record.get("names", {}), record.get("model")
     offset, ended = 0, None
 
     def read(connection: Connection) -> None:
@@ -228,13 +228,13 @@ def _program(facts: Dict[str, Any], connection: Connection) -> str:
             f"edgedla is not installed on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
         )
     if version != __version__:
-        there = (
+        board_version = (
             f"runs edgedla {printable(version)[:40]}"
             if isinstance(version, str)
             else "has an edgedla that does not start"
         )
         raise EnvironmentMissing(
-            f"the board {there}, this is {__version__}",
+            f"the board {board_version}, this is {__version__}",
             where=connection.where,
             allowed="the same version on both sides",
             hint=hint,
@@ -305,8 +305,8 @@ def _with_reconnect(
 
 def _show(message: Message, names: Mapping[str, str], terminal: Terminal) -> None:
     text = printable(str(message["text"]))
-    for there in sorted(names, key=len, reverse=True):
-        text = text.replace(there, names[there])
+    for board_path in sorted(names, key=len, reverse=True):
+        text = text.replace(board_path, names[board_path])
     (terminal.err if message.get("stream") == "err" else terminal.out)(text)
 
 

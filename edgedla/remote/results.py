@@ -88,8 +88,8 @@ def _keep_files(source: Path, destination: Path) -> None:
         folders.sort()
         for name in sorted(files):
             kept_at = Path(parent) / name
-            there = below(destination, kept_at.relative_to(source).as_posix())
-            there.parent.mkdir(parents=True, exist_ok=True)
-            if there.is_dir():
-                raise UsageError("cannot write: this is a folder", where=str(there))
-            os.replace(kept_at, there)
+            target = below(destination, kept_at.relative_to(source).as_posix())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.is_dir():
+                raise UsageError("cannot write: this is a folder", where=str(target))
+            os.replace(kept_at, target)

@@ -62,8 +62,8 @@ def ssh_command(address: Address, command: str) -> List[str]:
     options = list(OPTIONS)
     settings = _settings(tuple(base), tuple(target))
     ignores = settings.get("stricthostkeychecking") in ("no", "off", "false")
-    known = settings.get("userknownhostsfile", "").split() + settings.get("globalknownhostsfile", "").split()
-    if ignores or "/dev/null" in known:
+    host_files = settings.get("userknownhostsfile", "").split() + settings.get("globalknownhostsfile", "").split()
+    if ignores or "/dev/null" in host_files:
         # Users relax this for short-lived machines; a board that runs our code is not one.
         options.append("StrictHostKeyChecking=yes")
     sockets = _socket_folder()

@@ -160,16 +160,16 @@ def fetch(connection: Connection, job: str, output: Output, target: Path) -> Non
         RunError: the content is not as announced; the file is removed. EnvironmentMissing: our disk is full.
     """
     make_folder(target.parent)
-    there = target.stat().st_size if target.is_file() else 0
-    if there > output.size:
+    present = target.stat().st_size if target.is_file() else 0
+    if present > output.size:
         target.unlink()
-        there = 0
-    if output.size - there > shutil.disk_usage(target.parent).free:
+        present = 0
+    if output.size - present > shutil.disk_usage(target.parent).free:
         raise EnvironmentMissing(
             f"{output.path} has {output.size / 1e6:.1f} MB, more than is free", where=str(target.parent)
         )
     with open(target, "ab") as f:
-        connection.send("get", job=job, path=output.path, offset=there)
+        connection.send("get", job=job, path=output.path, offset=present)
 
         def write(message: Message, payload: bytes) -> None:
             if f.tell() + len(payload) > output.size:

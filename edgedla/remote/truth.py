@@ -49,14 +49,14 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
     artifact = measured.artifact
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
     graph = load_onnx(model, trt=platform.release.trt, shapes=_shapes(measured))
-    verdicts, asked = _verdicts(measured), _answers(measured)
+    verdicts, answers = _verdicts(measured), _answers(measured)
     real = artifact.placement_real or {}
     layers: List[Dict[str, Any]] = []
     for layer in graph.layers:
         planned = artifact.placement_predicted.get(layer.name)
         layers.append({
             **_named("name", layer.name, hash_names), "signature": layer_signature(layer, graph), "rules": verdicts.get(layer.name),
-            "tensorrt": asked.get(layer.name), "planned": planned, "placed": real.get(layer.name),
+            "tensorrt": answers.get(layer.name), "planned": planned, "placed": real.get(layer.name),
         })  # fmt: skip
     return {
         **_named("model", model.name, hash_names),
@@ -158,10 +158,10 @@ def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform
                     predicted[key] = sum(costs[i, device].latency_us for i in operator.layers)
     entries = []
     for m in profile.measurements:
-        known = predicted.get((m.signature, m.precision, m.device))
+        predicted_us = predicted.get((m.signature, m.precision, m.device))
         entries.append({
             "signature": m.signature, "precision": m.precision, "device": m.device,
-            "measured_us": round(m.latency_us, 3), "predicted_us": None if known is None else round(known, 3),
+            "measured_us": round(m.latency_us, 3), "predicted_us": None if predicted_us is None else round(predicted_us, 3),
         })  # fmt: skip
     return entries
 

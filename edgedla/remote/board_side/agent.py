@@ -104,7 +104,7 @@ class Agent:
     def have(self, message: Message, payload: bytes) -> None:
         """How many bytes of each blob are on the board."""
         sizes = [store.offset_of(b["sha256"], b["size"], message["client"]) for b in message["blobs"]]
-        missing = sum(b["size"] - there for b, there in zip(message["blobs"], sizes))
+        missing = sum(b["size"] - present for b, present in zip(message["blobs"], sizes))
         if missing > store.free_bytes():
             raise Refused(
                 f"{missing / 1e6:.1f} MB are to be sent, {store.free_bytes() / 1e6:.1f} MB are free",
@@ -163,9 +163,9 @@ class Agent:
         while True:
             store.Progress.made()
             state = jobs.state_of(folder)
-            for behind, record in jobs.log_from(folder, offset):
-                offset = behind
-                self.wire.send({"offset": behind, "stream": record["stream"], "text": record["text"]})
+            for next_offset, record in jobs.log_from(folder, offset):
+                offset = next_offset
+                self.wire.send({"offset": next_offset, "stream": record["stream"], "text": record["text"]})
             if state["state"] in ("ended", "lost"):
                 self.done(state=state["state"], rc=state["rc"], outputs=state["outputs"], offset=offset)
                 return

@@ -83,8 +83,8 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
 def _copy(entry: Dict[str, Any], target: str) -> None:
     """Copies a blob. Raises Refused if the card has damaged it since it was verified; the next try sends it again."""
     source, digest = blob_path(entry["sha256"]), hashlib.sha256()
-    with open(source, "rb") as taken, open(target, "wb") as made:
-        for block in iter(lambda: taken.read(1 << 20), b""):
+    with open(source, "rb") as read_file, open(target, "wb") as made:
+        for block in iter(lambda: read_file.read(1 << 20), b""):
             made.write(block)
             digest.update(block)
             Progress.made()

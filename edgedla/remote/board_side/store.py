@@ -92,10 +92,10 @@ class Incoming:
         except OSError:
             self.abandon()
             raise Refused("this file is being sent by another edgedla of this laptop", "wait for it, then try again")
-        there = self._file.tell()
-        if there != offset:
+        present = self._file.tell()
+        if present != offset:
             self.abandon()
-            raise Refused("the part has %d bytes, not %d" % (there, offset), "try again")
+            raise Refused("the part has %d bytes, not %d" % (present, offset), "try again")
 
     def append(self, data: bytes) -> None:
         """Raises Refused: the disk is full, or more bytes come than announced."""
@@ -152,9 +152,9 @@ def settle(now: Optional[float] = None) -> None:
     A board that nobody used for KEEP_S looks the same; its data then stays for another KEEP_S.
     """
     now = now or time.time()
-    seen = os.path.join(home(), "seen")
+    stamp_file = os.path.join(home(), "seen")
     try:
-        last = os.stat(seen).st_mtime
+        last = os.stat(stamp_file).st_mtime
     except OSError:
         last = now
     if not -CLOCK_S <= now - last <= KEEP_S:
@@ -163,8 +163,8 @@ def settle(now: Optional[float] = None) -> None:
             for name in os.listdir(base) if os.path.isdir(base) else ():
                 with contextlib.suppress(OSError):
                     os.utime(os.path.join(base, name), (now, now))
-    with contextlib.suppress(OSError), open(seen, "w"):
-        os.utime(seen, (now, now))
+    with contextlib.suppress(OSError), open(stamp_file, "w"):
+        os.utime(stamp_file, (now, now))
 
 
 def prune(now: Optional[float] = None) -> None:
