@@ -98,9 +98,9 @@ def _lines(
             yield "dim", 2, clean(f"{where}{groups.get('layer', text) if len(explained.lines) > 1 else text}")
         yield "", 2, f"Meaning: {m.meaning}"
         yield "", 2, f"To do:   {m.advice}"
-        seen = f"TensorRT {', '.join(m.seen)}" if m.seen else "version not known"
+        versions = f"TensorRT {', '.join(m.seen)}" if m.seen else "version not known"
         effect = "" if m.stage == "run time" else f"{_FATAL[m.fatal]}; "
-        yield "dim", 2, f"Stage:   {m.stage}; {effect}seen in {seen}"
+        yield "dim", 2, f"Stage:   {m.stage}; {effect}seen in {versions}"
         yield "dim", 2, f"Sources: {', '.join(m.sources)}"
         yield "dim", 2, f"Page:    {page_of('message', m.id)}"
         yield "", 0, ""

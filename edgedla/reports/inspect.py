@@ -50,20 +50,24 @@ def _comparison(comparison: Comparison) -> Iterator[Line]:
     placed, checked = comparison.placement_differences, comparison.check_differences
     yield "", 0, ""
     tone = "bad" if comparison.differences else "unknown" if comparison.agree == 0 else "good"
-    known = comparison.agree + len(placed)
+    compared = comparison.agree + len(placed)
     yield tone, 0, f"Prediction against the {comparison.source}"
     yield (
         "",
         2,
         (
-            f"{comparison.agree} of {known} layers are where they were expected; for {comparison.untold} of "
+            f"{comparison.agree} of {compared} layers are where they were expected; for {comparison.untold} of "
             f"{comparison.layers} the {comparison.source} names no device"
         ),
     )
     if comparison.check_agree is not None:
         open_ = f"; {comparison.check_unknown} have no verdict" if comparison.check_unknown else ""
-        asked = comparison.check_agree + len(checked)
-        yield "", 2, f"the rules agree with TensorRT's first look at {comparison.check_agree} of {asked} layers{open_}"
+        checked_layers = comparison.check_agree + len(checked)
+        yield (
+            "",
+            2,
+            f"the rules agree with TensorRT's first look at {comparison.check_agree} of {checked_layers} layers{open_}",
+        )
     if comparison.loadables_predicted:
         expected, real = len(comparison.loadables_predicted), len(comparison.loadables_real)
         yield "", 2, f"loadables: {expected} expected, {real} there"

@@ -130,8 +130,8 @@ def subject(report: CheckReport) -> str:
 
 def fix_command(report: CheckReport) -> List[str]:
     """The command that makes ranked changes, in one line; empty if no remedy among them has a rewrite."""
-    known = remedies()
-    named = dict.fromkeys(f for c in report.ranking for f in c.fixes if f in known and known[f].rewrites)
+    all_remedies = remedies()
+    named = dict.fromkeys(f for c in report.ranking for f in c.fixes if f in all_remedies and all_remedies[f].rewrites)
     if not named or report.with_fixes is not None:
         return []
     return [f"`edgedla fix MODEL -o OUT` rewrites what pays and proves it; it knows {', '.join(named)}"]

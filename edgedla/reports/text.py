@@ -170,6 +170,6 @@ def folded(line: Line, width: int = 80) -> List[Line]:
     head, *rest = first.wrap(text) or [""]
     if not rest:
         return [(style, indent, head)]
-    left = text[len(head) :].lstrip()
+    remainder = text[len(head) :].lstrip()
     further = textwrap.TextWrapper(width - indent - 2, break_long_words=False, break_on_hyphens=False)
-    return [(style, indent, head), *((style, indent + 2, part) for part in further.wrap(left))]
+    return [(style, indent, head), *((style, indent + 2, part) for part in further.wrap(remainder))]

@@ -11,8 +11,8 @@ from edgedla.rules.docs import fixes as load_fixes
 
 def fix_text(fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
-    known = load_fixes()
-    return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
+    entries = load_fixes()
+    return "; ".join(f"{entries[fix]['title']} ({fix})" if fix in entries else fix for fix in fixes)
 
 
 def remedy_text(fix: str) -> str:

@@ -39,9 +39,9 @@ def frame_word(report: CheckReport) -> str:
 def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
     """One way to run the model, at the requested precision or another."""
     worth = worth_of(report)
-    wanted = precision or report.precision
+    requested = precision or report.precision
     ways = worth.ways if worth is not None else ()
-    return next((w for w in ways if w.name == name and w.precision == wanted), None)
+    return next((w for w in ways if w.name == name and w.precision == requested), None)
 
 
 def parts_text(parts: Breakdown) -> str:
@@ -146,12 +146,12 @@ def buys(report: CheckReport) -> Iterator[str]:
 def other_precision(report: CheckReport) -> Optional[str]:
     """The other precision, if it changes the answer; else None."""
     other = "fp16" if report.precision == "int8" else "int8"
-    asked, other_ratio = ratio(report), ratio(report, other)
+    own_ratio, other_ratio = ratio(report), ratio(report, other)
     dla, beside = way(report, "tensorrt"), way(report, "tensorrt", other)
-    if asked is None or other_ratio is None or dla is None or beside is None:
+    if own_ratio is None or other_ratio is None or dla is None or beside is None:
         return None
     factor = dla.cost.latency_us / beside.cost.latency_us if beside.cost.latency_us else 1.0
-    changes = (asked.wins, asked.equal) != (other_ratio.wins, other_ratio.equal)
+    changes = (own_ratio.wins, own_ratio.equal) != (other_ratio.wins, other_ratio.equal)
     return other if changes or factor >= NOTABLE or factor <= 1 / NOTABLE else None
 
 
@@ -168,9 +168,9 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
-    asked = ratio(report)
+    own_ratio = ratio(report)
     whole = report.strict is not None and report.strict.passes
-    if asked is not None and not asked.wins and not whole:
+    if own_ratio is not None and not own_ratio.wins and not whole:
         return f"edgedla place {rest}{report.given_costs.measured()} --objective throughput"
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
 
@@ -195,8 +195,8 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
         return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
     if turns_qdq(report):
         return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
-    asked = ratio(report)
-    if other_precision(report) == "int8" and asked is not None and not asked.wins:
+    own_ratio = ratio(report)
+    if other_precision(report) == "int8" and own_ratio is not None and not own_ratio.wins:
         return f"edgedla check {file} {platform} --precision int8{_mode(report)}{_power(report)}{_sizes(report)}"
     return None
 
@@ -269,11 +269,11 @@ def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
 
 def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
     """The rewrites of `edgedla fix` that make the ranked changes."""
-    known = remedies()
+    all_remedies = remedies()
     names: List[str] = []
     for change in report.ranking:
         for fix in change.fixes:
-            names += known[fix].rewrites if fix in known else ()
+            names += all_remedies[fix].rewrites if fix in all_remedies else ()
     return tuple(dict.fromkeys(names))
 
 

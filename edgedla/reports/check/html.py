@@ -119,10 +119,10 @@ def _bars(report: CheckReport) -> List[Bar]:
     if priced is None:
         return []
     other = worth.other_precision(report)
-    wanted = [("gpu", report.precision), ("best", report.precision), ("tensorrt", report.precision)]
-    wanted += [("tensorrt", other)] if other else []
+    shown = [("gpu", report.precision), ("best", report.precision), ("tensorrt", report.precision)]
+    shown += [("tensorrt", other)] if other else []
     bars = []
-    for name, precision in wanted:
+    for name, precision in shown:
         way = worth.way(report, name, precision)
         if way is None:
             continue

@@ -50,11 +50,11 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
         group.rules.update(dict.fromkeys(f"{f.rule}" for f in findings))
         group.messages.append(findings[0].message if findings else layer.reason)
         group.layers.append(layer)
-    known = remedies()
+    all_remedies = remedies()
     answers = [
         Refusals(
             g.remedy,
-            known[g.remedy].title if g.remedy in known else "No remedy is known",
+            all_remedies[g.remedy].title if g.remedy in all_remedies else "No remedy is known",
             g.tone,
             tuple(g.rules),
             g.messages[0],
@@ -83,8 +83,8 @@ def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:
 
 
 def _usable(finding: Finding) -> List[str]:
-    known = remedies()
-    return [fix for fix in finding.fixes if fix not in known or known[fix].effect != "stays"]
+    all_remedies = remedies()
+    return [fix for fix in finding.fixes if fix not in all_remedies or all_remedies[fix].effect != "stays"]
 
 
 class Pulled(NamedTuple):

@@ -41,8 +41,8 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if view.unchecked:
         # Without these, a reader would take an unchecked model for one without findings.
-        told = [_notification(model) for model in view.unchecked]
-        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
+        notifications = [_notification(model) for model in view.unchecked]
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": notifications}]
     return dump({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]})
 
 

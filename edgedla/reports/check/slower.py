@@ -35,8 +35,8 @@ def by_fix(report: CheckReport) -> str:
     if dla is None or gain.latency_us is None:
         return "`edgedla fix` lowers the number of loadables (predicted)."
     now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.latency_us)
-    behind = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
-    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{behind}"
+    gpu_note = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
+    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{gpu_note}"
 
 
 def slower_changes(report: CheckReport) -> str:

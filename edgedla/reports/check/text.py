@@ -37,9 +37,9 @@ NOTES = 2
 def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
     """The reports in order, followed by a table if there are several."""
     if view.quiet:
-        told = [one_line(report) for report in reports]
-        told += [clean(f"{m.file} on {m.platform.module.id}, {m.precision}: {m.headline}") for m in view.unchecked]
-        return "".join(f"{line}\n" for line in told)
+        headlines = [one_line(report) for report in reports]
+        headlines += [clean(f"{m.file} on {m.platform.module.id}, {m.precision}: {m.headline}") for m in view.unchecked]
+        return "".join(f"{line}\n" for line in headlines)
     lines: List[Line] = []
     models = len(reports) + len(view.unchecked)
     if view.everything or models <= SCREENS:
@@ -273,12 +273,12 @@ def named(layers: Sequence[LayerReport], most: Optional[int] = NAMED_LAYERS) -> 
 def _notes(report: CheckReport) -> Iterator[Line]:
     totals = report.totals
     # The answer and the figures above say these.
-    told = (
+    shown = (
         dropped_note(totals.regions + totals.regions_dropped, totals.regions, totals.regions_dropped),
         unknown_note(totals.layers_unknown),
         report.platform.no_dla,
     )
-    notes = [note for note in report.notes if note not in told]
+    notes = [note for note in report.notes if note not in shown]
     if not notes:
         return
     yield from (("", 0, ""), ("title", 0, "Notes"))

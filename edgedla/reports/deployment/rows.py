@@ -62,12 +62,12 @@ def gain(deployment: Deployment) -> str:
     objective = deployment.request.objective
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
-        kept = (
+        ending = (
             "the artifact is the unchanged model" + (", with its types converted to FLOAT" if deployment.turned else "")
             if unchanged(deployment)
             else f"{clean(deployment.best.name)} costs the same"
         )
-        return f"No step lowered the predicted cost; {kept}."
+        return f"No step lowered the predicted cost; {ending}."
     unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",
             "loadables": "loadables"}[objective]  # fmt: skip
     return f"Predicted {short(before, 4)} {unit} before, {short(after, 4)} after ({before / after:.2f} times better)."

@@ -179,9 +179,9 @@ def _spread(cost: Cost, value: float, spread: float, digits: int) -> str:
 
 def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
     counts = {w: sum(x.why == w for x in model.layers) for w in WHY}
-    gone = counts.pop("folded")
+    folded_count = counts.pop("folded")
     reasons = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
-    folded_away = f", {gone} folded" if gone else ""
+    folded_away = f", {folded_count} folded" if folded_count else ""
     yield "title", 0, f"{clean(model.name)}: {count(len(model.running), 'layer')} ({reasons}){folded_away}"
     if model.regions:
         yield from (("", 2, line) for line in aligned(_loadables(model, everything)))

@@ -91,8 +91,8 @@ def _lines(r: Quantized) -> List[str]:
         )
     for s in r.steps:
         cost = f", {number(s.extra_us, '+.1f')} us predicted" if s.extra_us else ""
-        kept = "kept" if s.kept else "not kept"
-        lines.append(f"tried     {s.name}: {db(s.before_db)} to {db(s.sqnr_db)}{cost}, {kept}; {s.detail}")
+        outcome = "kept" if s.kept else "not kept"
+        lines.append(f"tried     {s.name}: {db(s.before_db)} to {db(s.sqnr_db)}{cost}, {outcome}; {s.detail}")
     if r.precisions:
         lines.append("fp16      " + ", ".join(f"{n}{' (GPU)' if n in r.devices else ''}" for n in sorted(r.precisions)))
     lines += _worst(r.errors)

@@ -31,12 +31,12 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
         rows: as `run_sweep` returns them. columns: name -> description.
         pages: key of a row -> address of its report, relative to this page.
     """
-    kept = [name for name in SHOWN if any(row[name] is not None for row in rows) or name in ("model", "status")]
+    shown = [name for name in SHOWN if any(row[name] is not None for row in rows) or name in ("model", "status")]
     with open(os.path.join(FOLDER, "sweep.js"), encoding="utf-8") as f:
         script = f.read()
     data = {
-        "columns": [{"name": name, "about": columns[name]} for name in kept],
-        "rows": [[row[name] for name in kept] + [pages.get(row["key"])] for row in rows],
+        "columns": [{"name": name, "about": columns[name]} for name in shown],
+        "rows": [[row[name] for name in shown] + [pages.get(row["key"])] for row in rows],
         "basis": sorted({str(row["basis"]) for row in rows if row["basis"]}),
     }
     return render_page(

@@ -125,13 +125,13 @@ class Table:
 
     def frames(self) -> str:
         """What a frame of these models is where it is a batch; "" where each is one picture."""
-        told: Dict[str, int] = {}
+        batch_of: Dict[str, int] = {}
         for row, _, cell in self.cells():
             priced = None if cell.report is None else worth.worth_of(cell.report)
-            told[row.name] = max(told.get(row.name, 1), 1 if priced is None else priced.batch)
-        if len(set(told.values())) == 1:
-            return frame_text(next(iter(told.values())))
-        batches = ", ".join(f"{name} {batch}" for name, batch in told.items() if batch > 1)
+            batch_of[row.name] = max(batch_of.get(row.name, 1), 1 if priced is None else priced.batch)
+        if len(set(batch_of.values())) == 1:
+            return frame_text(next(iter(batch_of.values())))
+        batches = ", ".join(f"{name} {batch}" for name, batch in batch_of.items() if batch > 1)
         return f"a frame is one run of the network, in batches: {batches}" if batches else ""
 
     def by_ratio(self) -> Tuple[Row, ...]:
