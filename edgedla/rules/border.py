@@ -41,7 +41,7 @@ def pool_name(name: str) -> str:
     plain = name.replace("_", "").lower()
     plain = plain[3:] if plain.startswith("dla") else plain
     plain = plain.replace("managed", "")
-    known = {"sram": "SRAM", "localdram": "LOCAL_DRAM", "globaldram": "GLOBAL_DRAM"}
-    if plain not in known:
+    pools = {"sram": "SRAM", "localdram": "LOCAL_DRAM", "globaldram": "GLOBAL_DRAM"}
+    if plain not in pools:
         raise UsageError(f"unknown DLA memory pool {name!r}", allowed="sram, local_dram, global_dram")
-    return known[plain]
+    return pools[plain]

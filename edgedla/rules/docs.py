@@ -62,16 +62,16 @@ def rule_for(rule_id: str) -> Rule:
     Raises:
         UsageError: there is none.
     """
-    wanted = rule_id.strip()
-    known = all_rules()
-    for rule in known:
-        if wanted.upper() == rule.id or wanted.lower() == rule.name:
+    key = rule_id.strip()
+    every_rule = all_rules()
+    for rule in every_rule:
+        if key.upper() == rule.id or key.lower() == rule.name:
             return rule
-    names = [r.id for r in known] + [r.name for r in known]
+    names = [r.id for r in every_rule] + [r.name for r in every_rule]
     raise UsageError(
         f"unknown rule {rule_id!r}",
         allowed="an id or a name that `edgedla rules list` prints",
-        hint=did_you_mean(wanted, names),
+        hint=did_you_mean(key, names),
     )
 
 

@@ -56,19 +56,19 @@ def _example(rule: Rule, table: Table) -> Example:
     at = table.table("at") if "at" in table else None
     precision = "fp16"
     mode: Optional[str] = None
-    wanted: List[Tuple[str, str]] = list(_PLATFORMS)
+    platforms: List[Tuple[str, str]] = list(_PLATFORMS)
     if at is not None:
         at.only((), ("target", "trt", "precision", "mode"))
         precision = at.text("precision", "fp16")
         mode = at.text("mode") if "mode" in at else None
-        wanted = [
+        platforms = [
             p
-            for p in wanted
+            for p in platforms
             if ("target" not in at or _TARGETS.get(at.text("target")) == p[0])
             and ("trt" not in at or p[1].startswith(at.text("trt")) or at.text("trt").startswith(p[1]))
         ] or [(_TARGETS[at.text("target", "orin")], at.text("trt"))]
     tried_precisions = (precision,) if at is not None and "precision" in at else PRECISIONS
-    for target, trt in wanted:
+    for target, trt in platforms:
         platform = platform_for(target, trt=trt)
         for p in tried_precisions:
             for m in (mode,) if mode else CHECK_MODES:

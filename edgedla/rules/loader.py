@@ -213,5 +213,5 @@ def _parameters(row: Table, check: str, facts: Type[Kind]) -> Dict[str, Any]:
 
 def _known_fact(table: Table, key: str, name: str, facts: Type[Kind]) -> None:
     if not hasattr(facts, name) or name.startswith("_"):
-        known = sorted(n for n in dir(facts) if not n.startswith("_") and n not in ("of", "common", "facts", "TYPE"))
-        raise table.error(f"{name!r} is not a fact of {facts.__name__}", key, allowed=", ".join(known))
+        names = sorted(n for n in dir(facts) if not n.startswith("_") and n not in ("of", "common", "facts", "TYPE"))
+        raise table.error(f"{name!r} is not a fact of {facts.__name__}", key, allowed=", ".join(names))

@@ -23,10 +23,10 @@ def holding(fragment: str) -> Tuple[Message, ...]:
 
     () for a fragment of fewer than six characters.
     """
-    wanted = _folded(fragment)
-    if len(wanted) < SHORTEST:
+    text = _folded(fragment)
+    if len(text) < SHORTEST:
         return ()
-    return tuple(m for m in messages() if any(wanted in _folded(example) for example in m.examples))
+    return tuple(m for m in messages() if any(text in _folded(example) for example in m.examples))
 
 
 def nearest_messages(fragment: str, most: int = 3) -> Tuple[Tuple[Message, str], ...]:

@@ -110,7 +110,7 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
     Raises:
         UsageError: a name is neither a rewrite nor a remedy with one.
     """
-    known: List[str] = [*all_entries(), *remedies()]
+    ids: List[str] = [*all_entries(), *remedies()]
     rewrites: Dict[str, None] = {}
     for name in names:
         if name in all_entries():
@@ -122,7 +122,7 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
                 f"no rewrite is called {name!r}" if name not in remedies() else f"no rewrite does {name!r} yet",
                 where=where,
                 allowed="ids of `edgedla fix --list`",
-                hint=None if name in remedies() else did_you_mean(name, known),
+                hint=None if name in remedies() else did_you_mean(name, ids),
             )
     return tuple(rewrites)
 

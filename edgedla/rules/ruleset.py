@@ -189,8 +189,8 @@ class RuleSet:
                 for case in rule.cases
                 if case.scope.matches(platform, precision, mode)
             ]
-            known = any(s.matches(platform, precision, mode) for s in scopes)
-            active = self._active[key] = ActiveRules(known, tuple(rules))
+            covered = any(s.matches(platform, precision, mode) for s in scopes)
+            active = self._active[key] = ActiveRules(covered, tuple(rules))
         return active
 
     def rules(self) -> Tuple[Rule, ...]:
