@@ -43,10 +43,10 @@ class Latency:
             if not count:
                 values.append(float("nan"))
                 continue
-            wanted, seen, value = max(1, math.ceil(count * percent / 100)), 0, highest
+            rank, counted, value = max(1, math.ceil(count * percent / 100)), 0, highest
             for place, n in counts:
-                seen += n
-                if seen >= wanted:
+                counted += n
+                if counted >= rank:
                     value = min(highest, LOWEST_MS * GROWTH ** max(place - 0.5, 0))
                     break
             values.append(value)

@@ -174,9 +174,9 @@ def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
     version = parse_version(".".join(installed.split(".")[:3]))
     if version is not None and row.carries(version):
         return [Check("TensorRT for this JetPack", "ok", f"{installed} belongs to JetPack {row.version}")]
-    wanted = ".".join(str(n) for n in row.trt)
-    remedy = f"take the image whose TensorRT is {wanted} (jetson/README.md has the table)"
-    text = f"{installed}, JetPack {row.version} has {wanted}: DLA builds may end in undefined `nvdla::` symbols"
+    expected = ".".join(str(n) for n in row.trt)
+    remedy = f"take the image whose TensorRT is {expected} (jetson/README.md has the table)"
+    text = f"{installed}, JetPack {row.version} has {expected}: DLA builds may end in undefined `nvdla::` symbols"
     remedy = remedy if board.container else f"install the TensorRT of JetPack {row.version}, or update JetPack"
     return [Check("TensorRT for this JetPack", "warn", text, remedy)]
 

@@ -88,9 +88,9 @@ def _hits(overlap: np.ndarray) -> np.ndarray:
     free = np.ones((len(THRESHOLDS), overlap.shape[1]), bool)
     # A detection that overlaps no object at the lowest threshold does not affect later ones.
     for i in np.flatnonzero(overlap.max(1) >= THRESHOLDS[0]):
-        left = np.where(free, overlap[i], -1.0)
-        choice = left.argmax(1)
-        hits[:, i] = left[every, choice] >= THRESHOLDS
+        free_overlap = np.where(free, overlap[i], -1.0)
+        choice = free_overlap.argmax(1)
+        hits[:, i] = free_overlap[every, choice] >= THRESHOLDS
         free[every[hits[:, i]], choice[hits[:, i]]] = False
     return hits
 

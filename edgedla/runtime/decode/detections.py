@@ -117,16 +117,16 @@ def _suppressed(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.ndarray:
 
 def _suppressed_plain(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.ndarray:
     low, high, area = xywh[:, :2], xywh[:, :2] + xywh[:, 2:], xywh[:, 2] * xywh[:, 3]
-    kept, left = [], ranked
-    while left.size:
-        best, left = left[0], left[1:]
-        kept.append(best)
-        shared = np.clip(np.minimum(high[best], high[left]) - np.maximum(low[best], low[left]), 0, None).prod(1)
-        union = area[best] + area[left] - shared
+    chosen, rest = [], ranked
+    while rest.size:
+        best, rest = rest[0], rest[1:]
+        chosen.append(best)
+        shared = np.clip(np.minimum(high[best], high[rest]) - np.maximum(low[best], low[rest]), 0, None).prod(1)
+        union = area[best] + area[rest] - shared
         # OpenCV treats two boxes without area as equal.
-        overlap = np.divide(shared, union, out=np.ones_like(shared), where=area[best] + area[left] > _NO_AREA)
-        left = left[overlap <= iou]
-    return np.asarray(kept, np.int64)
+        overlap = np.divide(shared, union, out=np.ones_like(shared), where=area[best] + area[rest] > _NO_AREA)
+        rest = rest[overlap <= iou]
+    return np.asarray(chosen, np.int64)
 
 
 def finish(

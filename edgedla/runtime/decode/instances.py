@@ -72,15 +72,15 @@ def decode_instances(outputs: Sequence[np.ndarray], settings: BoxSettings, reg_m
     """
     prototypes, rest = _prototypes(outputs, settings.input_hw)
     hint = "decode.reg_max says what the network has; `outputs` names the heads and the prototypes"
-    kept = read_candidates(rest, settings, HeadLayout(reg_max, len(prototypes), hint)).kept(settings.nms)
+    boxes = read_candidates(rest, settings, HeadLayout(reg_max, len(prototypes), hint)).kept(settings.nms)
     instances = []
-    for i, b in enumerate(settings.to_source(kept.boxes_xyxy)):
+    for i, b in enumerate(settings.to_source(boxes.boxes_xyxy)):
         if not (b[2] > b[0] and b[3] > b[1]):
             continue
-        mask, at = mask_of(prototypes, kept.extra[i], kept.boxes_xyxy[i], settings.input_hw)
+        mask, at = mask_of(prototypes, boxes.extra[i], boxes.boxes_xyxy[i], settings.input_hw)
         x1, y1, x2, y2 = _placed(at, settings.geometry)
-        box, cls = (float(b[0]), float(b[1]), float(b[2]), float(b[3])), int(kept.classes[i])
-        instances.append(Instance(box, float(kept.scores[i]), cls, settings.label(cls), None, mask, (x1, y1, x2, y2)))
+        box, cls = (float(b[0]), float(b[1]), float(b[2]), float(b[3])), int(boxes.classes[i])
+        instances.append(Instance(box, float(boxes.scores[i]), cls, settings.label(cls), None, mask, (x1, y1, x2, y2)))
     return instances
 
 

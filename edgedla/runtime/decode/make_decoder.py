@@ -81,10 +81,10 @@ def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     return lambda arrays, geometry: inner(back(arrays), geometry)
 
 
-def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], known: List[str]) -> Decoder:
+def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], choices: List[str]) -> Decoder:
     for name in options.outputs:
-        if name not in known:
-            raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(known))
+        if name not in choices:
+            raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(choices))
     for key in ("score", "iou"):
         if not 0 <= getattr(options, key) <= 1:
             raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
@@ -97,11 +97,11 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     if is_own(options.kind):
         return _own(options, names)
     if options.kind not in DECODERS:
-        known = ["none", *sorted(DECODERS)]
+        choices = ["none", *sorted(DECODERS)]
         raise UsageError(
             f"unknown decoder {options.kind!r}",
-            allowed=", ".join([*known, "module:function"]),
-            hint=did_you_mean(options.kind, known),
+            allowed=", ".join([*choices, "module:function"]),
+            hint=did_you_mean(options.kind, choices),
         )
     if options.kind in _OF_ONE_OUTPUT:
         return _OF_ONE_OUTPUT[options.kind](options, names[0])

@@ -27,11 +27,11 @@ class Pose(Detection):
 
     def moved(self, dx: float, dy: float) -> Pose:
         x1, y1, x2, y2 = self.box_xyxy
-        points = tuple((x + dx, y + dy, seen) for x, y, seen in self.keypoints)
+        points = tuple((x + dx, y + dy, score) for x, y, score in self.keypoints)
         return replace(self, box_xyxy=(x1 + dx, y1 + dy, x2 + dx, y2 + dy), keypoints=points)
 
     def to_dict(self) -> Dict[str, Any]:
-        points = [[rounded(x, 2), rounded(y, 2), round(seen, 4)] for x, y, seen in self.keypoints]
+        points = [[rounded(x, 2), rounded(y, 2), round(score, 4)] for x, y, score in self.keypoints]
         return {**super().to_dict(), "keypoints": points}
 
 
@@ -50,20 +50,20 @@ def decode_pose(
         RunError: another shape.
     """
     hint = "decode.keypoints and decode.reg_max say what the network has"
-    kept = read_candidates(outputs, settings, HeadLayout(reg_max, 3 * keypoints, hint)).kept(settings.nms)
-    points = kept.extra.reshape(-1, keypoints, 3).astype(np.float64)
-    xy, seen = points[..., :2], points[..., 2]
-    if kept.strides.all():
-        xy = (xy * 2 + kept.cells_xy[:, None]) * kept.strides[:, None]
-        seen = sigmoid(seen)
+    boxes = read_candidates(outputs, settings, HeadLayout(reg_max, 3 * keypoints, hint)).kept(settings.nms)
+    points = boxes.extra.reshape(-1, keypoints, 3).astype(np.float64)
+    xy, scores = points[..., :2], points[..., 2]
+    if boxes.strides.all():
+        xy = (xy * 2 + boxes.cells_xy[:, None]) * boxes.strides[:, None]
+        scores = sigmoid(scores)
     if settings.geometry is not None:
         xy = settings.geometry.points_to_source(xy)
     return [
         Pose(
-            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(kept.scores[i]), int(kept.classes[i]),
-            settings.label(int(kept.classes[i])), None,
-            tuple((float(x), float(y), float(v)) for (x, y), v in zip(xy[i], seen[i])),
+            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(boxes.scores[i]), int(boxes.classes[i]),
+            settings.label(int(boxes.classes[i])), None,
+            tuple((float(x), float(y), float(v)) for (x, y), v in zip(xy[i], scores[i])),
         )
-        for i, b in enumerate(settings.to_source(kept.boxes_xyxy))
+        for i, b in enumerate(settings.to_source(boxes.boxes_xyxy))
         if b[2] > b[0] and b[3] > b[1]
     ]  # fmt: skip

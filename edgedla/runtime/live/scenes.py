@@ -70,8 +70,8 @@ class Scenes:
 
     def of(self, source: str) -> Scene:
         """The source's scene; sources may be added while the pipeline runs."""
-        known = self.by_source.get(source)
-        return known or self.by_source.setdefault(source, Scene(self._rate, self._width))
+        scene = self.by_source.get(source)
+        return scene or self.by_source.setdefault(source, Scene(self._rate, self._width))
 
     def write(self, result: FrameResult) -> None:
         self.of(result.source).put(result)

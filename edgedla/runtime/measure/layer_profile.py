@@ -255,10 +255,10 @@ def stage_names(plan: BuildPlan, graph: LayerGraph) -> Dict[str, str]:
         layers_of.setdefault(planned.onnx_node, []).append(planned)
     names: Dict[str, str] = {}
     for node, layers in layers_of.items():
-        there = whole.get(node, [])
-        same = [x.type for x in layers] == [x.type for x in there]
-        if same and any(set(x.outputs) & set(y.outputs) for x, y in zip(layers, there)):
-            names.update((x.name, y.name) for x, y in zip(layers, there))
+        whole_layers = whole.get(node, [])
+        same = [x.type for x in layers] == [x.type for x in whole_layers]
+        if same and any(set(x.outputs) & set(y.outputs) for x, y in zip(layers, whole_layers)):
+            names.update((x.name, y.name) for x, y in zip(layers, whole_layers))
     return names
 
 

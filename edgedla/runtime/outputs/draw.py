@@ -112,8 +112,8 @@ def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
     radius = max(2, int(3 * _size(image)))
     # Below one half, a point is more likely hidden than visible.
     at = [
-        (int(x * scale), int(y * scale)) if seen >= 0.5 and abs(x) + abs(y) < 32768 else None
-        for x, y, seen in pose.keypoints
+        (int(x * scale), int(y * scale)) if score >= 0.5 and abs(x) + abs(y) < 32768 else None
+        for x, y, score in pose.keypoints
     ]
     for a, b in COCO_LIMBS if len(at) == 17 else ():
         start, end = at[a], at[b]

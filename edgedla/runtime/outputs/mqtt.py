@@ -165,8 +165,8 @@ class Mqtt:
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
-        told, self._told_away = self._told_away, True
-        if not told and not self._ending:
+        already_logged, self._told_away = self._told_away, True
+        if not already_logged and not self._ending:
             # The client does not pass the reason, but calls this while handling the error.
             error = sys.exc_info()[1]
             reason = getattr(error, "strerror", None) or error or "no connection"
@@ -246,15 +246,15 @@ class Mqtt:
         self._thread.join(FLUSH_S)
         with self._condition:
             self._condition.wait_for(lambda: not self._in_flight or not self.connected, FLUSH_S)
-            left = len(self._queue) + len(self._in_flight)
+            unsent = len(self._queue) + len(self._in_flight)
         if self.connected:
             self._client.publish(self._config.status_topic, "offline", qos=1, retain=True).wait_for_publish(1.0)
         self._client.disconnect()
         self._client.loop_stop()
-        if left or self.dropped:
+        if unsent or self.dropped:
             log.warning(
                 "mqtt %s: %d results were not sent; for %d of them the queue of %d was full",
-                self._broker, left + self.dropped, self.dropped, self._config.queue,
+                self._broker, unsent + self.dropped, self.dropped, self._config.queue,
             )  # fmt: skip
 
     def to_dict(self) -> Dict[str, Any]:

@@ -203,11 +203,11 @@ class Rtsp:
         while not self._closing.is_set():
             process, began_s = self._process, time.monotonic()
             for line in iter(process.stdout.readline, b"") if process and process.stdout else ():
-                word, number, seen = (line.decode().split() + ["", "", ""])[:3]
+                word, number, watched = (line.decode().split() + ["", "", ""])[:3]
                 if word == "view":
                     source = self._sources[int(number)]
                     self._sizes.pop(source, None)
-                    self._watched[source] = seen == "1"
+                    self._watched[source] = watched == "1"
             if self._closing.is_set():
                 return
             pause_s = AGAIN_S if time.monotonic() - began_s > MOST_AGAIN_S else min(pause_s * 2, MOST_AGAIN_S)

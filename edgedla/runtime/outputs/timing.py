@@ -30,9 +30,9 @@ class Timing:
             # The first frame, one after a long outage, or another source in its place.
             self._first_s, self._last_s, self._count = clock_s, clock_s, 0
         self.gap_s, self._last_s = clock_s - self._last_s, clock_s
-        behind = (clock_s - self._first_s) * self._rate - self._count
+        lag = (clock_s - self._first_s) * self._rate - self._count
         # A video's times are fractions that floats cannot represent exactly.
-        return None if behind <= -1 + 1e-6 else max(0, int(behind + 1e-6))
+        return None if lag <= -1 + 1e-6 else max(0, int(lag + 1e-6))
 
     def wrote(self, count: int) -> None:
         self._count += count

@@ -28,10 +28,10 @@ def check_events(config: PipelineConfig) -> None:
 
 
 def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
-    for what, named, known in (("sources", rule.sources, config.sources), ("models", rule.models, config.models)):
-        wrong = next((n for n in named if n not in known), None)
+    for what, named, defined in (("sources", rule.sources, config.sources), ("models", rule.models, config.models)):
+        wrong = next((n for n in named if n not in defined), None)
         if wrong is not None:
-            raise UsageError(f"{at}.{what} names {wrong!r}", allowed=", ".join(known) or "none: the file has none")
+            raise UsageError(f"{at}.{what} names {wrong!r}", allowed=", ".join(defined) or "none: the file has none")
     if not 0 <= rule.score <= 1:
         raise UsageError(f"{at}.score is {rule.score:g}", allowed="0 to 1")
     if rule.frames < 1:

@@ -270,17 +270,17 @@ def _override(base: PipelineConfig, name: str, changes: Mapping[str, Any]) -> Pi
         if isinstance(v, float) and not 0 <= v <= MOST_NUMBER:
             raise UsageError(f"{name}.{key} is {v}", allowed="a number, 0 or more")
     # 0 is a value: `--score 0` keeps every detection.
-    kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
-    if not kept:
+    given = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
+    if not given:
         return base
     if base.models and name in ("preprocess", "decode"):
         raise UsageError(
-            f"{name}.{sorted(kept)[0]} is a setting of one model, the file has {', '.join(base.models)}",
+            f"{name}.{sorted(given)[0]} is a setting of one model, the file has {', '.join(base.models)}",
             hint=f"models.NAME.{name} in the file",
         )
     if name in ("preprocess", "decode"):
-        kept["given"] = getattr(base, name).given | set(kept)
-    return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
+        given["given"] = getattr(base, name).given | set(given)
+    return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **given)})
 
 
 __all__ = [

@@ -65,12 +65,12 @@ def _open_one(artifact: Artifact, name: str) -> Runner:
 
 def _check_once(names: Sequence[str]) -> None:
     """A device takes one runner. The GPU may stand in a chain too: engines for a DLA use it in any case."""
-    taken: List[str] = []
+    used: List[str] = []
     for name in names:
         parts = {part for part in name.split("+") if part != "GPU"} if "+" in name else {name}
-        if parts & set(taken):
+        if parts & set(used):
             raise UsageError(f"a device is given twice: {', '.join(names)}")
-        taken += sorted(parts)
+        used += sorted(parts)
 
 
 def check_same_bindings(first: Artifact, other: Artifact) -> None:
@@ -167,14 +167,14 @@ def placed_together(
     """
     document, where = _document(placement)
     devices = [_placed(document, artifact, where) for artifact in artifacts]
-    left = [m.name for m in document.models]
+    unmatched = [m.name for m in document.models]
     for artifact in artifacts:
         name = _model_of(document, artifact, where).name
-        if name in left:
-            left.remove(name)
-    if whole and left:
+        if name in unmatched:
+            unmatched.remove(name)
+    if whole and unmatched:
         raise UsageError(
-            f"it places {', '.join(left)} too, which no model of the pipeline runs",
+            f"it places {', '.join(unmatched)} too, which no model of the pipeline runs",
             where=where,
             hint="place the models of the pipeline together, or add the model",
         )

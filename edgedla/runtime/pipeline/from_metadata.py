@@ -38,11 +38,11 @@ def with_metadata(config: ModelConfig, artifact: Artifact) -> ModelConfig:
     metadata = metadata_of(artifact)
     if metadata is None:
         return config
-    decode, asked = config.decode, config.decode.given
+    decode, given = config.decode, config.decode.given
     of_engine: Dict[str, Any] = {"kind": _decoder(metadata), "labels": metadata.labels or None}
     if metadata.keypoints:
         of_engine["keypoints"] = metadata.keypoints
-    decode = replace(decode, **{k: v for k, v in of_engine.items() if v is not None and k not in asked})
+    decode = replace(decode, **{k: v for k, v in of_engine.items() if v is not None and k not in given})
     preprocess = config.preprocess
     if "fit" not in preprocess.given and metadata.task in FIT_OF:
         preprocess = replace(preprocess, fit=FIT_OF[metadata.task])

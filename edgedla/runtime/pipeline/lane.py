@@ -156,11 +156,11 @@ class Lane:
                 if enough():
                     break
                 wait_s = max(0.0, until_s - time.monotonic()) if parts else IDLE_S
-                taken = self.slots.take(wait_s, 0.0 if parts else self.engine.pool.turn_s)
-                if taken is None:
+                item = self.slots.take(wait_s, 0.0 if parts else self.engine.pool.turn_s)
+                if item is None:
                     # A slot that filled up woke this thread, or the time is over.
                     break
-                self._parts.extend(self._as_parts(*taken))
+                self._parts.extend(self._as_parts(*item))
                 if not parts:
                     until_s = time.monotonic() + self._batch_wait_s
             parts.append(self._parts.popleft())
@@ -174,12 +174,12 @@ class Lane:
         return [_Part(job, n) for n in range(job.parts)]
 
     def _submit(self, parts: Sequence[_Part], stopped: Callable[[], bool]) -> bool:
-        taken = time.monotonic()
+        started = time.monotonic()
         inputs, geometries = self.engine.prepare([(part.job.source, part.image) for part in parts])
         ready = time.monotonic()
-        self.stages["preprocess"].add((ready - taken) * 1e3)
+        self.stages["preprocess"].add((ready - started) * 1e3)
         # Upwards at once, slowly downwards: a runner that waits for its input costs more than an image that waits.
-        self._lead_s = max(ready - taken, self._lead_s * 0.98 + (ready - taken) * 0.02, LEAST_LEAD_S)
+        self._lead_s = max(ready - started, self._lead_s * 0.98 + (ready - started) * 0.02, LEAST_LEAD_S)
         batch = _Batch(parts, geometries)
         while not self.engine.pool.submit(inputs, batch, timeout_s=IDLE_S):
             if stopped():

@@ -64,10 +64,10 @@ def _film_rate(config: PipelineConfig, rate: float, source: str, model: str) -> 
     """How many of a source's `rate` frames per second a model sees, without those that it drops; 0 where it is not known."""
     # A source that a reload added is not in these settings.
     most, models = config.named_sources.get(source, SourceConfig()).max_rate, config.named_models
-    seen = models[model or next(iter(models))]
-    while seen.crops.of:
-        seen = models[seen.crops.of]
-    return (min(rate or most, most) if most else rate) / seen.every
+    model_config = models[model or next(iter(models))]
+    while model_config.crops.of:
+        model_config = models[model_config.crops.of]
+    return (min(rate or most, most) if most else rate) / model_config.every
 
 
 def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:
@@ -192,8 +192,8 @@ def open_outputs(
     with contextlib.ExitStack() as stack:
         for name, output in OUTPUTS.items():
             old = (kept or {}).get(name)
-            wanted = output.asked(config) and (names is None or name in names)
-            sink = output.make(config, rate_of) if wanted else None
+            requested = output.asked(config) and (names is None or name in names)
+            sink = output.make(config, rate_of) if requested else None
             if sink is not None:
                 stack.callback(sink.close)
             if sink is not None or old is not None:

@@ -127,8 +127,8 @@ def make_capture(name: str, config: PipelineConfig) -> Capture:
 def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     sources, settings = config.named_sources, model.config
     rule = settings.crops
-    seen = sources_of_lane(config, model.name)
-    shares = {n: Share(sources[n].weight, sources[n].priority) for n in seen}
+    lane_sources = sources_of_lane(config, model.name)
+    shares = {n: Share(sources[n].weight, sources[n].priority) for n in lane_sources}
     track = ByteTracker if settings.track else None
     if track is not None:
         # That its library is missing is said now, and not at the first frame.

@@ -112,10 +112,10 @@ class Pipeline:
 
     def set_capture(self, name: str, capture: Optional[Capture]) -> None:
         """Puts a capture that has been started in a source's place, or none; the one before it is the caller's."""
-        left = self.captures.get(name)
-        if left is not None:
+        old = self.captures.get(name)
+        if old is not None:
             # Its slots go on counting what is dropped where another capture fills them from now on.
-            counts = {**left.to_dict(), **({"dropped": 0} if capture is not None else {})}
+            counts = {**old.to_dict(), **({"dropped": 0} if capture is not None else {})}
             self._left = {key: n + counts[key] for key, n in self._left.items()}
         others = {n: c for n, c in self.captures.items() if n != name or capture is not None}
         # A copy: other threads go through the captures meanwhile.

@@ -105,8 +105,8 @@ class Pool:
     @property
     def turn_s(self) -> float:
         """Seconds from one member becoming free to the next, in the mean; 0 where nothing ran yet."""
-        known = [m for m in self._members if m.alive and m.latency.count]
-        per_s = sum(m.limit * m.latency.count / max(m.latency.total_ms, 1e-6) * 1e3 for m in known)
+        measured = [m for m in self._members if m.alive and m.latency.count]
+        per_s = sum(m.limit * m.latency.count / max(m.latency.total_ms, 1e-6) * 1e3 for m in measured)
         return 1 / per_s if per_s else 0.0
 
     def await_room(self, lead_s: float, timeout_s: float) -> bool:
@@ -154,10 +154,10 @@ class Pool:
                 member = self._choose()
                 if member is not None:
                     break
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
+                remaining_s = None if deadline is None else deadline - time.monotonic()
+                if remaining_s is not None and remaining_s <= 0:
                     return False
-                self._condition.wait(0.5 if left is None else min(left, 0.5))
+                self._condition.wait(0.5 if remaining_s is None else min(remaining_s, 0.5))
             member.busy += 1
             self._queue.append(_Work(tag, inputs, member, *_submitted(member, inputs)))
             self._condition.notify_all()
@@ -202,14 +202,14 @@ class Pool:
         name = work.member.runner.name
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         while not work.ticket.done():
-            left = SLICE_S if deadline is None else deadline - time.monotonic()
+            remaining_s = SLICE_S if deadline is None else deadline - time.monotonic()
             if self._abandoned:
                 raise RunError("an inference was still running when the end was forced", where=name)
-            if left <= 0:
+            if remaining_s <= 0:
                 raise RunError(f"no result within {self._timeout_s} s", where=name)
             # `concurrent.futures.wait` would make an event and a waiter for each frame.
             with contextlib.suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
-                work.ticket.exception(min(left, SLICE_S))
+                work.ticket.exception(min(remaining_s, SLICE_S))
         return work.member.runner.wait(work.ticket, 0)
 
     def abandon(self) -> None:

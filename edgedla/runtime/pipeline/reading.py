@@ -123,15 +123,15 @@ def _build(cls: Type[T], given: object, path: str, at: str) -> T:
     options: Dict[str, Any] = {}
     for key, value in given.items():
         name = f"{at}.{key}" if at else str(key)
-        known = _names(cls)
+        names = _names(cls)
         if cls is SourceConfig and key in OPTIONS:
             options[str(key)] = value
             continue
-        if cls is SourceConfig and key not in known:
+        if cls is SourceConfig and key not in names:
             # Options stand beside the uri, whatever they are for.
-            known = (*(n for n in known if n != "options"), *OPTIONS)
-        if key not in known:
-            _refuse_key(name, str(key), known, path)
+            names = (*(n for n in names if n != "options"), *OPTIONS)
+        if key not in names:
+            _refuse_key(name, str(key), names, path)
         if cls in (PipelineConfig, ModelConfig, OutputConfig) and key in _NESTED:
             if key == "decode" and isinstance(value, str):
                 value = {"kind": value}

@@ -63,9 +63,9 @@ class Reloader:
     def changed(self) -> bool:
         """True once after `ask`, or if the file or an artifact's manifest changed since the last call."""
         stamps = self._stamps()
-        asked, self._files_now, before = self._asked.is_set(), stamps, self._files_now
+        requested, self._files_now, before = self._asked.is_set(), stamps, self._files_now
         self._asked.clear()
-        return asked or stamps != before
+        return requested or stamps != before
 
     def _stamps(self) -> Tuple[object, ...]:
         paths = [Path(f) for f in self._files]

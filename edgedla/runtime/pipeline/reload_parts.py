@@ -37,7 +37,7 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
     if not changed:
         return []
     before: Dict[str, Sink] = {n: s for n, s in opened.outputs.items() if n in changed}
-    kept = {n: s for n, s in opened.outputs.items() if n not in changed}
+    unchanged = {n: s for n, s in opened.outputs.items() if n not in changed}
 
     def rate_of(source: str) -> float:
         capture = opened.pipeline.captures.get(source)
@@ -48,7 +48,7 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
         opened.pipeline.replace_sinks([server], [])
         server.close()
     try:
-        after = open_outputs(new, rate_of, kept, changed)
+        after = open_outputs(new, rate_of, unchanged, changed)
     except EdgedlaError:
         if server is not None:
             again = open_outputs(old, rate_of, {n: s for n, s in opened.outputs.items() if n != "rtsp"}, ["rtsp"])
@@ -147,12 +147,12 @@ def _add(opened: Opened, name: str, new: PipelineConfig) -> None:
 def _made(opened: Opened, name: str, config: PipelineConfig) -> Capture:
     """A capture with all models that get its frames; it does not read yet."""
     capture = make_capture(name, config)
-    seen = False
+    has_model = False
     for lane in opened.pipeline.lanes:
         if lane.crops is None and name in sources_of_lane(config, lane.name):
             capture.feed(lane.slots, config.named_models[lane.name].every)
-            seen = True
-    if not seen:
+            has_model = True
+    if not has_model:
         raise RunError(f"no running model takes frames of the source {name}", hint="this needs a restart")
     return capture
 

@@ -98,9 +98,9 @@ class Slots(Generic[T]):
     def admit(self, name: str, share: Share) -> None:
         """Gives a source a slot; if it has one, changes its share from the next frame on."""
         with self._condition:
-            known = self._slots.get(name)
-            if known is not None:
-                known.share = share
+            slot = self._slots.get(name)
+            if slot is not None:
+                slot.share = share
                 return
             # A copy, because other threads iterate over the names.
             self._slots = {**self._slots, name: _Slot(share)}

@@ -43,8 +43,8 @@ def kernel_macros(spec: Preprocess) -> tuple:
     Raises:
         UsageError: the kernel has no variant for its type or format.
     """
-    known = spec.format is TensorFormat.LINEAR if spec.dtype == "FLOAT" else spec.format in LAYOUTS
-    if not known:
+    supported = spec.format is TensorFormat.LINEAR if spec.dtype == "FLOAT" else spec.format in LAYOUTS
+    if not supported:
         raise UsageError(
             f"the CUDA preprocessing does not write {spec.dtype} in {spec.format}",
             allowed="FLOAT in LINEAR; HALF or INT8 in " + ", ".join(str(f) for f in LAYOUTS),

@@ -69,24 +69,24 @@ def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) ->
         UsageError: an unknown or repeated device, or one that the artifact was not built for.
         EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
     """
-    wanted = list(devices or ())
+    names = list(devices or ())
     if artifact.kind == "chain":
-        if wanted:
-            check_chain_devices(artifact, wanted)
+        if names:
+            check_chain_devices(artifact, names)
         return [_open_chain(artifact)]
-    for name in wanted:
+    for name in names:
         if name not in DEVICES and not (artifact.backend == "host" and name == "host"):
             raise UsageError(f"unknown device {name!r}", allowed=", ".join(DEVICES))
-    if len(set(wanted)) != len(wanted):
-        raise UsageError(f"a device is given twice: {', '.join(wanted)}")
+    if len(set(names)) != len(names):
+        raise UsageError(f"a device is given twice: {', '.join(names)}")
     if artifact.backend == "host":
         from edgedla.runtime.runners.host import HostRunner
 
-        return [HostRunner(artifact, name) for name in wanted or ["host"]]
-    wanted = wanted or [_default_device(artifact)]
-    for name in wanted:
+        return [HostRunner(artifact, name) for name in names or ["host"]]
+    names = names or [_default_device(artifact)]
+    for name in names:
         check_device(artifact, name)
-    return open_all([functools.partial(_open_one, artifact, name) for name in wanted])
+    return open_all([functools.partial(_open_one, artifact, name) for name in names])
 
 
 def _default_device(artifact: Artifact) -> str:

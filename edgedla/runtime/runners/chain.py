@@ -177,10 +177,10 @@ class ChainRunner:
     def _ended(self, frame: _Frame) -> bool:
         """True if the frame ended now; False if `close` has already given it up."""
         with self._changed:
-            known = frame in self._under_way
+            under_way = frame in self._under_way
             self._under_way.discard(frame)
             self._changed.notify_all()
-        return known
+        return under_way
 
     def stages(self) -> List[Dict[str, Any]]:
         """Each stage: its device, the time of a frame in it, and how its outputs reach the next reader.
@@ -220,14 +220,14 @@ class ChainRunner:
                 return
             self._closed = True
             self._changed.wait_for(lambda: not self._under_way, self.close_timeout_s)
-            left = sorted(self._under_way, key=lambda f: -f.stage)
+            unfinished = sorted(self._under_way, key=lambda f: -f.stage)
             self._under_way.clear()
-        for frame in left:
+        for frame in unfinished:
             frame.ticket.set_exception(
                 self._named(RunError("the runner was closed while the inference hung"), frame.stage)
             )
-        if left:
-            log.warning("%s: %s hangs and is abandoned", self.name, self._stages[left[0].stage].device)
+        if unfinished:
+            log.warning("%s: %s hangs and is abandoned", self.name, self._stages[unfinished[0].stage].device)
         # Runners that do not hang close immediately.
         close_side_by_side([s.runner for s in self._stages], max(1.0, deadline - time.monotonic()))
 
@@ -247,13 +247,13 @@ def _connected(artifact: Artifact, runners: Sequence[Runner]) -> List[_Stage]:
     """The stages, each with the tensors that it reads, gives, and is the last to read."""
     if len(runners) != len(artifact.stages) or not runners:
         raise RunError(f"{len(runners)} runners for {len(artifact.stages)} stages", where=chain_name(artifact))
-    known = {b.name for b in artifact.inputs}
+    available = {b.name for b in artifact.inputs}
     final = {b.name for b in artifact.outputs}
     stages: List[_Stage] = []
     where = str(artifact.folder or chain_name(artifact))
     for k, (built, runner) in enumerate(zip(artifact.stages, runners)):
         reads = tuple(b.name for b in built.artifact.inputs)
-        unknown = [name for name in reads if name not in known]
+        unknown = [name for name in reads if name not in available]
         if unknown:
             raise RunError(
                 f"stage {k} ({built.device}) reads {unknown[0]}, which no stage before it gives",
@@ -261,9 +261,11 @@ def _connected(artifact: Artifact, runners: Sequence[Runner]) -> List[_Stage]:
                 hint="build the artifact again",
             )
         stages.append(_Stage(built.device, runner, reads, tuple(b.name for b in built.artifact.outputs)))
-        known |= set(stages[-1].gives)
-    if final - known:
-        raise RunError(f"no stage gives the output {min(final - known)}", where=where, hint="build the artifact again")
+        available |= set(stages[-1].gives)
+    if final - available:
+        raise RunError(
+            f"no stage gives the output {min(final - available)}", where=where, hint="build the artifact again"
+        )
     last = {name: k for k, stage in enumerate(stages) for name in stage.reads}
     for k, stage in enumerate(stages):
         stage.gives = tuple(name for name in stage.gives if name in final or last.get(name, -1) > k)

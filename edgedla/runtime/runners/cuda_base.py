@@ -132,20 +132,20 @@ class CudaRunner(ThreadedRunner):
             buffer.host[:] = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
             buffer.upload(self._stream)
         outputs = [b for b in self.bindings if not b.is_input]
-        kept = {b.name: self._lend(b.name, b.size_bytes) for b in outputs if b.name in self._free}
+        lent = {b.name: self._lend(b.name, b.size_bytes) for b in outputs if b.name in self._free}
         try:
-            pointers.update({b.name: kept.get(b.name, self._buffers[b.name]).pointer for b in outputs})
+            pointers.update({b.name: lent.get(b.name, self._buffers[b.name]).pointer for b in outputs})
             self._enqueue(pointers)
             for b in outputs:
-                if b.name not in kept:
+                if b.name not in lent:
                     self._buffers[b.name].download(self._stream)
             self._finish()
         except BaseException:
-            for buffer in kept.values():
+            for buffer in lent.values():
                 self.give_back(buffer.array())
             raise
         # A copy, because the next inference reuses the buffers while the caller still reads this result.
-        return {b.name: kept[b.name].array() if b.name in kept else self._buffers[b.name].host.copy() for b in outputs}
+        return {b.name: lent[b.name].array() if b.name in lent else self._buffers[b.name].host.copy() for b in outputs}
 
     def _release(self) -> None:
         try:

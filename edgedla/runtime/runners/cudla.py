@@ -78,13 +78,13 @@ class CudlaRunner(CudaRunner):
 
     def _choose_memory(self) -> None:
         """Decides between mapped and copied memory, and makes new buffers for the latter."""
-        wanted = os.environ.get(MEMORY_VARIABLE, "auto")
-        if wanted not in ("auto", "mapped", "copied"):
-            raise UsageError(f"{MEMORY_VARIABLE} is {wanted!r}", allowed="auto, mapped, copied")
+        choice = os.environ.get(MEMORY_VARIABLE, "auto")
+        if choice not in ("auto", "mapped", "copied"):
+            raise UsageError(f"{MEMORY_VARIABLE} is {choice!r}", allowed="auto, mapped, copied")
         if not getattr(self._context, "shares_memory", True):
             self.mapped = False
             return
-        if wanted == "mapped" or (wanted == "auto" and self._mapped_works()):
+        if choice == "mapped" or (choice == "auto" and self._mapped_works()):
             self.mapped = True
             return
         self.mapped = False
@@ -98,7 +98,7 @@ class CudlaRunner(CudaRunner):
                 "%s: an earlier test of mapped memory crashed its process; buffers are copied instead", self.name
             )
             return False
-        wanted = self._trial(mapped=False)
+        expected = self._trial(mapped=False)
         try:
             with trying(_TRIAL):
                 outputs = self._trial(mapped=True)
@@ -109,7 +109,7 @@ class CudlaRunner(CudaRunner):
         except RunError as e:
             log.warning("%s: cuDLA does not take mapped memory (%s); buffers are copied instead", self.name, e.what)
             return False
-        wrong = [name for name in wanted if not np.array_equal(wanted[name], outputs[name])]
+        wrong = [name for name in expected if not np.array_equal(expected[name], outputs[name])]
         if wrong:
             log.warning("%s: with mapped memory %s differs; buffers are copied instead", self.name, ", ".join(wrong))
         return not wrong

@@ -36,12 +36,12 @@ def match(tensors: Sequence[ModuleTensor], bindings: Sequence[Binding], kind: st
         if len(named) == 1 and named[0] not in pairs.values():
             pairs[i] = named[0]
     _pair_unique(pairs, tensors, bindings, lambda t: (t.nchw, t.size_bytes), lambda b: (_nchw(b), b.size_bytes))
-    left = [b for b in bindings if b not in pairs.values()]
+    open_bindings = [b for b in bindings if b not in pairs.values()]
     open_tensors = [i for i in range(len(tensors)) if i not in pairs]
-    if [tensors[i].size_bytes for i in open_tensors] == [b.size_bytes for b in left]:
-        pairs.update(zip(open_tensors, left))
-        if len(left) > 1:
-            order = ", ".join(f"{tensors[i].name} is {b.name}" for i, b in zip(open_tensors, left))
+    if [tensors[i].size_bytes for i in open_tensors] == [b.size_bytes for b in open_bindings]:
+        pairs.update(zip(open_tensors, open_bindings))
+        if len(open_bindings) > 1:
+            order = ", ".join(f"{tensors[i].name} is {b.name}" for i, b in zip(open_tensors, open_bindings))
             log.warning(
                 "%s: the loadable's %s do not have the manifest's names; matched in the manifest's order: %s",
                 where,
@@ -75,11 +75,11 @@ def _pair_unique(
     key: Callable[[ModuleTensor], Hashable],
     binding_key: Callable[[Binding], Hashable],
 ) -> None:
-    taken = list(pairs.values())
+    paired = list(pairs.values())
     theirs = Counter(key(t) for i, t in enumerate(tensors) if i not in pairs)
-    ours = Counter(binding_key(b) for b in bindings if b not in taken)
+    ours = Counter(binding_key(b) for b in bindings if b not in paired)
     for i, tensor in enumerate(tensors):
-        same = [b for b in bindings if b not in taken and binding_key(b) == key(tensor)]
+        same = [b for b in bindings if b not in paired and binding_key(b) == key(tensor)]
         if i not in pairs and theirs[key(tensor)] == ours[key(tensor)] == 1:
             pairs[i] = same[0]
 

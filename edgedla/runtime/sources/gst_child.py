@@ -145,7 +145,7 @@ def main() -> None:
     pipeline = gst.gst_parse_launch(description, ctypes.byref(error))
     if error or not pipeline:
         fail(text_of(error.contents.message) if error else "the pipeline cannot be made")
-    kept = watch(gst, gobject, pipeline)
+    callbacks = watch(gst, gobject, pipeline)
     bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
     started = play(gst, gobject, pipeline, sys.argv)
     # The bus holds the reason for the failure.
@@ -163,7 +163,7 @@ def main() -> None:
             gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING)
         else:
             gst.gst_element_set_state(ctypes.c_void_p(pipeline), NULL)
-            kept.clear()
+            callbacks.clear()
             os._exit(0)
 
 
@@ -185,8 +185,8 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[
         return int(gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING))
 
     def put(element: bytes, name: bytes, value: int) -> None:
-        found = ctypes.c_void_p(gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), element))
-        gobject.g_object_set(found, name, ctypes.c_int(value), None)
+        target = ctypes.c_void_p(gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), element))
+        gobject.g_object_set(target, name, ctypes.c_int(value), None)
 
     # Set before the first frame passes: more frames arrive by then than the queue holds.
     put(b"edgedla-queue", b"leaky", KEEPS_ALL)
@@ -206,8 +206,8 @@ def play(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int, arguments: List[
 def length(gst: ctypes.CDLL, pipeline: int) -> int:
     """The stream's length in ns; 0 if unknown, as for a server that states no Content-Length."""
     ns = ctypes.c_int64(0)
-    known = gst.gst_element_query_duration(ctypes.c_void_p(pipeline), FORMAT_TIME, ctypes.byref(ns))
-    return max(0, ns.value) if known else 0
+    answered = gst.gst_element_query_duration(ctypes.c_void_p(pipeline), FORMAT_TIME, ctypes.byref(ns))
+    return max(0, ns.value) if answered else 0
 
 
 def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:

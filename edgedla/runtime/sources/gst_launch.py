@@ -167,11 +167,11 @@ class GstLaunchSource:
         hw = int(field.get(b"height", 0)), int(field.get(b"width", 0))
         if min(hw) < 1:
             return
-        known = self._hw if caps.group(1) == b"FdSink" else self._queued_hw
-        if known not in ((0, 0), hw):
+        previous_hw = self._hw if caps.group(1) == b"FdSink" else self._queued_hw
+        if previous_hw not in ((0, 0), hw):
             if self._film:
                 raise UsageError(
-                    f"the film's frames changed from {known[1]}x{known[0]} to {hw[1]}x{hw[0]}", where=self.uri,
+                    f"the film's frames changed from {previous_hw[1]}x{previous_hw[0]} to {hw[1]}x{hw[0]}", where=self.uri,
                     hint="one size for all: width and height in the pipeline file, or videoscale in the pipeline",
                 )  # fmt: skip
             raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
@@ -236,14 +236,14 @@ class GstLaunchSource:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - 8000))
         lines = [line.strip() for line in self._log.read().decode("utf-8", "replace").splitlines()]
-        kept: List[str] = []
+        errors: List[str] = []
         for line in lines:
             if _NOISE.match(line):
                 continue
             line = _ELEMENT.sub(r"\1: ", line).strip(": .")
-            if line and line not in kept:
-                kept.append(line)
-        words = "; ".join(kept[-4:])
+            if line and line not in errors:
+                errors.append(line)
+        words = "; ".join(errors[-4:])
         # Names of devices and single elements are no secrets; they are what GStreamer complains about.
         plain = self._spec.scheme in ("v4l2", "csi") or (self._spec.scheme == "gst" and self._spec.place.isalnum())
         return without_secrets(words if plain else words.replace(self._spec.place, self._spec.text))

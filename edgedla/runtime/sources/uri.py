@@ -132,9 +132,9 @@ def in_folder(text: str, folder: str) -> str:
     scheme, separator, rest = text.partition("://")
     if separator:
         return f"{scheme}://{quote(os.path.join(folder, ''))}{rest}"
-    there = os.path.join(folder, text)
+    joined = os.path.join(folder, text)
     # A mistyped address stays an address: as a file name it would be shown with its password.
-    return text if (_is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(there) else there
+    return text if (_is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(joined) else joined
 
 
 def path_in(text: str) -> str:
@@ -169,8 +169,8 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             # Cameras have their own options in the query: edgedla's are recognised by name, others stay unchanged.
             base, _, query = text.partition("?")
             fields = query.split("&")
-            kept = [f for f in fields if f.partition("=")[0] not in OPTIONS]
-            place = base + "?" * any(kept) + "&".join(kept)
+            other_fields = [f for f in fields if f.partition("=")[0] not in OPTIONS]
+            place = base + "?" * any(other_fields) + "&".join(other_fields)
             query = "&".join(f for f in fields if f.partition("=")[0] in OPTIONS)
         if scheme == "gst":
             place, query = rest, ""
@@ -225,12 +225,12 @@ def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
     takes = TAKES[uri.scheme]
     for key, value in given.items():
         if key not in takes:
-            known = key in OPTIONS
+            is_option = key in OPTIONS
             raise UsageError(
-                f"{uri.scheme}:// has no option {key!r}" if known else f"unknown source option {key!r}",
+                f"{uri.scheme}:// has no option {key!r}" if is_option else f"unknown source option {key!r}",
                 where=uri.text,
                 allowed=", ".join(takes),
-                hint=None if known else did_you_mean(key, takes),
+                hint=None if is_option else did_you_mean(key, takes),
             )
         if key in ("flip", "codec"):
             choices = FLIPS if key == "flip" else CODECS[uri.scheme]

@@ -106,23 +106,23 @@ class ByteTracker:
         low = [i for i, d in detections.items() if o.low <= d.score < o.high]
         for track in self._tracks:
             track.predict()
-        seen = {}
+        track_of = {}
         pairs, rest = self._match(self._tracks, [detections[i] for i in high], o.match)
-        seen.update({high[k]: track for track, k in pairs})
-        weak, gone = self._match([t for t in rest if not t.lost], [detections[i] for i in low], o.match_low)
-        seen.update({low[k]: track for track, k in weak})
-        for i, track in seen.items():
+        track_of.update({high[k]: track for track, k in pairs})
+        weak, unmatched = self._match([t for t in rest if not t.lost], [detections[i] for i in low], o.match_low)
+        track_of.update({low[k]: track for track, k in weak})
+        for i, track in track_of.items():
             track.update(detections[i])
-        for track in (*gone, *(t for t in rest if t.lost)):
+        for track in (*unmatched, *(t for t in rest if t.lost)):
             track.lost += 1
         for i in high:
-            if i not in seen:
+            if i not in track_of:
                 self._made += 1
-                seen[i] = _Track(self._made, detections[i])
-                self._tracks.append(seen[i])
+                track_of[i] = _Track(self._made, detections[i])
+                self._tracks.append(track_of[i])
         # A track seen only once was noise.
         self._tracks = [t for t in self._tracks if t.lost <= (o.lost_frames if t.hits > 1 else 0)]
-        numbered = {i: replace(detections[i], track=track.number) for i, track in seen.items()}
+        numbered = {i: replace(detections[i], track=track.number) for i, track in track_of.items()}
         return [numbered.get(i, r) for i, r in enumerate(results)]
 
     def _match(
