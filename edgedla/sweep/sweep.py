@@ -36,19 +36,19 @@ def run_sweep(
     Raises:
         EnvironmentMissing: no scheduler or workers, or the journal cannot be written. A task's own errors are rows.
     """
-    wanted = {task.key: task for task in tasks}
+    by_key = {task.key: task for task in tasks}
     book = Journal(journal) if journal is not None else None
     rows: Dict[str, Row] = {}
     if book is not None:
-        rows = {key: row for key, row in book.rows(retry_failed).items() if key in wanted}
-    missing = [task for key, task in wanted.items() if key not in rows]
-    progress(len(rows), len(wanted), None)
+        rows = {key: row for key, row in book.rows(retry_failed).items() if key in by_key}
+    missing = [task for key, task in by_key.items() if key not in rows]
+    progress(len(rows), len(by_key), None)
     try:
         for row in _engine(engine, missing, limits, jobs):
             rows[row["key"]] = row
             if book is not None:
                 book.add([row])
-            progress(len(rows), len(wanted), row)
+            progress(len(rows), len(by_key), row)
     finally:
         if book is not None:
             book.close()

@@ -101,10 +101,10 @@ def find_models(arguments: Sequence[str], say: Optional[Callable[[str], None]] =
             below = models_below(text)
             if below.note and say is not None:
                 say(below.note)
-            found = sorted(str(Path(p)) for p in below.models if os.path.isfile(p))
-            if not found:
+            files = sorted(str(Path(p)) for p in below.models if os.path.isfile(p))
+            if not files:
                 raise ModelError("its .onnx files are broken links or not files", where=text)
-            models.update(dict.fromkeys(found))
+            models.update(dict.fromkeys(files))
         elif path.is_file():
             models[text] = None
         else:

@@ -110,8 +110,10 @@ class Worker:
         assert child.stdout is not None
         until = time.monotonic() + self._limits.timeout_s if self._limits.timeout_s else None
         while b"\n" not in self._buffer:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and (left <= 0 or not select.select([child.stdout], [], [], left)[0]):
+            remaining_s = None if until is None else until - time.monotonic()
+            if remaining_s is not None and (
+                remaining_s <= 0 or not select.select([child.stdout], [], [], remaining_s)[0]
+            ):
                 return None
             data = os.read(child.stdout.fileno(), 1 << 20)
             if not data:
