@@ -193,12 +193,12 @@ def _jetpack(l4t: Optional[str]) -> Tuple[Optional[str], bool]:
 
     NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2); for those the nearest older patch answers.
     """
-    wanted = padded(parse_version(l4t) or ()) if l4t else None
-    if wanted is None:
+    l4t_version = padded(parse_version(l4t) or ()) if l4t else None
+    if l4t_version is None:
         return None, False
     rows = [(padded(parse_version(text) or ()), row.version) for row in releases().jetpack for text in row.l4t]
-    older = [(version, name) for version, name in rows if version[:2] == wanted[:2] and version <= wanted]
+    older = [(version, name) for version, name in rows if version[:2] == l4t_version[:2] and version <= l4t_version]
     if not older:
         return None, False
     version, name = max(older)
-    return name, version == wanted
+    return name, version == l4t_version

@@ -48,9 +48,9 @@ def modules() -> Mapping[str, Module]:
     Raises:
         RuleError: two modules have the same name or alias.
     """
-    found = {name: _load(name) for name in module_ids()}
-    called: Dict[str, str] = {name: name for name in found}
-    for name, module in found.items():
+    by_name = {name: _load(name) for name in module_ids()}
+    called: Dict[str, str] = {name: name for name in by_name}
+    for name, module in by_name.items():
         for alias in module.aliases:
             if alias in called:
                 raise RuleError(
@@ -58,7 +58,7 @@ def modules() -> Mapping[str, Module]:
                     hint="a name stands for one module: remove it from one of the two",
                 )  # fmt: skip
             called[alias] = name
-    return found
+    return by_name
 
 
 def module_for(target: str) -> Module:

@@ -26,7 +26,7 @@ class JetPack(NamedTuple):
     sources: Tuple[str, ...]
 
     def carries(self, trt: Version) -> bool:
-        return any(trt[: len(known)] == known for known in (self.trt,) + self.also)
+        return any(trt[: len(prefix)] == prefix for prefix in (self.trt,) + self.also)
 
 
 class TensorRT(NamedTuple):
@@ -91,9 +91,9 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
     if version is None:
         version = row.trt
     elif not row.carries(version):
-        known = ", ".join(_text(v) for v in (row.trt,) + row.also)
+        carried = ", ".join(_text(v) for v in (row.trt,) + row.also)
         raise UsageError(
-            f"JetPack {row.version} does not carry TensorRT {trt}", allowed=known, hint="Name only one of the two."
+            f"JetPack {row.version} does not carry TensorRT {trt}", allowed=carried, hint="Name only one of the two."
         )
     # A separate TensorRT package brings its own DLA compiler, so the JetPack's number would be wrong for it.
     observed = padded(row.trt)[:3] == padded(version)[:3]
@@ -137,10 +137,10 @@ def _find_jetpack(text: str, module: Module) -> JetPack:
         if carriers:
             return carriers[-1]
         raise _unknown("L4T", text, [v for row in rows for v in row.l4t])
-    asked = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
+    version = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
     for row in rows:
         # "6" is ambiguous: 6.0 has an older TensorRT.
-        if asked is not None and len(asked) >= 2 and padded(asked) == padded(parse_version(row.version) or ()):
+        if version is not None and len(version) >= 2 and padded(version) == padded(parse_version(row.version) or ()):
             return row
     raise _unknown("JetPack", text, [j.version for j in rows])
 
@@ -156,15 +156,15 @@ def _l4t_number(text: str) -> Optional[str]:
 
 def _find_trt(text: str) -> Version:
     """The version that the user names; a shorter one becomes the newest listed release that begins with it."""
-    asked = parse_version(text.strip().lower().lstrip("v"))
-    known = [t.version for t in releases().tensorrt]
-    if asked is not None and len(asked) >= 2:
-        if any(asked[:3] == v for v in known):
-            return asked
-        newest = [v for v in known if v[: len(asked)] == asked]
+    version = parse_version(text.strip().lower().lstrip("v"))
+    versions = [t.version for t in releases().tensorrt]
+    if version is not None and len(version) >= 2:
+        if any(version[:3] == v for v in versions):
+            return version
+        newest = [v for v in versions if v[: len(version)] == version]
         if newest:
             return max(newest)
-    raise _unknown("TensorRT", text, [_text(v) for v in known])
+    raise _unknown("TensorRT", text, [_text(v) for v in versions])
 
 
 def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
