@@ -48,7 +48,7 @@ def _parts(program: Any, table: Mapping[Any, Any]) -> Dict[fx.Node, Any]:
     Raises:
         _Unknown: a subgraph, a value without a size, or an in-place write to aliased memory.
     """
-    kept = set(torch.export.default_decompositions())
+    default_table = set(torch.export.default_decompositions())
     aliased = _Aliases()
     forms: Dict[Any, Tuple[Optional[fx.Graph], List[int]]] = {}
     parts: Dict[fx.Node, Any] = {}
@@ -67,7 +67,7 @@ def _parts(program: Any, table: Mapping[Any, Any]) -> Dict[fx.Node, Any]:
             parts[node] = _without_writing(node, aliased, table)
             continue
         composite = function.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-        traced = function in table or (composite and function not in kept)
+        traced = function in table or (composite and function not in default_table)
         if not (traced or composite or any(a.alias_info is not None for a in function._schema.arguments)):
             continue
         key = _form(node)

@@ -104,21 +104,21 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
     if not isinstance(module, nn.Module):
         raise UsageError(f"it is a {type(module).__name__}", allowed="an nn.Module")
     parameters = inspect.signature(module.forward).parameters
-    known = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     many = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
     if isinstance(example_inputs, Mapping):
-        unknown = sorted(set(example_inputs) - set(known))
+        unknown = sorted(set(example_inputs) - set(positional))
         count = len(example_inputs)
-        if unknown or list(known[:count]) != [n for n in known if n in example_inputs]:
-            raise UsageError(f"example inputs {sorted(example_inputs)}", allowed=", ".join(known))
-        return tuple(example_inputs[n] for n in known[:count]), tuple(known[:count])
+        if unknown or list(positional[:count]) != [n for n in positional if n in example_inputs]:
+            raise UsageError(f"example inputs {sorted(example_inputs)}", allowed=", ".join(positional))
+        return tuple(example_inputs[n] for n in positional[:count]), tuple(positional[:count])
     one = isinstance(example_inputs, torch.Tensor) or not isinstance(example_inputs, Iterable)
     args = (example_inputs,) if one else tuple(example_inputs)
     if not args or not all(isinstance(a, torch.Tensor) for a in args):
         raise UsageError("example inputs are tensors", allowed="a tensor, a sequence of them, or a mapping by name")
-    if len(args) > len(known) and not many:
-        raise UsageError(f"{len(args)} example inputs", allowed=f"{len(known)}: {', '.join(known)}")
-    names = [*known, *(f"input_{i}" for i in range(len(known), len(args)))]
+    if len(args) > len(positional) and not many:
+        raise UsageError(f"{len(args)} example inputs", allowed=f"{len(positional)}: {', '.join(positional)}")
+    names = [*positional, *(f"input_{i}" for i in range(len(positional), len(args)))]
     return args, tuple(names[: len(args)])
 
 
@@ -224,9 +224,9 @@ def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
         module(*args)
     places: Dict[str, List[Call]] = {}
     for call in recorder.calls:
-        known = places.setdefault(call.module, [])
-        if call.file and (call.file, call.line) not in [(k.file, k.line) for k in known]:
-            known.append(call)
+        calls = places.setdefault(call.module, [])
+        if call.file and (call.file, call.line) not in [(k.file, k.line) for k in calls]:
+            calls.append(call)
     return places
 
 
@@ -253,7 +253,7 @@ def _unmark(model: Any) -> Dict[str, int]:
     renamed: Dict[str, str] = {}
     used: Dict[str, int] = {}
     call_of: Dict[str, int] = {}
-    kept = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    ports = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     for node in model.graph.node:
         match = _MARKED.search(node.name)
         base = _MARKED.sub("", node.name)
@@ -264,7 +264,7 @@ def _unmark(model: Any) -> Dict[str, int]:
             used[base] = count + 1
             name = f"{base}_{count}" if count else base
             for i, output in enumerate(node.output):
-                if output and output not in kept:
+                if output and output not in ports:
                     renamed[output] = f"{name}_output_{i}"
             node.name = name
             call_of[name] = int(match.group(1))

@@ -98,8 +98,8 @@ def adapt(
         work.end_at(ending_at)
     work.exchange(activations or {})
     exported, report = _checked(work.module, args, platform, precision)
-    seen, outputs = observe(work.module, args, exported, report)
-    work.change(seen, outputs, precision, outputs_4d)
+    calls, outputs = observe(work.module, args, exported, report)
+    work.change(calls, outputs, precision, outputs_4d)
     after = _checked(work.module, args, platform, precision)[1]
     return Adapted(work.module, tuple(work.changes), tuple(work.refusals), before, after)
 
@@ -121,11 +121,11 @@ class _Work:
         self.refusals: List[Tuple[str, str]] = []
 
     def end_at(self, paths: Sequence[str]) -> None:
-        known = {name for name, _ in self.module.named_modules() if name}
-        unknown = [path for path in paths if path not in known]
+        parts = {name for name, _ in self.module.named_modules() if name}
+        unknown = [path for path in paths if path not in parts]
         if unknown:
             raise UsageError(
-                f"the module has no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(known)[-20:])
+                f"the module has no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(parts)[-20:])
             )
         self.module = EndingAt(self.module, paths)
         for path in paths:

@@ -53,10 +53,10 @@ class _Observer(Recorder):
 
     def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         reads = tuple(getattr(a, "edgedla_call", None) for a in args if isinstance(a, torch.Tensor))
-        kept = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args)
+        positional = tuple(a.shape if isinstance(a, torch.Tensor) else a for a in args)
         named = {k: v.shape if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
         result = super().on_call(key, func, args, kwargs)
-        self.seen.append((kept, named, reads, tuple(result.shape) if isinstance(result, torch.Tensor) else None))
+        self.seen.append((positional, named, reads, tuple(result.shape) if isinstance(result, torch.Tensor) else None))
         return result
 
 
@@ -73,11 +73,11 @@ def observe(
         result = module(*args)
     outputs = {t.edgedla_call for t in tensors_in(result) if hasattr(t, "edgedla_call")}
     refused = _refused(exported, report)
-    seen = tuple(
-        ObservedCall(call, kept, named, reads, shape, refused.get(call.key, ""))
-        for call, (kept, named, reads, shape) in zip(observer.calls, observer.seen)
+    calls = tuple(
+        ObservedCall(call, positional, named, reads, shape, refused.get(call.key, ""))
+        for call, (positional, named, reads, shape) in zip(observer.calls, observer.seen)
     )
-    return seen, outputs
+    return calls, outputs
 
 
 def _refused(exported: Exported, report: CheckReport) -> Dict[Key, str]:

@@ -121,9 +121,9 @@ def _fp16_layers(graph: LayerGraph, patterns: Sequence[str]) -> Tuple[str, ...]:
     for pattern in patterns:
         fitting = [x.name for x in graph.layers if x.source is not None and fnmatchcase(x.source.module, pattern)]
         if not fitting:
-            known = sorted({x.source.module for x in graph.layers if x.source is not None})
+            module_names = sorted({x.source.module for x in graph.layers if x.source is not None})
             raise UsageError(
-                f"no layer comes from a module called {pattern!r}", where="fp16", allowed=", ".join(known[:20])
+                f"no layer comes from a module called {pattern!r}", where="fp16", allowed=", ".join(module_names[:20])
             )
         layers += fitting
     return tuple(dict.fromkeys(layers))
