@@ -107,8 +107,8 @@ def document_in(path: str, name: str = "") -> Optional[Dict[str, Any]]:
         document = read_json(path)
     except DocumentError:
         return None
-    wanted = isinstance(document, dict) and (not name or (identify(document) or ("",))[0] == name)
-    return dict(document) if wanted else None
+    matches = isinstance(document, dict) and (not name or (identify(document) or ("",))[0] == name)
+    return dict(document) if matches else None
 
 
 def is_artifact(folder: str) -> bool:
@@ -131,9 +131,9 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     Raises:
         DocumentError: it is another document, another version, or none.
     """
-    wanted = (name, DOCUMENTS[name].version)
+    expected = (name, DOCUMENTS[name].version)
     identity = identify(value)
-    if identity == wanted:
+    if identity == expected:
         return
     if identity is None:
         what = f"not edgedla's {DOCUMENTS[name].kind} document"
@@ -142,7 +142,7 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     else:
         what = f"not edgedla's {DOCUMENTS[name].kind} document: {described(value)}"
     raise DocumentError(
-        what, where=where, allowed=f'"document": "{wanted[0]}", "schema_version": {wanted[1]}',
+        what, where=where, allowed=f'"document": "{expected[0]}", "schema_version": {expected[1]}',
         hint=f"`{DOCUMENTS[name].written_by}` writes one",
     )  # fmt: skip
 

@@ -211,11 +211,11 @@ def usable_folder(path: PathLike) -> Path:
         EnvironmentMissing: the system lets nobody write there, or not this user.
     """
     folder = Path(path)
-    there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
-    if there.exists() and not there.is_dir():
-        raise UsageError("this is a file, not a folder", where=str(there), hint="give -o a folder")
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    if existing.exists() and not existing.is_dir():
+        raise UsageError("this is a file, not a folder", where=str(existing), hint="give -o a folder")
     with writing(folder):
-        _try(there)
+        _try(existing)
     return folder
 
 

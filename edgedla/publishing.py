@@ -195,13 +195,13 @@ def forget_unpublished(path: PathLike) -> None:
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))
     form = re.compile(rf"\.{re.escape(_key(name))}\.([0-9]{{1,9}})\.[0-9a-f]{{16}}\.(part|old)")
     with contextlib.suppress(OSError):
-        for left in sorted(os.listdir(folder)):
-            match = form.fullmatch(left)
-            if match and left not in _IN_USE and not _another_runs(int(match[1])):
+        for entry in sorted(os.listdir(folder)):
+            match = form.fullmatch(entry)
+            if match and entry not in _IN_USE and not _another_runs(int(match[1])):
                 if match[2] == "old" and not os.path.lexists(os.path.join(folder, name)):
-                    os.rename(os.path.join(folder, left), os.path.join(folder, name))
+                    os.rename(os.path.join(folder, entry), os.path.join(folder, name))
                 else:
-                    remove_folder(os.path.join(folder, left))
+                    remove_folder(os.path.join(folder, entry))
 
 
 def _key(name: str) -> str:

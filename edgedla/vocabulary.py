@@ -93,7 +93,7 @@ def devices(value: Union[str, Sequence[str]], allowed: Sequence[str] = DEVICES) 
         UsageError: none is named, or one that is none of `allowed`.
     """
     names = value.split(",") if isinstance(value, str) else value
-    wanted = {device(name, allowed, "devices") for name in names}
-    if not wanted:
+    chosen = {device(name, allowed, "devices") for name in names}
+    if not chosen:
         raise UsageError("no device is named", where="devices", allowed=", ".join(allowed))
-    return tuple(name for name in allowed if name in wanted)
+    return tuple(name for name in allowed if name in chosen)
