@@ -65,25 +65,25 @@ def _names(artifact: Artifact) -> List[str]:
 
 
 def _against_fp32(
-    name: str, seen: Outputs, wanted: Outputs, simulated: Optional[Outputs], proved: Optional[bool]
+    name: str, measured: Outputs, expected: Outputs, simulated: Optional[Outputs], proved: Optional[bool]
 ) -> Finding:
-    errors = {output: distance(seen, wanted, output) for output in wanted[0]}
+    errors = {output: distance(measured, expected, output) for output in expected[0]}
     shown = {output: _rounded(e, 7) for output, e in errors.items()}
     data: Dict[str, Any] = {"rel_l2": shown, "simulated_rel_l2": None, "core_proved": proved}
     if simulated is None:
         return Finding(name, "measured", None, "", data)
-    predicted = {output: distance(simulated, wanted, output) for output in wanted[0]}
+    predicted = {output: distance(simulated, expected, output) for output in expected[0]}
     data["simulated_rel_l2"] = {output: _rounded(e, 7) for output, e in predicted.items()}
     within = max(errors.values()) <= WITHIN * max(predicted.values()) + LEAST
     verdict = "as the simulation" if within else "not as the simulation"
     return Finding(name, verdict, "as the simulation", "host simulation", data)
 
 
-def distance(seen: Outputs, wanted: Outputs, output: Optional[str] = None) -> float:
+def distance(measured: Outputs, expected: Outputs, output: Optional[str] = None) -> float:
     """Relative L2 distance over all inputs, of one output or of all; infinite if a value is not finite."""
-    names = [output] if output else list(wanted[0])
+    names = [output] if output else list(expected[0])
     difference = total = 0.0
-    for a, b in zip(seen, wanted):
+    for a, b in zip(measured, expected):
         for n in names:
             want = np.asarray(b[n], np.float64)
             difference += float(np.sum((np.asarray(a[n], np.float64).reshape(want.shape) - want) ** 2))
@@ -131,7 +131,7 @@ def variants_of(
     return answers
 
 
-def numeric_findings(name: str, seen: Outputs, simulated: Mapping[str, Outputs]) -> List[Finding]:
+def numeric_findings(name: str, measured: Outputs, simulated: Mapping[str, Outputs]) -> List[Finding]:
     """For each feature that affects these outputs, which of its variants the hardware matches.
 
     Each variant differs from the default in one feature, so features are judged separately. The default stays unless a variant
@@ -140,14 +140,14 @@ def numeric_findings(name: str, seen: Outputs, simulated: Mapping[str, Outputs])
     if DEFAULT not in simulated:
         return []
     findings: List[Finding] = []
-    default = distance(seen, simulated[DEFAULT])
+    default = distance(measured, simulated[DEFAULT])
     for feature in features().values():
         distances = {feature.default: default}
         moved = 0.0
         for variant in feature.variants:
             answer = simulated.get(f"{feature.name}={variant}")
             if answer is not None:
-                distances[variant] = distance(seen, answer)
+                distances[variant] = distance(measured, answer)
                 moved = max(moved, distance(answer, simulated[DEFAULT]))
         if moved == 0:
             continue
