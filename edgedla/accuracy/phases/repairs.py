@@ -78,10 +78,10 @@ class Repairs:
         if request.min_sqnr_db is None and request.max_drop is None:
             return
         enough = goal(request.min_sqnr_db, self._drop_ok())
-        if not self._met(enough):
+        if not self._is_good_enough(enough):
             self.job.announce("trying better thresholds")
             better_thresholds(self.state, errors, self.feeds, enough)
-        if not self._met(enough):
+        if not self._is_good_enough(enough):
             self.job.announce("choosing layers for FP16")
             errors = self.errors(self.few or self.feeds[:1])
             layers_to_fp16(self.state, errors, times, self.feeds, enough, request.min_sqnr_db, self._beyond_fp16())
@@ -91,7 +91,7 @@ class Repairs:
         beyond = {f.tensor for f in fp16_findings(self.collection, tensors_on_dla(self.state))}
         return {x.name for x in self.state.graph.layers if beyond.intersection((*x.inputs, *x.outputs))}
 
-    def _met(self, enough: Enough) -> bool:
+    def _is_good_enough(self, enough: Enough) -> bool:
         simulation = self.state.simulation()
         return enough(simulation.noise(self.feeds).sqnr_db, simulation)
 
