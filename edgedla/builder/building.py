@@ -230,14 +230,14 @@ def _plan(
     )
 
 
-def backend_of(asked: str) -> str:
+def backend_of(requested: str) -> str:
     """The backend that "auto" means here: TensorRT on a Jetson, the simulation elsewhere.
 
     Raises:
         EnvironmentMissing: this looks like a Jetson, but TensorRT cannot build here. A silent simulation would mislead.
     """
-    if asked != "auto":
-        return asked
+    if requested != "auto":
+        return requested
     from edgedla.builder.tensorrt.bindings import bindings_remedy, dla_cores, installed_version, why_missing
     from edgedla.targets.jetson import BOARD_VARIABLE, on_jetson
 

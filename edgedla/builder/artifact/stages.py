@@ -77,9 +77,9 @@ def _wrong(chain: Artifact, entry: StageEntry, stage: Artifact) -> Optional[str]
     return None
 
 
-def _wrong_inputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
+def _wrong_inputs(stage: Artifact, available: Dict[str, Binding]) -> Optional[str]:
     for b in stage.inputs:
-        made = there.get(b.name)
+        made = available.get(b.name)
         if made is None:
             return f"it reads {b.name}, which nothing before it makes"
         ours, its = made.to_dict(), b.to_dict()
@@ -90,7 +90,7 @@ def _wrong_inputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
     return None
 
 
-def _wrong_outputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
+def _wrong_outputs(stage: Artifact, available: Dict[str, Binding]) -> Optional[str]:
     names = [b.name for b in stage.outputs]
-    twice = [n for n in names if n in there or names.count(n) > 1]
+    twice = [n for n in names if n in available or names.count(n) > 1]
     return f"it makes {twice[0]}, which an earlier stage or the network provides already" if twice else None

@@ -62,7 +62,7 @@ def _computes(
     on_dla: Sequence[bool],
     precision: str,
     ranges: Mapping[str, float],
-    asked: Mapping[str, str],
+    precisions: Mapping[str, str],
 ) -> str:
     """Where or in which precision a layer at the border computes: "gpu", "fp16" or "int8"."""
     if not on_dla[index]:
@@ -70,7 +70,9 @@ def _computes(
     layer = graph.layers[index]
     tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
     int8 = (
-        precision == "int8" and asked.get(layer.name, "int8") == "int8" and layer.onnx_op not in scale_rules().fp16_only
+        precision == "int8"
+        and precisions.get(layer.name, "int8") == "int8"
+        and layer.onnx_op not in scale_rules().fp16_only
     )
     return "int8" if int8 and all(t in ranges for t in tensors) else "fp16"
 

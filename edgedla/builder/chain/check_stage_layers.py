@@ -87,7 +87,7 @@ def _plain(params: Mapping[str, object]) -> Dict[str, Any]:
 
 
 def _of_tensors(
-    whole: LayerGraph, stage: LayerGraph, want: Tuple[str, ...], got: Tuple[str, ...], what: str, known: _Pairs
+    whole: LayerGraph, stage: LayerGraph, want: Tuple[str, ...], got: Tuple[str, ...], what: str, names: _Pairs
 ) -> str:
     if len(want) != len(got):
         return f"it {what} {len(want)} tensors and alone {len(got)}"
@@ -99,7 +99,7 @@ def _of_tensors(
         one, other = whole.tensors[a], stage.tensors[b]
         if (one.dims, one.dtype, one.is_constant) != (other.dims, other.dtype, other.is_constant):
             return f"it {what} {_text_of(one)} and alone {_text_of(other)}"
-        if not one.is_constant and not known.pair(a, b):
+        if not one.is_constant and not names.pair(a, b):
             return f"it {what} {a} and alone {b}"
     return ""
 

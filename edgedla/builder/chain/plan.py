@@ -238,10 +238,10 @@ def _notes(chain: ChainPlan, stages: Sequence[StageLayers], regions: Sequence[Se
         differing = ", ".join(f"stage {k}: {a} for {b}" for k, (a, b) in enumerate(zip(formed, placed)) if a != b)
         notes[f"TensorRT forms other loadables in the stages than were placed ({differing})"] = None
     for k, stage in enumerate(chain.stages):
-        notes.update(dict.fromkeys(n if n in _said(chain) else f"stage {k}: {n}" for n in stage.plan.notes))
+        notes.update(dict.fromkeys(n if n in _common_notes(chain) else f"stage {k}: {n}" for n in stage.plan.notes))
     return tuple(notes)
 
 
-def _said(chain: ChainPlan) -> Set[str]:
+def _common_notes(chain: ChainPlan) -> Set[str]:
     """Notes that every stage has."""
     return set.intersection(*(set(stage.plan.notes) for stage in chain.stages))

@@ -115,17 +115,17 @@ def outputs_of(session: Any, feeds: Sequence[Dict[str, np.ndarray]]) -> Dict[str
 
 
 def output_errors(
-    wanted: Mapping[str, List[np.ndarray]], session: Any, feeds: Sequence[Dict[str, np.ndarray]]
+    expected: Mapping[str, List[np.ndarray]], session: Any, feeds: Sequence[Dict[str, np.ndarray]]
 ) -> List[OutputError]:
     """The error of every output, over all feeds together.
 
     Args:
-        wanted: the reference's outputs, from `outputs_of`.
+        expected: the reference's outputs, from `outputs_of`.
     """
-    sums = {name: ErrorSum(name) for name in wanted}
+    sums = {name: ErrorSum(name) for name in expected}
     for i, feed in enumerate(feeds):
         for name, got in zip(sums, session.run(list(sums), feed)):
-            sums[name].add(wanted[name][i], np.asarray(got))
+            sums[name].add(expected[name][i], np.asarray(got))
     return [total.error() for total in sums.values()]
 
 

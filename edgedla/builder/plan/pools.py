@@ -30,7 +30,7 @@ _UNIT_BYTES = {"": MIB, "B": 1, "K": KIB, "M": MIB, "G": GIB}
 
 
 def choose_pools(
-    platform: Platform, concurrent_engines: int = 1, asked: Optional[Mapping[str, int]] = None, subgraphs: int = 1
+    platform: Platform, concurrent_engines: int = 1, given: Optional[Mapping[str, int]] = None, subgraphs: int = 1
 ) -> Pools:
     """The pools of one engine: the sizes asked for, otherwise sizes that let all concurrent engines fit.
 
@@ -45,7 +45,7 @@ def choose_pools(
 
     Args:
         concurrent_engines: engines that share the SRAM, this one included.
-        asked: field of Pools -> bytes.
+        given: field of Pools -> bytes.
         subgraphs: DLA subgraphs of this engine.
 
     Raises:
@@ -65,7 +65,7 @@ def choose_pools(
         dla_local_dram_bytes=DEFAULT_LOCAL_DRAM_BYTES,
         dla_global_dram_bytes=DEFAULT_GLOBAL_DRAM_BYTES,
     )
-    return replace(pools, **dict(asked or {}))
+    return replace(pools, **dict(given or {}))
 
 
 def sram_budget_bytes(platform: Platform, concurrent_engines: int) -> int:
