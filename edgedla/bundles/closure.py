@@ -11,11 +11,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 Wanted = Callable[[str], bool]
 
 
-def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], FrozenSet[str]]:
+def closure(roots: FrozenSet[str], accepts: Wanted) -> Tuple[Dict[str, Path], FrozenSet[str]]:
     """(module -> file, other libraries by top name) that the roots reach.
 
     An import at module level always counts, because the module cannot be loaded without it. An import inside a function
-    counts if `wanted` accepts the module. Parent packages count too, and so do programs that a module starts.
+    counts if `accepts` accepts the module. Parent packages count too, and so do programs that a module starts.
 
     Args:
         roots: dotted names of modules. wanted: whether a late import may be needed.
@@ -37,7 +37,7 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
             if imported.split(".")[0] != "edgedla":
                 if not late:
                     others.add(imported.split(".")[0])
-            elif not late or wanted(imported):
+            elif not late or accepts(imported):
                 pending.append(imported)
     return files, frozenset(others)
 

@@ -122,8 +122,8 @@ def _is_program(tree: ast.Module) -> bool:
     )
 
 
-def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
-    early = _early(tree) | taken
+def _lean(text: str, tree: ast.Module, imported_names: Set[str]) -> str:
+    early = _early(tree) | imported_names
     lines = text.split("\n")
     cuts = [cut for node in ast.walk(tree) for cut in _removed(node, lines)]
     _without(cuts + [cut for node in tree.body for cut in _patterns(node)], lines)
