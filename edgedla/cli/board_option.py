@@ -219,9 +219,9 @@ class Bundle:
         self.given.append(str(source))
         return f"{len(self.given)}/{_plain(source.resolve().name)}"
 
-    def _called(self, there: str, text: str) -> str:
-        self.names[there] = text
-        return there
+    def _called(self, board_path: str, text: str) -> str:
+        self.names[board_path] = text
+        return board_path
 
 
 def named_files(pipeline: Path) -> Tuple[Path, ...]:

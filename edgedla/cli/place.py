@@ -326,12 +326,12 @@ def _verify(
     require_made_for(document, given)
     broken = verify(document, models, shapes=shapes, batch=batch)
 
-    def render(wanted: str, terminal: bool) -> str:
-        if wanted == "json":
+    def render(form: str, terminal: bool) -> str:
+        if form == "json":
             result = {"placement": path, "kept": not broken, "broken": [v.to_dict() for v in broken]}
             return json.dumps({**header("edgedla.verification"), **result}, indent=1, ensure_ascii=False) + "\n"
-        if wanted != "text":
-            raise UsageError(f"--verify has no output form {wanted!r}", where="--format", allowed="text, json")
+        if form != "text":
+            raise UsageError(f"--verify has no output form {form!r}", where="--format", allowed="text, json")
         count = f"{len(broken)} broken constraint{'s' * (len(broken) > 1)}" if broken else "every constraint is kept"
         return "\n".join([*(f"{v.rule}: {v.message}" for v in broken), f"{path}: {count}"]) + "\n"
 

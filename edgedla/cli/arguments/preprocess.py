@@ -60,7 +60,7 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
     return stacked(*options)
 
 
-def _taken(given: Dict[str, Any]) -> Dict[str, Any]:
+def _popped_options(given: Dict[str, Any]) -> Dict[str, Any]:
     """Removes the preprocessing options from `given` and returns those that the user set, by field."""
     values = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
     return {name: value for name, value in values.items() if value is not None}
@@ -74,7 +74,7 @@ def preprocess_settings(given: Dict[str, Any]) -> Any:
     """
     from edgedla.preprocess.settings import PreprocessSettings
 
-    options, file = _taken(given), given.pop("preprocess")
+    options, file = _popped_options(given), given.pop("preprocess")
     if file is None:
         return PreprocessSettings(**options) if options else None
     from edgedla.runtime.pipeline.config import load_preprocess

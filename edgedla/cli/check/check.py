@@ -145,14 +145,14 @@ def _show(
 
     values, files = list(reports.values()), list(reports)
 
-    def render(wanted: str, terminal: bool) -> str:
-        if wanted == "csv":
+    def render(form: str, terminal: bool) -> str:
+        if form == "csv":
             from edgedla.reports.table import render_table, table_of_reports
 
-            return render_table(table_of_reports(values, files, unchecked), wanted)
+            return render_table(table_of_reports(values, files, unchecked), form)
         return render_check(
             values,
-            wanted,
+            form,
             files=files,
             fail_on=given["fail_on"],
             terminal=terminal,
