@@ -72,10 +72,10 @@ def converted(
     return path, {**record["facts"], "source": str(source)}
 
 
-def _whole(path: Path, kept: Mapping[str, Any]) -> bool:
+def _whole(path: Path, record: Mapping[str, Any]) -> bool:
     """True if the files of a cached conversion are unchanged."""
-    expected = {path: kept["model"], **({cache_path(path): kept["scales"]} if kept.get("scales") else {})}
-    return "scales" in kept and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in expected.items())
+    expected = {path: record["model"], **({cache_path(path): record["scales"]} if record.get("scales") else {})}
+    return "scales" in record and all(is_plain_file(file) and sha256_of(file) == sha for file, sha in expected.items())
 
 
 def kept_scales(model: Union[str, Path]) -> Optional[Path]:

@@ -106,8 +106,8 @@ def convert(
     return _of_file(Path(source), kind, settings, platform, interpreter)
 
 
-def _names(asked: Union[str, Sequence[str]]) -> List[str]:
-    return [name.strip() for name in (asked.split(",") if isinstance(asked, str) else asked) if name.strip()]
+def _names(given: Union[str, Sequence[str]]) -> List[str]:
+    return [name.strip() for name in (given.split(",") if isinstance(given, str) else given) if name.strip()]
 
 
 def _refuse_layouts(layouts: Mapping[str, Sequence[str]], framework: str) -> None:
@@ -260,9 +260,9 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]), hint=hint)
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """The last line about an error, else the last line; paddle2onnx prints its errors in colour, and warnings after them."""
-    lines = [_COLOURS.sub("", line).strip() for line in said.splitlines() if line.strip()]
+    lines = [_COLOURS.sub("", line).strip() for line in output.splitlines() if line.strip()]
     errors = [
         line for line in lines if re.search(r"\w*(Error|Exception)\b|\[ERROR\]", line) and not _ABORTED.search(line)
     ]

@@ -230,14 +230,14 @@ class _Remover:
             return
         self.same[made] = source
         if is_dequantize(node):
-            for name in self._behind(source):
+            for name in self._with_same_integers(source):
                 if name in self.inputs and name not in self.ports:
                     self.ports[name] = levels
                     self._turn(self.inputs[name])
                     self._range(name, levels)
         self._range(self._root(source), levels)
 
-    def _behind(self, name: str) -> Iterator[str]:
+    def _with_same_integers(self, name: str) -> Iterator[str]:
         """The tensor, and others with the same integers: a transpose may come before the DQ or after the Q."""
         pending = [name]
         while pending:
@@ -284,20 +284,22 @@ class _Remover:
                 if (largest[largest > 0] != INT8_MAX).any():
                     self.weights.append(name)
 
-    def _output(self, name: str, value: Any, kept: List[Any]) -> None:
+    def _output(self, name: str, value: Any, nodes: List[Any]) -> None:
         """Keeps an output's name; an integer output becomes one of real numbers."""
-        maker = next((m for m in map(self.maker.get, self._behind(name)) if m is not None and is_quantize(m)), None)
+        maker = next(
+            (m for m in map(self.maker.get, self._with_same_integers(name)) if m is not None and is_quantize(m)), None
+        )
         if maker is not None and value.type.tensor_type.elem_type != FLOAT:
             self.ports[name] = self._levels(maker)
             self._turn(value)
         tensor = self._root(name)
         if tensor == name:
             return
-        made = next((node for node in kept if tensor in node.output), None)
+        made = next((node for node in nodes if tensor in node.output), None)
         if made is None or any(v.name == tensor for v in self.graph.output):
             from onnx import helper
 
-            kept.append(helper.make_node("Identity", [tensor], [name], name=f"{name}/identity"))
+            nodes.append(helper.make_node("Identity", [tensor], [name], name=f"{name}/identity"))
             del self.same[name]
             return
         made.output[list(made.output).index(tensor)] = name

@@ -73,16 +73,16 @@ def main(request: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], List[
     return about, inputs, [nchw(x) if name in turned_out else x for name, x in zip(loaded.outputs, outputs)]
 
 
-def turned(what: str, asked: Sequence[str], ranks: Mapping[str, int]) -> List[str]:
+def turned(what: str, requested: Sequence[str], ranks: Mapping[str, int]) -> List[str]:
     """The inputs, or outputs, to make N x C x H x W: those requested by name, or all with four dimensions."""
-    if list(asked) == ["all"]:
+    if list(requested) == ["all"]:
         return [name for name, rank in ranks.items() if rank == 4]
-    for name in asked:
+    for name in requested:
         if name not in ranks:
             raise ValueError(f"no {what} is called {name}: {', '.join(ranks)}")
         if ranks[name] != 4:
             raise ValueError(f"{what} {name} is not N x H x W x C: it has {ranks[name]} dimensions")
-    return list(asked)
+    return list(requested)
 
 
 def nchw(values: Any) -> Any:
