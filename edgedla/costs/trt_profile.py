@@ -272,18 +272,18 @@ class _Resolver:
         """Indices, in order; () where no name is known."""
         if layer.node is None or layer.node.members is not None:
             return tuple(sorted(self._listed(layer)))
-        ends = [i for name in (layer.node.first, layer.node.last) for i in self._known(name)]
-        if not ends or not self._known(layer.node.first) or not self._known(layer.node.last):
+        ends = [i for name in (layer.node.first, layer.node.last) for i in self._layers_called(name)]
+        if not ends or not self._layers_called(layer.node.first) or not self._layers_called(layer.node.last):
             return ()
         return tuple(
             i for i in range(min(ends), max(ends) + 1) if i in self._held and (i not in self._named or i in ends)
         )
 
     def _listed(self, layer: EngineLayer) -> Set[int]:
-        indices = {i for name in layer.network_layers for i in self._known(name)}
+        indices = {i for name in layer.network_layers for i in self._layers_called(name)}
         return indices or {i for node in layer.onnx_nodes for i in self._of_node.get(node, ())}
 
-    def _known(self, name: str) -> Tuple[int, ...]:
+    def _layers_called(self, name: str) -> Tuple[int, ...]:
         if name in self._index:
             return (self._index[name],)
         return tuple(self._of_node.get(name, ())) if name else ()

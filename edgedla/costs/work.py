@@ -161,7 +161,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         # Only the part that is cut out is read.
         activations = [min(activations[0], written)] if activations else []
     has_table = layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS
-    passes = has_table and _behind_product(layer, graph)
+    passes = has_table and _follows_product(layer, graph)
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,
@@ -181,7 +181,7 @@ def _reads_dequantized(layer: Layer, graph: LayerGraph) -> bool:
     return any(index is not None and graph.layers[index].type == "DEQUANTIZE" for index in producers)
 
 
-def _behind_product(layer: Layer, graph: LayerGraph) -> bool:
+def _follows_product(layer: Layer, graph: LayerGraph) -> bool:
     """Whether a convolution or a matrix product writes what the layer reads; a scale between them folds into it."""
     index = graph.producer(layer.inputs[0])
     while index is not None and graph.layers[index].type == "SCALE":

@@ -151,12 +151,12 @@ def fit_group(group: Group, samples: List[Sample], done: Mapping[str, Mapping[st
     for sample in samples:
         origin = sample.row.origin
         rest = [s for s in samples if s.row.origin != origin]
-        predictable = _tells(rest, sample, group)
+        predictable = _is_predictable(rest, sample, group)
         if predictable and origin not in by_origin:
             by_origin[origin] = solve(rest)
         left_out.append(_error(sample, *by_origin[origin], group) if predictable else None)
         others = [o for o in samples if o is not sample]
-        left_one.append(_error(sample, *solve(others), group) if _tells(others, sample, group) else None)
+        left_one.append(_error(sample, *solve(others), group) if _is_predictable(others, sample, group) else None)
     borrowed = tuple(sorted(n for n, source in group.borrowed.items() if n in coefficients))
     return Fitted(
         group,
@@ -224,12 +224,12 @@ def _with_priors(
     return rows, right
 
 
-def _tells(rest: List[Sample], sample: Sample, group: Group) -> bool:
+def _is_predictable(rest: List[Sample], sample: Sample, group: Group) -> bool:
     """Whether the other figures can say anything of this one: they have all its features, and are as many as unknowns."""
-    told_features = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
-    told_features |= set(group.priors)
+    fitted_features = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
+    fitted_features |= set(group.priors)
     required = {n for n, v in tied_features(sample.features, group).items() if v} - set(NUISANCE)
-    return required <= told_features and len(rest) >= len(told_features - set(group.borrowed) - set(group.priors))
+    return required <= fitted_features and len(rest) >= len(fitted_features - set(group.borrowed) - set(group.priors))
 
 
 def _error(sample: Sample, coefficients: Mapping[str, float], overlap: float, group: Group) -> float:
