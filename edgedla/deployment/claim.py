@@ -80,7 +80,7 @@ def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
         return
     deployed = _deployed_name(folder)
     if deployed is None and not (_begun(folder) and set(names) <= {*FILES, *REPORTS.values()}):
-        raise _holds_others(folder, names)
+        raise _other_files_error(folder, names)
     theirs = read_sealed(folder / WORK / MODEL_RECORD) or {"name": deployed}
     if theirs["name"] is not None:
         _require_same(folder, identity_of(model), theirs)
@@ -94,11 +94,11 @@ def require_own_folder(folder: Path) -> None:
     """
     names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     if names and _deployed_name(folder) is None:
-        raise _holds_others(folder, names)
+        raise _other_files_error(folder, names)
 
 
-def _holds_others(folder: Path, found: Sequence[str]) -> UsageError:
-    listed = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+def _other_files_error(folder: Path, names: Sequence[str]) -> UsageError:
+    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     return UsageError(f"the folder holds other files: {listed}", where=str(folder), allowed=_ALLOWED)
 
 

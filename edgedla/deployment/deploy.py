@@ -75,7 +75,7 @@ def deploy(
 
 
 def _deployed(
-    model: Any, example_inputs: Any, asked: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
+    model: Any, example_inputs: Any, request: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
     progress: Optional[Progress], fresh: bool,
 ) -> Deployment:  # fmt: skip
     work = folder / WORK
@@ -84,15 +84,15 @@ def _deployed(
             if entry.name != LOCK:
                 remove_folder(entry)
     record(work, model)
-    source, conversion, wide = as_source(model, example_inputs, work, asked, say)
-    budget = Budget(asked.budget_s)
-    steps, parts = _steps(asked, Store(work, say), source)
+    source, conversion, wide = as_source(model, example_inputs, work, request, say)
+    budget = Budget(request.budget_s)
+    steps, parts = _steps(request, Store(work, say), source)
     types = steps.types(wide) if wide is not None else ()
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
     best = search.run()
     first = search.first or best
     standing, scores, trials = _final(search, steps, first, best)
-    return _deployment(asked, steps, parts, conversion, types, first, standing, scores, trials, folder, keeper)
+    return _deployment(request, steps, parts, conversion, types, first, standing, scores, trials, folder, keeper)
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
@@ -164,25 +164,25 @@ def _final(
 
 
 def _deployment(
-    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], first: Candidate,
+    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], first: Candidate,
     standing: List[Candidate], scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
 
-    platform = platform_for(**asked.platform)
-    built = on_device(asked, steps, first, standing, scores[1])
+    platform = platform_for(**request.platform)
+    built = on_device(request, steps, first, standing, scores[1])
     best, score, measured = built.candidate, built.score, built.measured
     trials = (*trials, *built.trials)
     artifact = load_artifact(built.artifact)
-    accepted = score["drop"] <= asked.max_drop and bound_kept(best, measured)
+    accepted = score["drop"] <= request.max_drop and bound_kept(best, measured)
     details = details_of(first, best)
     notes = (*types, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
     deployment = Deployment(
-        steps.source.stem, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
+        steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(asked, best, bool(types)), notes, conversion, measured, bool(types), keeper,
+        commands_of(request, best, bool(types)), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment

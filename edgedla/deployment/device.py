@@ -31,7 +31,7 @@ class Built:
 
 
 def on_device(
-    asked: DeployRequest, steps: Steps, first: Candidate, standing: List[Candidate], score: Mapping[str, Any]
+    request: DeployRequest, steps: Steps, first: Candidate, standing: List[Candidate], score: Mapping[str, Any]
 ) -> Built:
     """Builds and measures the kept candidates, the last first. Undoes one that is slower than the one before it.
 
@@ -40,7 +40,7 @@ def on_device(
     """
     from edgedla.builder.building import backend_of
 
-    backend = backend_of(asked.backend)
+    backend = backend_of(request.backend)
     best = standing[-1]
     if backend == "host":
         assert best.artifact is not None
@@ -53,7 +53,7 @@ def on_device(
         if at == 0:
             break
         _, _, before = _measured(steps, standing[at - 1], backend)
-        taken_back = _taken_back(asked, best, score, before, after)
+        taken_back = _undone(request, best, score, before, after)
         if taken_back is None:
             break
         trials.append(taken_back)
@@ -68,21 +68,21 @@ def _measured(steps: Steps, candidate: Candidate, backend: str) -> Tuple[Path, s
     return folder, digest, dict(steps.measure(folder, digest, candidate.name).value)
 
 
-def _taken_back(
-    asked: DeployRequest,
+def _undone(
+    request: DeployRequest,
     candidate: Candidate,
     score: Mapping[str, Any],
     before: Mapping[str, Any],
     after: Mapping[str, Any],
 ) -> Optional[Trial]:
     """The trial that says why the step is undone on this device; None if it is kept."""
-    if score["drop"] > asked.max_drop:
+    if score["drop"] > request.max_drop:
         why = f"{score['metric']} falls by {score['drop']:.4g} on this device"
         return Trial(candidate.name, candidate.level, "rejected", why, drop=float(score["drop"]))
-    times = [_value(asked.objective, t) for t in (before, after)]
+    times = [_value(request.objective, t) for t in (before, after)]
     if times[0] is None or times[1] is None or times[1] <= times[0] * (1 + NOISE):
         return None
-    unit = "us between frames" if asked.objective == "throughput" else "us"
+    unit = "us between frames" if request.objective == "throughput" else "us"
     why = f"measured {times[1]:.5g} {unit} on this device, {times[0]:.5g} {unit} without it"
     return Trial(candidate.name, candidate.level, "undone", why, times[0], times[1])
 
