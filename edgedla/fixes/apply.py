@@ -99,13 +99,13 @@ class Changes:
 def apply_rewrites(
     network: Network,
     rewrites: Sequence[Rewrite],
-    wanted: Callable[[Key], bool] = lambda key: True,
+    accepts: Callable[[Key], bool] = lambda key: True,
     record: bool = False,
 ) -> Changes:
     """Changes the network in place.
 
     Args:
-        wanted: (key) -> whether to rewrite this site. Other sites stay and count as skipped.
+        accepts: (key) -> whether to rewrite this site. Other sites stay and count as skipped.
         record: keep fragments and cut-off decoders, for proofs and the result.
     """
     applied: List[Applied] = []
@@ -126,7 +126,7 @@ def apply_rewrites(
                     if site is None:
                         continue
                     key = (rewrite.id, site.output.name)
-                    if wanted(key):
+                    if accepts(key):
                         applied.append(rewrite_site(network, rewrite.id, site, record))
                     else:
                         skipped[key] = None

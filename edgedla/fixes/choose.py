@@ -130,7 +130,7 @@ class Chooser:
                     dropped = dropped | keys
         after, sites = self._trial(dropped)
         if sites and not self._rank(after, len(sites)) < self._rank(before, 0):
-            dropped = self._added(self._none_left(dropped), before, bundles)
+            dropped = self._added(self._all_dropped(dropped), before, bundles)
             after, sites = self._trial(dropped)
         elif dropped:
             dropped = self._back(dropped, bundles)
@@ -177,7 +177,7 @@ class Chooser:
                 dropped = dropped - keys
         return dropped
 
-    def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
+    def _all_dropped(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
         """Drops all sites: without its first rewrite a place may get another one, which is dropped too."""
         while True:
             _, sites = self._trial(dropped)

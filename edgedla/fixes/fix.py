@@ -230,12 +230,12 @@ def _opened(
     return _Opened(before, turned.model, notes, turned.interface, turned.note)
 
 
-def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:
+def _embedded(work: Any, embedded: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:
     """Puts the preprocessing into the model and proves it; returns sentences on what the input takes now."""
-    if wanted is None:
+    if embedded is None:
         return ()
     original = work.clone()
-    changed = embed(work, wanted, goal)
+    changed = embed(work, embedded, goal)
     if prove and feeds_of(original, None):
-        prove_embedding(original, work, wanted)
+        prove_embedding(original, work, embedded)
     return (changed,)

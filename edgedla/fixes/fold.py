@@ -194,7 +194,7 @@ def _small(network: Network, node: Any, read: Sequence[Any], made: Container[str
     return node.op_type not in SIZED_BY_VALUE and not any(v.name in made for v in read) and math.prod(sizes[:2]) <= most
 
 
-def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+def _evaluated(network: Network, nodes: Sequence[Any], folded: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """Results of the nodes by name, computed by ONNX Runtime in one session without optimisation."""
     if not nodes:
         return {}
@@ -209,7 +209,7 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         for value in node.inputs:
             if value is None or value.name in inside or value.name in constants:
                 continue
-            elements = known.get(value.name)
+            elements = folded.get(value.name)
             constants[value.name] = np.asarray(data_of(value.const_value) if elements is None else elements)
     if any(v.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in v.flat) for v in constants.values()):
         # None: a value that a broken model holds in an unreadable form.
@@ -234,21 +234,21 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         # An operator that ONNX Runtime lacks makes the whole session fail: then each node is tried by itself.
         if len(nodes) == 1:
             return {}
-        evaluated = dict(known)
+        evaluated = dict(folded)
         for node in nodes:
             ready = all(v is None or v.name in evaluated or network.is_constant(v) for v in node.inputs)
             evaluated.update(_evaluated(network, [node], evaluated) if ready else {})
         return {name: evaluated[name] for name in output_names if name in evaluated}
 
 
-def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:
+def _replace(model: Any, constants: Mapping[str, np.ndarray]) -> int:
     """Replaces values by constants; returns how many values were replaced."""
     ir = onnx_ir()
     graph = model.graph
     replaced = 0
     for node in list(graph):
         for value in node.outputs:
-            elements = known.get(value.name)
+            elements = constants.get(value.name)
             # Skip values without readers: their node may stay for another output.
             if elements is None or not value.uses():
                 continue

@@ -66,9 +66,9 @@ def _listed(ids: Sequence[str]) -> Sequence[str]:
     return (ids,) if isinstance(ids, str) else ids
 
 
-def opset_to_write(model: Any, asked: Optional[int]) -> Optional[int]:
+def opset_to_write(model: Any, given: Optional[int]) -> Optional[int]:
     """The operator set to convert to; None leaves the model's."""
-    return OPSET_OF_OLDER if asked is None and Network(model, Goal()).opset < MIN_OPSET else asked
+    return OPSET_OF_OLDER if given is None and Network(model, Goal()).opset < MIN_OPSET else given
 
 
 def require_opset(work: Any, source: str) -> None:

@@ -14,14 +14,14 @@ def factors(number: int, most: int) -> Optional[Tuple[int, ...]]:
     """
     best: List[Optional[Tuple[int, ...]]] = [None]
 
-    def search(rest: int, top: int, taken: Tuple[int, ...]) -> None:
+    def search(rest: int, top: int, chosen: Tuple[int, ...]) -> None:
         if rest == 1:
-            if best[0] is None or len(taken) < len(best[0]):
-                best[0] = taken
+            if best[0] is None or len(chosen) < len(best[0]):
+                best[0] = chosen
             return
         for factor in range(min(rest, top), 1, -1):
-            if rest % factor == 0 and (best[0] is None or len(taken) + 1 < len(best[0])):
-                search(rest // factor, factor, (*taken, factor))
+            if rest % factor == 0 and (best[0] is None or len(chosen) + 1 < len(best[0])):
+                search(rest // factor, factor, (*chosen, factor))
 
     search(number, most, ())
     return best[0]
@@ -36,8 +36,8 @@ def stages(height: int, width: int, most: int) -> Optional[Tuple[Tuple[int, int]
     return tuple(zip(rows + (1,) * (count - len(rows)), columns + (1,) * (count - len(columns))))
 
 
-def one_hot(rows: int, columns: int, taken: np.ndarray) -> np.ndarray:
+def one_hot(rows: int, columns: int, column_of_row: np.ndarray) -> np.ndarray:
     """A rows x columns matrix with a 1 in column `taken[row]` of each row."""
     matrix = np.zeros((rows, columns))
-    matrix[np.arange(rows), taken] = 1.0
+    matrix[np.arange(rows), column_of_row] = 1.0
     return matrix
