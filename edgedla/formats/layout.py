@@ -159,13 +159,13 @@ def layout(
     elif format is TensorFormat.DLA_HWC4:
         if c not in HWC4_CHANNELS:
             raise UsageError(f"DLA_HWC4 cannot hold {c} channels", allowed="1, 3 or 4")
-        groups, vector, used_chip = 1, HWC4_CHANNELS[c], _known(chip, format)
+        groups, vector, used_chip = 1, HWC4_CHANNELS[c], _require_chip(chip, format)
         row = _round_up(w, max(1, IMAGE_ROW_BYTES[used_chip] // vector // each))
     elif format in VECTOR_CHANNELS:
         vector = VECTOR_CHANNELS[format]
         groups = -(-c // vector)
         if format is TensorFormat.CHW4 and not gpu_fallback:
-            used_chip = _known(chip, format)
+            used_chip = _require_chip(chip, format)
             row = _round_up(w, max(1, IMAGE_ROW_BYTES[used_chip] // vector // each))
     return Layout(format, dtype, dims, (n, c, h, w), groups, row, vector, used_chip)
 
@@ -182,7 +182,7 @@ def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _known(chip: Optional[str], format: TensorFormat) -> str:
+def _require_chip(chip: Optional[str], format: TensorFormat) -> str:
     if chip not in IMAGE_ROW_BYTES:
         raise UsageError(
             f"the row alignment of {format} depends on the chip, and chip is {chip!r}",

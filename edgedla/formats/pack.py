@@ -178,19 +178,19 @@ def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, thr
     return values if scale is None else dequantize(values, scale)
 
 
-def _convert(array: np.ndarray, wanted: np.dtype, scale: Optional[float]) -> np.ndarray:
-    if array.dtype == wanted:
+def _convert(array: np.ndarray, dtype: np.dtype, scale: Optional[float]) -> np.ndarray:
+    if array.dtype == dtype:
         return array
-    if wanted == np.int8:
+    if dtype == np.int8:
         if array.dtype.kind != "f":
             raise UsageError(f"{array.dtype} values cannot become INT8 without loss", allowed="INT8, FP32 or FP16")
         if scale is None:
             raise UsageError("floats become INT8 by a scale, and none is given", hint="pass scale=, or INT8 values")
         return quantize(array, scale)
-    if wanted.kind == "f" and array.dtype.kind == "f":
+    if dtype.kind == "f" and array.dtype.kind == "f":
         with np.errstate(over="ignore"):  # FP16 has no larger value than 65504; beyond it lies infinity
-            return array.astype(wanted)
-    raise UsageError(f"{array.dtype} values do not fit {wanted}", hint="convert the array first")
+            return array.astype(dtype)
+    raise UsageError(f"{array.dtype} values do not fit {dtype}", hint="convert the array first")
 
 
 def _planes(part: np.ndarray, vector: int) -> np.ndarray:
