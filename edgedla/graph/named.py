@@ -24,16 +24,16 @@ def no_such_layer(graph: LayerGraph, name: str, where: str, nodes: bool = False)
     )
 
 
-def require_borders(names: Iterable[str], known: Iterable[str], where: str) -> None:
+def require_borders(names: Iterable[str], border_names: Iterable[str], where: str) -> None:
     """Raises UsageError if one of `names` is not an input or output of the network."""
-    known = tuple(known)
+    border_names = tuple(border_names)
     for name in names:
-        if name not in known:
+        if name not in border_names:
             raise UsageError(
                 f"{name!r} is not an input or output",
                 where=where,
-                allowed=", ".join(known),
-                hint=did_you_mean(name, known),
+                allowed=", ".join(border_names),
+                hint=did_you_mean(name, border_names),
             )
 
 
