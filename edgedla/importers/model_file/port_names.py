@@ -60,11 +60,11 @@ def without_identities(model: Any) -> None:
     graph.value_info.extend(described.values())
 
 
-def _apart(names: Sequence[str], taken: Set[str]) -> List[str]:
-    """The names, made distinct from each other and from `taken`."""
+def _apart(names: Sequence[str], used_names: Set[str]) -> List[str]:
+    """The names, made distinct from each other and from `used_names`."""
     made: List[str] = []
     for name in names:
-        made.append(free_name(name, {*taken, *made}))
+        made.append(free_name(name, {*used_names, *made}))
     return made
 
 

@@ -152,7 +152,7 @@ def concatenate(
     return _by_numpy(lambda *vs: fold().concatenate(vs, axis, dims, dtype), values, dims, dtype)
 
 
-def _taken(x: Small, axis: int, indices: Sequence[int]) -> Optional[Small]:
+def _picked(x: Small, axis: int, indices: Sequence[int]) -> Optional[Small]:
     """The entries at `indices` along one axis; None where one does not exist."""
     length, inner = x.dims[axis], volume_of(x.dims[axis + 1 :])
     if any(not -length <= i < length for i in indices):
@@ -168,7 +168,7 @@ def gather(
     data: Optional[KnownValue], indices: Optional[KnownValue], axis: int, dims: Sequence[int], dtype: str
 ) -> Optional[KnownValue]:
     if isinstance(data, Small) and isinstance(indices, Small) and data.dtype == dtype and 0 <= axis < len(data.dims):
-        picked = _taken(data, axis, indices.numbers)
+        picked = _picked(data, axis, indices.numbers)
         if picked is not None and len(picked.numbers) == volume_of(dims) <= MAX_SMALL_ELEMENTS:
             return Small(picked.numbers, dims, dtype)
     return _by_numpy(lambda d, i: fold().gather(d, i, axis, dims, dtype), (data, indices), dims, dtype)
@@ -207,7 +207,7 @@ def strict_slice(
         picked: Optional[Small] = x
         for axis, start, size, stride in zip(range(len(x.dims)) if axes is None else axes, *numbers):
             if picked is not None and size <= MAX_SMALL_ELEMENTS:
-                picked = _taken(picked, axis, [start + stride * k for k in range(size)])
+                picked = _picked(picked, axis, [start + stride * k for k in range(size)])
         if picked is not None and picked.dims == tuple(dims):
             return picked
     return _by_numpy(lambda v: fold().strict_slice(v, numbers, axes, dims, dtype), (x,), dims, dtype)
