@@ -184,7 +184,7 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
     return Prepared(tuple(inputs), costs, platform, request)
 
 
-def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]]) -> Tuple[str, ...]:
+def devices_of(platform: Platform, objective: str, given: Optional[Sequence[str]]) -> Tuple[str, ...]:
     """The devices that may be used, in the order of DEVICES.
 
     Raises:
@@ -192,9 +192,9 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
     """
     cores = platform.module.dla_cores if platform.has_dla else 0
     present = DEVICES[: 1 + cores]
-    if asked is None:
+    if given is None:
         return present[:2] if objective in ("latency", "energy") else present
-    names = [d.upper() for d in asked]
+    names = [d.upper() for d in given]
     for d in names:
         if d == "DLA" and cores:
             continue

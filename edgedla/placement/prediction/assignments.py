@@ -40,17 +40,17 @@ def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> 
     return several
 
 
-def opened(asked: Assignment) -> Assignment:
+def opened(assignment: Assignment) -> Assignment:
     """The placement if the assignment is a file; else the assignment unchanged.
 
     Raises:
         DocumentError: the placement cannot be read.
     """
-    in_file = isinstance(asked, Path) or (isinstance(asked, str) and _is_file(asked))
-    return read_placement(Path(str(asked))) if in_file else asked
+    in_file = isinstance(assignment, Path) or (isinstance(assignment, str) and _is_file(assignment))
+    return read_placement(Path(str(assignment))) if in_file else assignment
 
 
-def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) -> Tuple[str, Tuple[str, ...]]:
+def devices_of_model(problem: Problem, m: int, model: Model, assignment: Assignment) -> Tuple[str, Tuple[str, ...]]:
     """(the assignment in words, device by item of model m).
 
     Layers without a DLA verdict fall back to the GPU, as in a build with `--allowGPUFallback`, and a core keeps the
@@ -60,18 +60,22 @@ def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) 
         UsageError: an unknown word, a device that the module does not have, a pin that a rule forbids.
         DocumentError: the placement cannot be read, or is for another model.
     """
-    if isinstance(asked, str) and ":" not in asked and not _is_file(asked):
-        name = asked.strip()
+    if isinstance(assignment, str) and ":" not in assignment and not _is_file(assignment):
+        name = assignment.strip()
         device = name.upper()
         if device in ("TENSORRT", "DLA"):
             device = problem.cores[0] if problem.cores else GPU
         if device not in problem.devices:
             raise UsageError(f"{name!r} cannot be used here", where="devices", allowed=_allowed(problem))
         return (name if name == "tensorrt" else device), _filled(problem, m, device)
-    if isinstance(asked, Mapping) or (isinstance(asked, str) and not _is_file(asked)):
-        pins = tuple(asked.items()) if isinstance(asked, Mapping) else parse_pins((str(asked),), where="devices")
+    if isinstance(assignment, Mapping) or (isinstance(assignment, str) and not _is_file(assignment)):
+        pins = (
+            tuple(assignment.items())
+            if isinstance(assignment, Mapping)
+            else parse_pins((str(assignment),), where="devices")
+        )
         return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
-    placement = opened(asked)
+    placement = opened(assignment)
     assert isinstance(placement, Placement)
     return "placement", _placed(problem, m, model, placement)
 

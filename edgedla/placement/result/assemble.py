@@ -29,7 +29,7 @@ def assemble(
     problem: Problem,
     goal: Goal,
     solution: Solution,
-    known: Mapping[str, Tuple[str, ...]],
+    baselines: Mapping[str, Tuple[str, ...]],
     platform: Platform,
     costs: CostModel,
     use_unknown: bool,
@@ -73,7 +73,7 @@ def assemble(
         frame_latency_us=frame_us,
         baselines=tuple(
             p.Baseline(name, _title(problem, name), *_checked(problem.by_default(), goal, assignment, one_in_flight))
-            for name, assignment in known.items()
+            for name, assignment in baselines.items()
         ),
         timeline=_timeline(kind, schedule, problem),
         proof=p.Proof(
@@ -182,11 +182,11 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
         ),
         latency=best.latency(m),
         call=None if caller is None else p.DeviceCost(caller, problem.engine),
-        torn=_torn(m, problem, best),
+        torn=_separation_costs(m, problem, best),
     )
 
 
-def _torn(m: int, problem: Problem, best: Evaluation) -> Tuple[p.DeviceCost, ...]:
+def _separation_costs(m: int, problem: Problem, best: Evaluation) -> Tuple[p.DeviceCost, ...]:
     by_device: Dict[str, List[Cost]] = {}
     for index, device in best.separations:
         link = problem.links[index]

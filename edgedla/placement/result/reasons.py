@@ -77,11 +77,11 @@ class Borders:
     def price(self, cost: Cost) -> float:
         return cost.energy_mj if self.objective == "energy" else cost.latency_us
 
-    def added(self, i: int, there: str) -> float:
+    def added(self, i: int, device: str) -> float:
         """What a move of only item `i` adds to the cost of transitions and links."""
         read = self.read.get(i, {})
         flows = [(f, read.get(f, 0)) for f in sorted({*read, *self.written.get(i, ())})]
-        return self._around(i, there, flows) - self._around(i, self.devices[i], flows)
+        return self._around(i, device, flows) - self._around(i, self.devices[i], flows)
 
     def _around(self, i: int, device: str, flows: Sequence[Tuple[int, int]]) -> float:
         total = 0.0
