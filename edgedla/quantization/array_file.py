@@ -180,15 +180,15 @@ class PackedArray:
             self._stream = zipfile.ZipFile(str(self._file)).open(self._entry)
             self._at = 0
         while self._at < begin:
-            self._at += self._taken(min(_SKIP_BYTES, begin - self._at))[1]
+            self._at += self._read_exactly(min(_SKIP_BYTES, begin - self._at))[1]
         count = min(self._rows, len(self) - first)
-        data, read_bytes = self._taken(count * self._row_bytes)
+        data, read_bytes = self._read_exactly(count * self._row_bytes)
         self._at += read_bytes
         if first + count == len(self):
             self.close()
         return np.frombuffer(data, self.dtype).reshape((count, *self.shape[1:]))
 
-    def _taken(self, count: int) -> Tuple[bytes, int]:
+    def _read_exactly(self, count: int) -> Tuple[bytes, int]:
         assert self._stream is not None
         data = self._stream.read(count)
         if len(data) != count:

@@ -38,18 +38,18 @@ def _search(graph: Any, outer: ChainMap[str, Optional[int]]) -> Optional[str]:
     return None
 
 
-def _endless(node: Any, known: ChainMap[str, Optional[int]]) -> bool:
+def _endless(node: Any, outer: ChainMap[str, Optional[int]]) -> bool:
     rounds, condition = (list(node.input) + ["", ""])[:2]
     body = next((a.g for a in node.attribute if a.name == "body"), None)
     if body is None or len(body.input) < 2 or not body.output:
         return False
     # A number computed at run time may be small, so it counts as a limit.
-    limited = bool(rounds) and (known.get(rounds) or 0) <= MOST_ROUNDS
-    begins = not condition or bool(known.get(condition, 0))
-    return not limited and begins and _stays_true(body, known)
+    limited = bool(rounds) and (outer.get(rounds) or 0) <= MOST_ROUNDS
+    begins = not condition or bool(outer.get(condition, 0))
+    return not limited and begins and _stays_true(body, outer)
 
 
-def _stays_true(body: Any, known: ChainMap[str, Optional[int]]) -> bool:
+def _stays_true(body: Any, outer: ChainMap[str, Optional[int]]) -> bool:
     """True if every round passes on the condition that it was given, or one that is always true."""
     name, given = body.output[0].name, body.input[1].name
     made = {output: node for node in body.node for output in node.output}
@@ -59,7 +59,7 @@ def _stays_true(body: Any, known: ChainMap[str, Optional[int]]) -> bool:
             return True
         node = made.get(name)
         if node is None:
-            return bool(constants.get(name, known.get(name)))
+            return bool(constants.get(name, outer.get(name)))
         if node.op_type == "Constant":
             return bool(next((_scalar(a.t) for a in node.attribute if a.name == "value"), None))
         if node.op_type not in ("Identity", "Cast") or not node.input:

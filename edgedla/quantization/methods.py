@@ -94,9 +94,9 @@ def entropy(histogram: Histogram) -> float:
     return histogram.absmax * least(bins, divergence) / len(counts)
 
 
-def least(kept: np.ndarray, divergence: np.ndarray) -> int:
+def least(bins_kept: np.ndarray, divergence: np.ndarray) -> int:
     """The candidate with the minimum divergence; of equal ones the largest."""
-    return int(kept[len(kept) - 1 - int(np.argmin(divergence[::-1]))])
+    return int(bins_kept[len(bins_kept) - 1 - int(np.argmin(divergence[::-1]))])
 
 
 def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:

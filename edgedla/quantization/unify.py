@@ -76,9 +76,9 @@ def dla_scales(
     return Scales(after, tuple(changes[name] for name in sorted(changes)))
 
 
-def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Platform]) -> List[ScaleChange]:
+def _fill(graph: LayerGraph, given: Mapping[str, float], platform: Optional[Platform]) -> List[ScaleChange]:
     rules = [r for r in scale_rules().missing if r.holds(platform)]
-    ranges: Dict[str, float] = dict(known)
+    ranges: Dict[str, float] = dict(given)
     last = {layer.onnx_node: ranges[t] for layer in graph.layers for t in layer.outputs if t in ranges}
     changes: List[ScaleChange] = []
 
@@ -107,14 +107,14 @@ def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Plat
 
 
 def _forward(
-    graph: LayerGraph, rule: ScaleRule, layer: Layer, known: Mapping[str, float], last: Mapping[str, float]
+    graph: LayerGraph, rule: ScaleRule, layer: Layer, ranges: Mapping[str, float], last: Mapping[str, float]
 ) -> Optional[float]:
     """The range that the rule gives to an output of the layer; None if a range that the rule needs is missing."""
     if rule.origin == "bound":
         return rule.bound
     if rule.origin == "node":
         return last.get(layer.onnx_node) if layer.onnx_node else None
-    operands = [known.get(t.name) for t in graph.activations(layer)]
+    operands = [ranges.get(t.name) for t in graph.activations(layer)]
     if rule.origin == "input":
         return operands[0] if operands else None
     if len(operands) != 2 or operands[0] is None or operands[1] is None:
@@ -126,32 +126,32 @@ def _fill_inputs(
     graph: LayerGraph,
     rule: ScaleRule,
     layer: Layer,
-    known: Mapping[str, float],
+    ranges: Mapping[str, float],
     fill: Callable[[str, Optional[float], ScaleRule, Layer], None],
 ) -> None:
     inputs = [t.name for t in graph.activations(layer)]
-    missing = [t for t in inputs if t not in known]
+    missing = [t for t in inputs if t not in ranges]
     if len(missing) != 1:
         return
     # The input of a pooling or activation may have a larger range than its output, so only data-moving layers pass a
     # range backward.
     if rule.origin == "input" and layer.type not in ("POOLING", "ACTIVATION"):
-        fill(missing[0], known[layer.outputs[0]], rule, layer)
+        fill(missing[0], ranges[layer.outputs[0]], rule, layer)
     elif rule.origin == "product" and len(inputs) == 2:
-        other = next(known[t] for t in inputs if t in known)
-        fill(missing[0], known[layer.outputs[0]] / other, rule, layer)
+        other = next(ranges[t] for t in inputs if t in ranges)
+        fill(missing[0], ranges[layer.outputs[0]] / other, rule, layer)
 
 
 def _equalise(
     graph: LayerGraph,
-    known: Mapping[str, float],
+    ranges: Mapping[str, float],
     platform: Optional[Platform],
     on_dla: Optional[Callable[[int], bool]],
 ) -> List[ScaleChange]:
     changes = []
-    for group in equal_groups(graph, known, platform, on_dla):
-        top = max(known[n] for n in group)
-        changes += [ScaleChange(n, *why, known[n], top) for n, why in group.items() if known[n] != top]
+    for group in equal_groups(graph, ranges, platform, on_dla):
+        top = max(ranges[n] for n in group)
+        changes += [ScaleChange(n, *why, ranges[n], top) for n, why in group.items() if ranges[n] != top]
     return changes
 
 
@@ -169,14 +169,14 @@ def copies(graph: LayerGraph) -> Dict[str, str]:
 
 def equal_groups(
     graph: LayerGraph,
-    known: Container[str],
+    ranges: Container[str],
     platform: Optional[Platform] = None,
     on_dla: Optional[Callable[[int], bool]] = None,
 ) -> List[Dict[str, Tuple[str, str]]]:
     """Tensors that share one scale. Uses union-find, because rules of two layers may name the same tensor.
 
     Args:
-        known: the tensors that have a scale.
+        ranges: the tensors that have a scale.
 
     Returns:
         Per group: tensor -> (rule, layer) that put it into the group.
@@ -194,8 +194,8 @@ def equal_groups(
         for layer in graph.layers:
             if not rule.fits(layer) or (on_dla is not None and not on_dla(layer.index)):
                 continue
-            names = [t.name for t in graph.activations(layer) if t.name in known]
-            names += [t for t in layer.outputs if t in known and rule.tensors == "inputs-and-outputs"]
+            names = [t.name for t in graph.activations(layer) if t.name in ranges]
+            names += [t for t in layer.outputs if t in ranges and rule.tensors == "inputs-and-outputs"]
             for name in names:
                 why.setdefault(name, (rule.id, layer.name))
                 parent[root(name)] = root(names[0])

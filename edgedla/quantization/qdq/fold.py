@@ -22,7 +22,7 @@ def fold_scales(model: Any) -> None:
     needed: Dict[int, Any] = {}
     computed: List[str] = []
     for name in computed_names:
-        makers = _behind(name, producer, constants)
+        makers = _constant_makers(name, producer, constants)
         if makers is not None:
             computed.append(name)
             needed.update({id(n): n for n in makers})
@@ -50,7 +50,7 @@ def fold_scales(model: Any) -> None:
     drop_unread(graph)
 
 
-def _behind(name: str, producer: Dict[str, Any], constants: Dict[str, Any]) -> Optional[List[Any]]:
+def _constant_makers(name: str, producer: Dict[str, Any], constants: Dict[str, Any]) -> Optional[List[Any]]:
     """The nodes that compute a tensor from constants; None if one depends on an input."""
     pending: List[str] = [name]
     seen: Set[str] = set()

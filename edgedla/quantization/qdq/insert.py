@@ -46,14 +46,14 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
     return changed
 
 
-def _is_kept(kept: object) -> bool:
+def _is_record(record: object) -> bool:
     """True if the metadata has the form that strip_qdq writes. Metadata is untrusted input."""
-    if not isinstance(kept, dict) or not {"edges", "outputs", "weights"} <= set(kept):
+    if not isinstance(record, dict) or not {"edges", "outputs", "weights"} <= set(record):
         return False
-    edges = kept["edges"]
+    edges = record["edges"]
     return (
         isinstance(edges, dict)
-        and all(isinstance(kept[name], (list, dict)) for name in ("outputs", "weights"))
+        and all(isinstance(record[name], (list, dict)) for name in ("outputs", "weights"))
         and all(isinstance(slots, list) for slots in edges.values())
     )
 
@@ -64,14 +64,14 @@ class _Inserter:
         self.constants = constants_of(model)
         self.types = tensor_types(model)
         self.outputs = {o.name for o in self.graph.output}
-        self.kept = self._kept()
+        self.kept = self._recorded_places()
         self.nodes: List[Any] = []
         self.weights: Dict[str, str] = {}
         self.taken = set(tensor_names(self.graph))
         self.names: Dict[Tuple[str, str], str] = {}
         self.zero = ""
 
-    def _kept(self) -> Dict[str, Any]:
+    def _recorded_places(self) -> Dict[str, Any]:
         """The original places of the pairs, for a model from strip_qdq; otherwise empty."""
         for entry in self.model.metadata_props:
             if entry.key == METADATA:
@@ -79,7 +79,7 @@ class _Inserter:
                     places = json.loads(entry.value)
                 except (ValueError, RecursionError):
                     return {}
-                return places if _is_kept(places) else {}
+                return places if _is_record(places) else {}
         return {}
 
     def run(self) -> None:

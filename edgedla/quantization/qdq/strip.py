@@ -235,25 +235,25 @@ class _Stripper:
         self.graph.initializer.append(tensor)
         self.constants[name] = tensor
 
-    def _rename(self, kept: List[Any]) -> None:
+    def _rename(self, nodes: List[Any]) -> None:
         """Makes readers of a DQ read the tensor itself. A network output keeps its name."""
         for output in sorted(self.outputs & set(self.renamed)):
             tensor = self._root(output)
-            self._keep_output(output, tensor, kept)
-        for node in kept:
+            self._keep_output(output, tensor, nodes)
+        for node in nodes:
             for slot, name in enumerate(node.input):
                 tensor = self._root(name)
                 if tensor != name:
                     node.input[slot] = tensor
                     self.edges.setdefault(tensor, []).append([node.output[0], slot])
 
-    def _keep_output(self, output: str, tensor: str, kept: List[Any]) -> None:
+    def _keep_output(self, output: str, tensor: str, nodes: List[Any]) -> None:
         producer = self.producer.get(tensor)
         if producer is None or tensor in self.outputs:
             from onnx import helper
 
             # The pair was between an input, or another output, and this output.
-            kept.append(helper.make_node("Identity", [tensor], [output], name=f"{output}/identity"))
+            nodes.append(helper.make_node("Identity", [tensor], [output], name=f"{output}/identity"))
             del self.renamed[output]
             self.edges.setdefault(tensor, []).append([output, 0])
             return
@@ -263,7 +263,7 @@ class _Stripper:
         self.absmax[output] = self.absmax.pop(tensor)
         self.scale_of[output] = self.scale_of.pop(tensor)
         self.through.add(output)
-        for node in kept:
+        for node in nodes:
             for slot, name in enumerate(node.input):
                 if name == tensor:
                     # Nodes that read the tensor before its Q, not through the pair.
