@@ -92,7 +92,7 @@ class LayerOutcomes:
             finding = verdict.validation[0]
             cause = Cause.VALIDATION if finding.effect is Effect.REJECT else Cause.UNKNOWN
             return Placed.GPU, cause, finding.message, ()
-        because_of = self._behind_fusion(verdict.index)
+        because_of = self._causing_layers(verdict.index)
         names = ", ".join(self.graph.layers[j].name for j in because_of[:3])
         unit = self.units.units[self.units.unit_of[verdict.index]]
         what = (
@@ -102,7 +102,7 @@ class LayerOutcomes:
         )
         return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", because_of
 
-    def _behind_fusion(self, layer: int) -> Tuple[int, ...]:
+    def _causing_layers(self, layer: int) -> Tuple[int, ...]:
         """The layers that keep `layer`'s unit on the GPU, or whose transform added the reshape that the layer is merged into."""
         unit = self.units.units[self.units.unit_of[layer]]
         others = tuple(j for j in unit.layers if j != layer and (self.roots[j] or self.verdicts[j].validation))
@@ -119,7 +119,7 @@ class LayerOutcomes:
                 and self.roots[i] is None
                 and self.units.unit_of[i] not in self.failing
             )
-            because_of.update(self._behind_fusion(i) if fused else (i,))
+            because_of.update(self._causing_layers(i) if fused else (i,))
         reason = (
             f"dropped: a core keeps the {limit} largest of {candidates} groups; "
             f"this group has {region.size} layer{'s' * (region.size != 1)}"

@@ -84,23 +84,23 @@ def in_order(
     return tuple(ordered)
 
 
-def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
+def _best_step(outcomes: Outcomes, applied: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
     """The remedy that raises the value most; if none helps by itself, the two that do."""
-    now = outcomes.of(taken).value
-    candidates = [r for r in remedies if r not in taken]
+    now = outcomes.of(applied).value
+    candidates = [r for r in remedies if r not in applied]
     for size in (1, 2):
         steps = [frozenset(step) for step in itertools.combinations(candidates, size)]
-        gains = [(outcomes.of(taken | step).value - now, step) for step in steps]
+        gains = [(outcomes.of(applied | step).value - now, step) for step in steps]
         best = max(gains, key=lambda g: g[0], default=(0.0, frozenset()))
         if best[0] > NOTHING:
             return best[1]
     return None
 
 
-def _addressed(needs: Mapping[int, Needs], step: FrozenSet[str], taken: FrozenSet[str]) -> Tuple[int, ...]:
+def _addressed(needs: Mapping[int, Needs], step: FrozenSet[str], applied: FrozenSet[str]) -> Tuple[int, ...]:
     """The layers that the step frees, on top of what was taken before."""
-    both = step | taken
-    return tuple(i for i, need in sorted(needs.items()) if need.satisfied_by(both) and not need.satisfied_by(taken))
+    both = step | applied
+    return tuple(i for i, need in sorted(needs.items()) if need.satisfied_by(both) and not need.satisfied_by(applied))
 
 
 def _change(

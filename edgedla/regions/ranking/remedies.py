@@ -84,7 +84,7 @@ def _fit(verdict: Verdict) -> Verdict:
     return replace(verdict, support=Support.DLA, findings=rest, validation=())
 
 
-def without(graph: LayerGraph, gone: AbstractSet[int]) -> LayerGraph:
+def without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
     """The graph without these layers of one input and one output: readers of the output read the input instead.
 
     A layer that writes a network output stays connected: its input becomes the output.
@@ -94,7 +94,7 @@ def without(graph: LayerGraph, gone: AbstractSet[int]) -> LayerGraph:
     new_index: Dict[int, int] = {}
     for layer in graph.layers:
         inputs = tuple(source.get(t, t) for t in layer.inputs)
-        if layer.index in gone:
+        if layer.index in removed:
             read = next((t for t in inputs if t and not graph.tensors[t].is_constant), inputs[0] if inputs else "")
             source.update({t: read for t in layer.outputs})
             continue
