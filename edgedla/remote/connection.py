@@ -148,16 +148,18 @@ class Connection:
         self.close()
 
     def _lost(self, cause: Exception) -> ConnectionLost:
-        last_words = self._said()
+        last_words = self._stderr_text()
         return ConnectionLost(f"the connection broke: {' '.join(last_words.split())[-300:] or cause}", where=self.where)
 
     def _why(self) -> EnvironmentMissing:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._ssh.wait(5)
         # A refused login may print its message where our side would have answered.
-        return explain(self._said() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address)
+        return explain(
+            self._stderr_text() or printable(self._wire.unread.decode("utf-8", "replace")), self.board.address
+        )
 
-    def _said(self) -> str:
+    def _stderr_text(self) -> str:
         try:
             self._stderr.seek(0)
             return printable(self._stderr.read(1 << 16).decode("utf-8", "replace").replace("\r\n", "\n"))

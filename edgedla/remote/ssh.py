@@ -80,7 +80,7 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
             return EnvironmentMissing(
                 f"no connection: {what}",
                 where=f"board {address}",
-                hint=f"{hint.format(login=_login(address), known=_known(address))}\n  ssh: {last_words}",
+                hint=f"{hint.format(login=_login(address), known=_known_hosts_name(address))}\n  ssh: {last_words}",
             )
     return EnvironmentMissing(f"no connection: {last_words or 'ssh gave no reason'}", where=f"board {address}")
 
@@ -91,7 +91,7 @@ def _login(address: Address) -> str:
     return (f"-p {address.port} " if address.port else "") + shlex.quote(login)
 
 
-def _known(address: Address) -> str:
+def _known_hosts_name(address: Address) -> str:
     """The host's name in known_hosts."""
     return f"'[{address.host}]:{address.port}'" if address.port not in (None, 22) else address.host
 

@@ -42,7 +42,7 @@ class Local(Connection):
             os.close(self._wire._write_fd)
             self._wire._write_fd = -1
 
-    def _said(self) -> str:
+    def _stderr_text(self) -> str:
         return ""
 
 
