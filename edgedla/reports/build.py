@@ -16,9 +16,9 @@ from edgedla.reports.words import count
 _LABEL = 10
 
 
-def render_build(artifact: Artifact, wanted: str, terminal: bool = False) -> str:
+def render_build(artifact: Artifact, form: str, terminal: bool = False) -> str:
     """The artifact as "text" or "json" (its manifest)."""
-    if wanted == "json":
+    if form == "json":
         return json.dumps(artifact.to_dict(), indent=1, sort_keys=True) + "\n"
     platform = artifact.platform
     simulated = "SIMULATED, " if artifact.simulated else ""
@@ -45,9 +45,9 @@ def render_build(artifact: Artifact, wanted: str, terminal: bool = False) -> str
     return print_lines(labelled([clean(line) for line in lines], _LABEL, terminal), terminal)
 
 
-def render_plans(plans: Sequence[BuildPlan], wanted: str, terminal: bool = False) -> str:
+def render_plans(plans: Sequence[BuildPlan], form: str, terminal: bool = False) -> str:
     """A plan, or the plans of a chain in order, as "text" or "json". The JSON of a chain lists them under "stages"."""
-    if wanted == "json":
+    if form == "json":
         if len(plans) == 1:
             return plans[0].to_json()
         return json.dumps(plans_document(plans), indent=1, sort_keys=True) + "\n"

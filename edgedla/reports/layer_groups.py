@@ -135,9 +135,9 @@ class _Groups:
         return tuple(sorted(groups, key=lambda g: (-sum(len(e.names) for e in g.entries), g.key)))
 
 
-def _grouped(report: CheckReport, wanted: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
+def _grouped(report: CheckReport, belongs: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
     groups = _Groups()
-    for layer in filter(wanted, report.layers):
+    for layer in filter(belongs, report.layers):
         reasons = decisive(layer) if layer.cause.is_root else ()
         for finding in reasons:
             groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)

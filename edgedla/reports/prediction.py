@@ -15,34 +15,34 @@ from edgedla.reports.worth import parts_text
 FORMATS = ("text", "json")
 
 
-def render_prediction(prediction: Prediction, wanted: str) -> str:
+def render_prediction(prediction: Prediction, form: str) -> str:
     """ "text" or "json" (the document).
 
     Raises:
         UsageError: another form.
     """
-    if wanted == "json":
+    if form == "json":
         return prediction.to_json()
-    if wanted == "text":
+    if form == "text":
         return _in_columns(_prediction_lines(prediction))
-    raise UsageError(f"a prediction has no form {wanted!r}", where="--format", allowed=", ".join(FORMATS))
+    raise UsageError(f"a prediction has no form {form!r}", where="--format", allowed=", ".join(FORMATS))
 
 
-def render_front(front: ParetoFront, wanted: str) -> str:
+def render_front(front: ParetoFront, form: str) -> str:
     """ "text", "json" or "html" (a plot with its table).
 
     Raises:
         UsageError: another form.
     """
-    if wanted == "json":
+    if form == "json":
         return front.to_json()
-    if wanted == "text":
+    if form == "text":
         return _in_columns(_front_lines(front))
-    if wanted == "html":
+    if form == "html":
         from edgedla.reports.pareto_html import to_html
 
         return to_html(front)
-    raise UsageError(f"a front has no form {wanted!r}", where="--format", allowed="text, json, html")
+    raise UsageError(f"a front has no form {form!r}", where="--format", allowed="text, json, html")
 
 
 def _in_columns(lines: Iterable[str], width: int = 80) -> str:

@@ -18,10 +18,10 @@ FORMS: Mapping[str, str] = {
 FORMATS = tuple(FORMS)
 
 
-def render_deployment(deployment: Deployment, wanted: str, terminal: bool = False) -> str:
+def render_deployment(deployment: Deployment, form: str, terminal: bool = False) -> str:
     """The text of one form: "text", "json" (the document), "markdown" or "html"."""
-    if wanted not in FORMS:
-        raise UsageError(f"a deployment has no form {wanted!r}", allowed=", ".join(FORMATS))
-    module, _, function = FORMS[wanted].partition(":")
+    if form not in FORMS:
+        raise UsageError(f"a deployment has no form {form!r}", allowed=", ".join(FORMATS))
+    module, _, function = FORMS[form].partition(":")
     text: str = getattr(importlib.import_module(module), function)(deployment, terminal)
     return text

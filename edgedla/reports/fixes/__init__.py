@@ -10,29 +10,29 @@ from edgedla.fixes.result import FixResult
 FORMATS = ("text", "json", "markdown", "html")
 
 
-def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), terminal: bool = False) -> str:
+def render_fix(result: FixResult, form: str, written: Sequence[str] = (), terminal: bool = False) -> str:
     """The text of one form: "text", "json" (the document), "markdown" or "html".
 
     Args:
         written: files that the model was written to.
     """
-    if wanted == "json":
+    if form == "json":
         from edgedla.reports.json_document import dump
 
         return dump({**result.to_dict(), "files": list(written)})
-    if wanted == "text":
+    if form == "text":
         from edgedla.reports.fixes.text import report_lines
         from edgedla.reports.text import folded, print_lines
 
         lines = [part for line in report_lines(result) for part in folded(line)]
         # A path is copied: it stays on one line.
         return print_lines([*lines, *(("", 0, f"written: {path}") for path in written)], terminal)
-    if wanted == "markdown":
+    if form == "markdown":
         from edgedla.reports.fixes.markdown import to_markdown
 
         return to_markdown(result)
-    if wanted == "html":
+    if form == "html":
         from edgedla.reports.fixes.html import to_html
 
         return to_html(result)
-    raise UsageError(f"the answer of fix has no form {wanted!r}", allowed=", ".join(FORMATS))
+    raise UsageError(f"the answer of fix has no form {form!r}", allowed=", ".join(FORMATS))

@@ -20,15 +20,15 @@ FORMATS = tuple(FORMS)
 
 
 def render_placement(
-    placement: Placement, wanted: str, files: Sequence[str] = (), terminal: bool = False, everything: bool = False
+    placement: Placement, form: str, files: Sequence[str] = (), terminal: bool = False, everything: bool = False
 ) -> str:
     """The text of one form: "text", "json" (the document), "html" or "trtexec" (one command per engine).
 
     Args:
         everything: text with every layer instead of a summary of one screen.
     """
-    if wanted not in FORMS:
-        raise UsageError(f"a placement has no form {wanted!r}", allowed=", ".join(FORMATS))
-    module, _, function = FORMS[wanted].partition(":")
+    if form not in FORMS:
+        raise UsageError(f"a placement has no form {form!r}", allowed=", ".join(FORMATS))
+    module, _, function = FORMS[form].partition(":")
     text: str = getattr(importlib.import_module(module), function)(placement, files, terminal, everything)
     return text

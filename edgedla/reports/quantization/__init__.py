@@ -9,30 +9,30 @@ from edgedla.errors import UsageError
 FORMATS = ("text", "json", "html")
 
 
-def render_quantized(result: Quantized, wanted: str, terminal: bool = False) -> str:
+def render_quantized(result: Quantized, form: str, terminal: bool = False) -> str:
     """The text of one form: "text", "json" (the document) or "html" (a page).
 
     Raises:
         UsageError: unknown form.
     """
-    if wanted == "json":
+    if form == "json":
         from edgedla.reports.json_document import dump
 
         return dump(result.to_dict())
-    if wanted == "text":
+    if form == "text":
         from edgedla.reports.quantization.text import quantized_text
 
         return quantized_text(result, terminal)
-    if wanted == "html":
+    if form == "html":
         from edgedla.reports.quantization.page import to_page
 
         return to_page(result)
-    raise UsageError(f"the answer of quantize has no form {wanted!r}", allowed=", ".join(FORMATS))
+    raise UsageError(f"the answer of quantize has no form {form!r}", allowed=", ".join(FORMATS))
 
 
-def render_evaluation(result: Evaluation, wanted: str, terminal: bool = False) -> str:
+def render_evaluation(result: Evaluation, form: str, terminal: bool = False) -> str:
     """The text of one form: "text" or "json" (the document)."""
-    if wanted == "json":
+    if form == "json":
         from edgedla.reports.json_document import dump
 
         return dump(result.to_dict())

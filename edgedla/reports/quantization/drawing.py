@@ -40,7 +40,7 @@ def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
         colour = "var(--bad)" if error.suspect else _ALONE
         parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(step - 1, 0.6):.2f}" height="{max(_y(0) - y, 0):.1f}" '
-            f'fill="{colour}"><title>{escape(clean(_said(error)))}</title></rect>'
+            f'fill="{colour}"><title>{escape(clean(_tooltip(error)))}</title></rect>'
         )
         if error.accumulated_db is not None:
             parts.append(
@@ -53,7 +53,7 @@ def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
     )
 
 
-def _said(error: TensorError) -> str:
+def _tooltip(error: TensorError) -> str:
     """The tooltip of a bar."""
     so_far = "" if error.accumulated_db is None else f", {db(error.accumulated_db)} with all rounding before it"
     return f"{error.tensor}: {db(error.alone_db)} alone{so_far}"
