@@ -8,10 +8,10 @@ from edgedla.graph.kinds import kind_of
 from edgedla.rules.io_kinds import IoTensor
 
 
-def io_tensor(graph: LayerGraph, name: str, direction: str, precision: str, asked: str) -> IoTensor:
-    """The network input or output of that name; `asked`: its type and format in trtexec's spelling, "" if the build names none."""
+def io_tensor(graph: LayerGraph, name: str, direction: str, precision: str, given_format: str) -> IoTensor:
+    """The network input or output of that name; `given_format`: its type and format in trtexec's spelling, "" if the build names none."""
     tensor = graph.tensors[name]
-    dtype, _, layout = asked.lower().partition(":")
+    dtype, _, layout = given_format.lower().partition(":")
     near = graph.consumers(name) if direction == "input" else ()
     readers = [graph.layers[i] for i in near]
     first = next((r for r in readers if r.type != "CONVOLUTION"), readers[0] if readers else None)

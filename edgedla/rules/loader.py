@@ -142,7 +142,7 @@ def _select(table: Table, facts: Type[Kind], name: str = "select") -> Mapping[st
     for key, values in select.items():
         if not isinstance(values, list):
             raise select.error(f"{key!r} must be a list of values", key)
-        _known_fact(select, key, key, facts)
+        _require_fact(select, key, key, facts)
     return {key: tuple(values) for key, values in select.items()}
 
 
@@ -207,11 +207,11 @@ def _parameters(row: Table, check: str, facts: Type[Kind]) -> Dict[str, Any]:
         return {}
     given.only(predicate.parameters)
     for parameter in predicate.facts:
-        _known_fact(given, parameter, given.text(parameter), facts)
+        _require_fact(given, parameter, given.text(parameter), facts)
     return dict(given)
 
 
-def _known_fact(table: Table, key: str, name: str, facts: Type[Kind]) -> None:
+def _require_fact(table: Table, key: str, name: str, facts: Type[Kind]) -> None:
     if not hasattr(facts, name) or name.startswith("_"):
         names = sorted(n for n in dir(facts) if not n.startswith("_") and n not in ("of", "common", "facts", "TYPE"))
         raise table.error(f"{name!r} is not a fact of {facts.__name__}", key, allowed=", ".join(names))

@@ -72,9 +72,9 @@ class RuleSet:
             UsageError: unknown precision, mode or stage.
             RuleError: a rule file is wrong.
         """
-        _known("precision", precision, PRECISIONS)
-        _known("mode", mode, CHECK_MODES)
-        _known("stage", stage, ("layer", "subgraph"))
+        _require_known("precision", precision, PRECISIONS)
+        _require_known("mode", mode, CHECK_MODES)
+        _require_known("stage", stage, ("layer", "subgraph"))
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
@@ -125,8 +125,8 @@ class RuleSet:
         Args:
             formats: tensor name -> type and format that the build asks for, in trtexec's spelling ("int8:chw32").
         """
-        _known("precision", precision, PRECISIONS)
-        _known("mode", mode, CHECK_MODES)
+        _require_known("precision", precision, PRECISIONS)
+        _require_known("mode", mode, CHECK_MODES)
         if not platform.has_dla:
             return ()
         from edgedla.rules.border import io_tensor
@@ -246,6 +246,6 @@ def _stems(folder: Path) -> Sequence[str]:
     return sorted(p.stem for p in (folder / "layers").glob("*.yaml"))
 
 
-def _known(name: str, value: str, allowed: Sequence[str]) -> None:
+def _require_known(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise UsageError(f"unknown {name} {value!r}", allowed=", ".join(allowed))

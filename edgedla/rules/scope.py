@@ -74,13 +74,13 @@ def read_scope(table: Optional[Table]) -> Scope:
     )
 
 
-def _choice(table: Table, key: str, known: Tuple[str, ...]) -> FrozenSet[str]:
+def _choice(table: Table, key: str, allowed: Tuple[str, ...]) -> FrozenSet[str]:
     if key not in table:
-        return frozenset(known)
+        return frozenset(allowed)
     values = table.texts(key)
     for value in values:
-        if value not in known:
-            raise table.error(f"unknown {key} {value!r}", key, allowed=", ".join(known))
+        if value not in allowed:
+            raise table.error(f"unknown {key} {value!r}", key, allowed=", ".join(allowed))
     if not values:
         raise table.error(f"{key!r} is empty", key)
     return frozenset(values)
