@@ -161,9 +161,9 @@ class _Film:
         self.by_clock, self._seen_s = by_clock, 0.0
         name = f"edgedla-clips-{source}"
         self.pictures: Union[PicturesByClock, PictureThread] = (
-            PicturesByClock(name, config.rate, config.width, self._picture, self._wanted)
+            PicturesByClock(name, config.rate, config.width, self._picture, self._is_used)
             if by_clock
-            else PictureThread(name, config.rate, config.width, self._picture, self._finish_due, self._wanted)
+            else PictureThread(name, config.rate, config.width, self._picture, self._finish_due, self._is_used)
         )
 
     def put(self, result: FrameResult) -> None:
@@ -179,7 +179,7 @@ class _Film:
         """True if the source (removed or broken) gave no result for long and no clip is open."""
         return now_s - self.last_s >= SILENT_S and not self._now()
 
-    def _wanted(self) -> bool:
+    def _is_used(self) -> bool:
         return bool(self._config.before_s or self._clips)
 
     def begin(self, clip: _Clip) -> None:

@@ -92,10 +92,10 @@ def check_rtsp(config: RtspConfig, sources: Sequence[str]) -> None:
         raise UsageError(f"outputs.rtsp.encoder is {config.encoder!r}", allowed=", ".join(("auto", *ENCODERS)))
 
 
-def encoders(wanted: str) -> List[str]:
+def encoders(choice: str) -> List[str]:
     """Names of GStreamer's encoders, best first. An Orin Nano has no hardware encoder (NVIDIA's data sheet)."""
-    if wanted != "auto":
-        return [wanted]
+    if choice != "auto":
+        return [choice]
     from edgedla.targets.board import board_target
     from edgedla.targets.jetson import on_jetson
 

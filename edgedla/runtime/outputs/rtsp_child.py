@@ -196,11 +196,11 @@ class Stream:
         self._l.app.gst_app_src_push_buffer(self._source, P(buffer))
 
 
-def encoder_of(libraries: Libraries, wanted: List[str]) -> str:
-    for name in wanted:
+def encoder_of(libraries: Libraries, names: List[str]) -> str:
+    for name in names:
         if libraries.gst.gst_element_factory_find(name.encode()):
             return name
-    fail(f"none of these encoders is installed: {', '.join(wanted)}", MISSING)
+    fail(f"none of these encoders is installed: {', '.join(names)}", MISSING)
     return ""
 
 

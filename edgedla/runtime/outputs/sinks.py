@@ -81,7 +81,7 @@ class JsonLines:
         remove_beyond(self.path, self._keep, self._kinds)
         self._open()
 
-    def _there(self) -> os.stat_result:
+    def _status(self) -> os.stat_result:
         """Status of the open file, which is reopened if logrotate or another process has moved or removed it."""
         held = os.fstat(self._fd)
         try:
@@ -109,7 +109,7 @@ class JsonLines:
             if self._fd < 0:
                 # The last rotation failed midway.
                 self._open()
-            before = self._there().st_size if self._regular else 0
+            before = self._status().st_size if self._regular else 0
             if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
                 self._rotate()
                 before = 0
@@ -168,7 +168,7 @@ class AnnotatedImages:
         with writing(folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             old = [p for p in self._folder.glob("frame_*.jpg") if keep]
-            self._there = collections.deque(sorted(old, key=lambda p: (age_ns(p), p.name)))
+            self._present = collections.deque(sorted(old, key=lambda p: (age_ns(p), p.name)))
 
     def write(self, result: FrameResult) -> None:
         self._seen += 1
@@ -196,11 +196,11 @@ class AnnotatedImages:
     def _forget(self, newest: Path) -> None:
         # Frame numbers restart with every run, so an earlier run may have left this name.
         with contextlib.suppress(ValueError):
-            self._there.remove(newest)
-        self._there.append(newest)
-        while len(self._there) > self._keep:
+            self._present.remove(newest)
+        self._present.append(newest)
+        while len(self._present) > self._keep:
             with contextlib.suppress(OSError):
-                self._there.popleft().unlink()
+                self._present.popleft().unlink()
 
     def close(self) -> None:
         return None

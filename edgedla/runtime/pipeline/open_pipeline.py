@@ -85,7 +85,7 @@ def opened_parts(
         every = {model.name: model.config.every for model in models}
         opened = Pipeline(list(captures.values()), lanes, [], config.stop_after, every)
         opened.start()
-        _prepare_known(captures, lanes, preparers)
+        _prepare_open_sources(captures, lanes, preparers)
         outputs = open_outputs(config, lambda source: captures[source].rate)
         for sink in outputs.values():
             opened.add_sink(sink)
@@ -136,7 +136,9 @@ def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     return Lane(engine, shares, model.name, rule if rule.of else None, settings.batch_wait_ms / 1e3, track)
 
 
-def _prepare_known(captures: Mapping[str, Capture], lanes: Sequence[Lane], preparers: Sequence[Preparers]) -> None:
+def _prepare_open_sources(
+    captures: Mapping[str, Capture], lanes: Sequence[Lane], preparers: Sequence[Preparers]
+) -> None:
     """Sets up preprocessing for the sources that are open: what cannot work is said before the run."""
     for lane, preparing in zip(lanes, preparers):
         for source in lane.slots.names:

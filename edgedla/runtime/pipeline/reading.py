@@ -68,12 +68,12 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
     return version, document
 
 
-def _refuse_key(name: str, key: str, known: Tuple[str, ...], path: str, hint: str = "") -> None:
+def _refuse_key(name: str, key: str, allowed: Tuple[str, ...], path: str, hint: str = "") -> None:
     raise DocumentError(
         f"unknown key {name!r}",
         where=path,
-        allowed=", ".join(known),
-        hint=hint or did_you_mean(key, known),
+        allowed=", ".join(allowed),
+        hint=hint or did_you_mean(key, allowed),
     )
 
 

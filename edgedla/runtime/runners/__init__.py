@@ -44,13 +44,13 @@ def check_device(artifact: Artifact, name: str) -> None:
         )
 
 
-def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
-    """Raises UsageError unless `wanted` are the chain's own devices: its name ("DLA0+DLA1"), or each device, in any order."""
+def check_chain_devices(chain: Artifact, names: Sequence[str]) -> None:
+    """Raises UsageError unless `names` are the chain's own devices: its name ("DLA0+DLA1"), or each device, in any order."""
     stage_devices = [stage.device for stage in chain.stages]
-    given = [name for text in wanted for name in text.split("+")]
+    given = [name for text in names for name in text.split("+")]
     if set(given) != set(stage_devices):
         raise UsageError(
-            f"the artifact is a chain over {chain_name(chain)}: it cannot run on {', '.join(wanted)}",
+            f"the artifact is a chain over {chain_name(chain)}: it cannot run on {', '.join(names)}",
             where=str(chain.folder or chain.model.get("name")),
             allowed=chain_name(chain),
             hint="leave the devices out: a chain has its own. To give both cores frames in turn, build the model for one core",

@@ -126,9 +126,9 @@ class ChainRunner:
         except Exception as e:
             self._fail(frame, e)
             return
-        ticket.add_done_callback(lambda done: self._left(frame, done, entered_s))
+        ticket.add_done_callback(lambda done: self._leave_stage(frame, done, entered_s))
 
-    def _left(self, frame: _Frame, done: Ticket, entered_s: float) -> None:
+    def _leave_stage(self, frame: _Frame, done: Ticket, entered_s: float) -> None:
         stage = self._stages[frame.stage]
         # A frame waits for the previous one: its own time in the stage starts when that one has left.
         now, started_s = time.monotonic(), max(entered_s, stage.left_s)
