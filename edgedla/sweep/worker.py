@@ -58,7 +58,7 @@ class Worker:
             self.close()
             return new_row(task, "timeout", f"no answer within {self._limits.timeout_s:g} s")
         rc = child.wait()
-        last_words = self._said()
+        last_words = self._stderr_text()
         self.close()
         if rc == -signal.SIGKILL or "MemoryError" in last_words or "bad_alloc" in last_words:
             return new_row(
@@ -122,7 +122,7 @@ class Worker:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
-    def _said(self) -> str:
+    def _stderr_text(self) -> str:
         if self._stderr is None:
             return ""
         self._stderr.seek(0, os.SEEK_END)
