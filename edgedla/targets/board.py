@@ -152,10 +152,10 @@ def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
     }
 
 
-def known_mode(name: str, known: Mapping[str, object]) -> Optional[str]:
-    """The name in `known` for nvpmodel's name of a power mode: MODE_30W_ALL is 30W. None if there is none."""
+def known_mode(name: str, modes: Mapping[str, object]) -> Optional[str]:
+    """The name in `modes` for nvpmodel's name of a power mode: MODE_30W_ALL is 30W. None if there is none."""
     plain = name[5:] if name.startswith("MODE_") else name
-    return next((n for n in (name, plain, re.sub(_CPU_CORES, "", plain)) if n in known), None)
+    return next((n for n in (name, plain, re.sub(_CPU_CORES, "", plain)) if n in modes), None)
 
 
 def _same(theirs: Tuple[Optional[float], ...], ours: Tuple[float, ...]) -> bool:

@@ -167,22 +167,22 @@ def _find_trt(text: str) -> Version:
     raise _unknown("TensorRT", text, [_text(v) for v in versions])
 
 
-def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
+def _unknown(what: str, text: str, versions: Sequence[str]) -> UsageError:
     def shared(version: str) -> int:
         """Length of the common prefix: 6.3 is nearer to 6.2.2 than to 4.6.3."""
         return len(os.path.commonprefix([text.strip(), version]))
 
     number = text.strip().lower().replace("jetpack", "").replace("jp", "")
-    alike = [v for v in known if v.startswith(number + ".")]
+    alike = [v for v in versions if v.startswith(number + ".")]
     if alike:
         # "10" is no typing error but ambiguous: it stands for releases with and without a DLA.
         which = f"Name the second number too, {alike[0]} to {alike[-1]}."
         return UsageError(f"{what} {number} stands for several releases", allowed=", ".join(alike), hint=which)
-    near = max(known, key=shared)
+    near = max(versions, key=shared)
     # Of the releases with the longest common prefix, the newest.
-    near = [v for v in known if shared(v) == shared(near)][-1]
+    near = [v for v in versions if shared(v) == shared(near)][-1]
     hint = f"Did you mean {near}?" if shared(near) >= 2 else None
-    return UsageError(f"unknown {what} release {text!r}", allowed=", ".join(known), hint=hint)
+    return UsageError(f"unknown {what} release {text!r}", allowed=", ".join(versions), hint=hint)
 
 
 def _text(version: Version) -> str:
