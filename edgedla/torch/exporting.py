@@ -304,10 +304,10 @@ def _write_source(node: Any, call: Call) -> None:
         node.metadata_props.add(key=STACK, value=f'File "{call.file}", line {call.line}, in {call.function}')
 
 
-def _name_outputs(model: Any, wanted: Sequence[str]) -> None:
+def _name_outputs(model: Any, output_names: Sequence[str]) -> None:
     """Names the outputs: as requested, or "output" where the exporter only numbered them."""
     outputs = [o.name for o in model.graph.output]
-    if wanted and len(wanted) != len(outputs):
-        raise UsageError(f"{len(wanted)} output names", allowed=f"{len(outputs)}, one for each output")
-    names = list(wanted) or (["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))])
+    if output_names and len(output_names) != len(outputs):
+        raise UsageError(f"{len(output_names)} output names", allowed=f"{len(outputs)}, one for each output")
+    names = list(output_names) or (["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))])
     name_ports(model, {}, names)

@@ -142,16 +142,16 @@ class _Work:
                     self.module = replaced(self.module, path, row.by())
                     self.changes.append(Change(path, f"{old} to {new}", row.why, exact=False))
 
-    def change(self, seen: Sequence[ObservedCall], outputs: Set[int], precision: str, outputs_4d: bool) -> None:
+    def change(self, calls: Sequence[ObservedCall], outputs: Set[int], precision: str, outputs_4d: bool) -> None:
         edits: Dict[str, List[Tuple[ObservedCall, Edit]]] = {}
-        head = self._head(seen, outputs)
+        head = self._head(calls, outputs)
         if head is not None:
-            seen = _as_maps(seen, head)
-            call = seen[head.flatten]
+            calls = _as_maps(calls, head)
+            call = calls[head.flatten]
             # A mean over H and W is an average too; dims that it only drops need no change.
             if call.function != "mean":
                 edits.setdefault(call.key[0], []).append((call, Edit(call.key, None)))
-        for i, call in enumerate(seen):
+        for i, call in enumerate(calls):
             form = self._form(call, precision)
             if form is None:
                 continue
@@ -163,11 +163,11 @@ class _Work:
         for path in sorted(edits, key=lambda p: -p.count(".") - bool(p)):
             self._edit(path, edits[path], inputs[path])
         if head is not None:
-            self._to_convolutions(seen, head, outputs_4d)
+            self._to_convolutions(calls, head, outputs_4d)
 
-    def _head(self, seen: Sequence[ObservedCall], outputs: Set[int]) -> Optional[Head]:
+    def _head(self, calls: Sequence[ObservedCall], outputs: Set[int]) -> Optional[Head]:
         try:
-            return find_head(seen, outputs, self.module)
+            return find_head(calls, outputs, self.module)
         except Refused as e:
             self.refusals.append(("head", str(e)))
             return None
@@ -199,22 +199,22 @@ class _Work:
             Change(_place(call), edit.form.name, edit.form.why, edit.form.exact) for call, edit in rows if edit.form
         ]
 
-    def _to_convolutions(self, seen: Sequence[ObservedCall], head: Head, outputs_4d: bool) -> None:
+    def _to_convolutions(self, calls: Sequence[ObservedCall], head: Head, outputs_4d: bool) -> None:
         for number, (index, chw) in enumerate(head.linears):
-            path = seen[index].key[0]
+            path = calls[index].key[0]
             linear = self.module.get_submodule(path)
             assert isinstance(linear, nn.Linear)
             last = number == len(head.linears) - 1
             flat = last and not outputs_4d
             self.module = replaced(self.module, path, DenseConv(linear, chw, flat).to(linear.weight.device))
             after = "the flatten follows it" if flat else f"its result is N x {linear.out_features} x 1 x 1"
-            self.changes.append(Change(_place(seen[index]), "dense", f"a convolution; {after}"))
+            self.changes.append(Change(_place(calls[index]), "dense", f"a convolution; {after}"))
 
 
-def _as_maps(seen: Sequence[ObservedCall], head: Head) -> Tuple[ObservedCall, ...]:
+def _as_maps(calls: Sequence[ObservedCall], head: Head) -> Tuple[ObservedCall, ...]:
     """The calls after the flatten with their future shapes: N x C becomes N x C x 1 x 1."""
     changed = []
-    for i, call in enumerate(seen):
+    for i, call in enumerate(calls):
         if head.flatten < i <= head.last and call.function != "linear":
             args = tuple(torch.Size((*a, 1, 1)) if isinstance(a, torch.Size) and len(a) == 2 else a for a in call.args)
             call = replace(call, args=args)

@@ -33,41 +33,41 @@ class Head:
     last: int
 
 
-def find_head(seen: Sequence[ObservedCall], outputs: Set[int], module: nn.Module) -> Optional[Head]:
+def find_head(calls: Sequence[ObservedCall], outputs: Set[int], module: nn.Module) -> Optional[Head]:
     """The flatten before the Linears that end in an output; None if there is none.
 
     Raises:
         Refused: there is one, but it cannot be changed.
     """
     readers: Dict[int, List[int]] = {}
-    for i, call in enumerate(seen):
+    for i, call in enumerate(calls):
         for source in call.reads:
             if source is not None:
                 readers.setdefault(source, []).append(i)
-    for i, call in enumerate(seen):
+    for i, call in enumerate(calls):
         shape = call.shapes[0] if call.shapes else ()
         if call.function in _FLATTENING and len(shape) == 4 and call.result is not None and len(call.result) == 2:
-            head = _follow(seen, readers, outputs, module, i)
+            head = _follow(calls, readers, outputs, module, i)
             if head is not None:
                 return head
     return None
 
 
 def _follow(
-    seen: Sequence[ObservedCall], readers: Dict[int, List[int]], outputs: Set[int], module: nn.Module, flatten: int
+    calls: Sequence[ObservedCall], readers: Dict[int, List[int]], outputs: Set[int], module: nn.Module, flatten: int
 ) -> Optional[Head]:
-    shape = seen[flatten].shapes[0]
-    size = (int(shape[1]), int(shape[2]), int(shape[3])) if seen[flatten].function != "mean" else (int(shape[1]), 1, 1)
+    shape = calls[flatten].shapes[0]
+    size = (int(shape[1]), int(shape[2]), int(shape[3])) if calls[flatten].function != "mean" else (int(shape[1]), 1, 1)
     linears: List[Tuple[int, Tuple[int, int, int]]] = []
     now = flatten
     while now not in outputs:
         following = readers.get(now, [])
         if len(following) != 1:
-            if linears or any(seen[f].function == "linear" for f in following):
-                raise Refused(f"{len(following)} calls read what {seen[now].call} gives")
+            if linears or any(calls[f].function == "linear" for f in following):
+                raise Refused(f"{len(following)} calls read what {calls[now].call} gives")
             return None
         now = following[0]
-        call = seen[now]
+        call = calls[now]
         if call.function == "linear":
             if not isinstance(module.get_submodule(call.key[0]), nn.Linear):
                 raise Refused(f"{call.call} is not an nn.Linear of its own")

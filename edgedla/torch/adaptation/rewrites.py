@@ -49,12 +49,12 @@ class Form:
 Rewrite = Callable[[ObservedCall, str], Optional[Form]]
 
 
-def _global_average(seen: ObservedCall, precision: str) -> Optional[Form]:
-    shape = _map_of(seen)
-    if shape is None or seen.result is None or not _is_global(seen, shape):
+def _global_average(call: ObservedCall, precision: str) -> Optional[Form]:
+    shape = _map_of(call)
+    if shape is None or call.result is None or not _is_global(call, shape):
         return None
     height, width = shape[2:]
-    flat = len(seen.result) == 2
+    flat = len(call.result) == 2
     windows = stages(height, width, pooling_window())
     fits = max(height, width) <= kernel()
     if fits and (precision == "int8" or not windows):
@@ -67,17 +67,17 @@ def _global_average(seen: ObservedCall, precision: str) -> Optional[Form]:
     return Form("global average", GlobalAveragePool(windows), "average poolings within the DLA's window", flat=flat)
 
 
-def _is_global(seen: ObservedCall, shape: Shape) -> bool:
-    if seen.function in ("adaptive_avg_pool2d", "avg_pool2d"):
-        return seen.result is not None and tuple(seen.result[2:]) == (1, 1)
-    dims = seen.kwargs.get("dim", seen.args[1] if len(seen.args) > 1 else None)
+def _is_global(call: ObservedCall, shape: Shape) -> bool:
+    if call.function in ("adaptive_avg_pool2d", "avg_pool2d"):
+        return call.result is not None and tuple(call.result[2:]) == (1, 1)
+    dims = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else None)
     if not isinstance(dims, (tuple, list)):
         return False
     return sorted(int(d) % len(shape) for d in dims) == [2, 3]
 
 
-def _hard_sigmoid(seen: ObservedCall, precision: str) -> Optional[Form]:
-    shape = _map_of(seen)
+def _hard_sigmoid(call: ObservedCall, precision: str) -> Optional[Form]:
+    shape = _map_of(call)
     if shape is None:
         raise Refused("it has no channels: its input is not N x C x H x W")
     return Form(
@@ -85,19 +85,19 @@ def _hard_sigmoid(seen: ObservedCall, precision: str) -> Optional[Form]:
     )
 
 
-def _hard_swish(seen: ObservedCall, precision: str) -> Optional[Form]:
-    shape = _map_of(seen)
+def _hard_swish(call: ObservedCall, precision: str) -> Optional[Form]:
+    shape = _map_of(call)
     if shape is None:
         raise Refused("it has no channels: its input is not N x C x H x W")
     return Form("hard swish", HardSwish(shape[1]), "scale, clip and product are DLA layers")
 
 
-def _channel_gate(seen: ObservedCall, precision: str) -> Optional[Form]:
-    shapes = seen.shapes
+def _channel_gate(call: ObservedCall, precision: str) -> Optional[Form]:
+    shapes = call.shapes
     if len(shapes) != 2 or any(len(s) != 4 for s in shapes) or shapes[0] == shapes[1]:
         return None
     gates = [i for i, s in enumerate(shapes) if tuple(s[2:]) == (1, 1)]
-    if len(gates) != 1 or seen.reads[gates[0]] is None:
+    if len(gates) != 1 or call.reads[gates[0]] is None:
         return None
     small, large = shapes[gates[0]], shapes[1 - gates[0]]
     if small[:2] != large[:2]:
@@ -108,9 +108,9 @@ def _channel_gate(seen: ObservedCall, precision: str) -> Optional[Form]:
     return Form("channel gate", Enlarge(factors[::-1]), "both sides of the product get one size", operand=gates[0])
 
 
-def _channel_slice(seen: ObservedCall, precision: str) -> Optional[Form]:
-    shape = _map_of(seen)
-    where = seen.args[1] if len(seen.args) > 1 else None
+def _channel_slice(call: ObservedCall, precision: str) -> Optional[Form]:
+    shape = _map_of(call)
+    where = call.args[1] if len(call.args) > 1 else None
     if shape is None or not isinstance(where, tuple) or len(where) != 2 or where[0] != slice(None):
         return None
     channels = where[1]
@@ -122,9 +122,9 @@ def _channel_slice(seen: ObservedCall, precision: str) -> Optional[Form]:
     return Form("channel slice", ChannelSlice(shape[1], start, stop), "a Split is a DLA layer")
 
 
-def _map_of(seen: ObservedCall) -> Optional[Shape]:
+def _map_of(call: ObservedCall) -> Optional[Shape]:
     """The shape of the first argument if it is N x C x H x W."""
-    shapes = seen.shapes
+    shapes = call.shapes
     return tuple(shapes[0]) if shapes and len(shapes[0]) == 4 else None
 
 
