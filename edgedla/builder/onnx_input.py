@@ -96,7 +96,7 @@ def _part_ports(model: ModelProto) -> None:
     both = {i.name: HANDED_ON + i.name for i in model.graph.input if i.name in outputs}
     if both:
         name_ports(model, both, ())
-        # The outputs followed their inputs; they get their names back, behind an Identity.
+        # The outputs were renamed with their inputs; they get their names back, as outputs of an Identity.
         name_ports(model, {}, outputs)
 
 

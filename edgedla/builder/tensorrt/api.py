@@ -1,9 +1,9 @@
 """Builds a plan with TensorRT's Python API, 8.4 to 11.4.1.
 
-One naming rule holds here: a TensorRT object stands in a variable named after its class (`builder`, `network`,
+One naming rule holds here: a variable that holds a TensorRT object is named after its class (`builder`, `network`,
 `config`, `parser`, `layer`, `tensor`, `cache`, `memory`, `runtime`, `engine`, `inspector`; `trt` for the module). The
 contract tests read the folder's files by that rule and check every name and keyword against the real bindings of each release;
-a name that one release lacks stands under an `if` with hasattr or the release, and what TensorRT 11 lacks stands in
+a name that one release lacks is used under an `if` with hasattr or the release, and names that TensorRT 11 lacks in
 functions named `implicit_...`, which are called only where the plan is not strongly typed.
 """
 

@@ -1,4 +1,4 @@
-"""What TensorRT calls back: one logger for the whole process, a progress monitor, and the end that Ctrl-C asks for.
+"""TensorRT's callbacks: one logger for the whole process, a progress monitor, and the interruption by Ctrl-C.
 
 The naming rule of builder/tensorrt/api.py holds here too.
 """
@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 #: Called with TensorRT's severity and text.
 Receiver = Callable[[str, str], None]
 
-#: TensorRT's severities by name; its information and its details are for whoever builds.
+#: TensorRT's severities by name; INFO and VERBOSE are logged as DEBUG.
 _LEVELS = {"INTERNAL_ERROR": logging.ERROR, "ERROR": logging.ERROR, "WARNING": logging.WARNING}
 #: One logger for each tensorrt module, never given back: the plugin registry and the objects made with a logger keep its
 #: bare address, and the bindings keep no reference to it.
@@ -59,7 +59,7 @@ def _to_logging(severity: str, text: str) -> None:
 
 
 class Interruption:
-    """What asked for the end of a build: Ctrl-C, or an exception of a callback, which TensorRT's C++ side swallows."""
+    """The reason to end a build: Ctrl-C, or an exception of a callback, which TensorRT's C++ side swallows."""
 
     def __init__(self) -> None:
         self.error: Optional[BaseException] = None
@@ -80,11 +80,11 @@ def interruptible(interruption: Interruption, progress: Optional[Progress], can_
     While TensorRT builds, no Python code runs on the main thread, so a thread reads the signals from a socket.
 
     Args:
-        can_stop: TensorRT asks a monitor whether to go on (10 and later).
+        can_stop: a progress monitor can end the build (TensorRT 10 and later).
     """
     usual = threading.current_thread() is threading.main_thread()
     if not usual or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        # Whoever has a handler of its own decides what Ctrl-C does.
+        # A caller with its own handler decides what Ctrl-C does.
         yield
         return
     reader, writer = socket.socketpair()
@@ -122,7 +122,7 @@ def interruptible(interruption: Interruption, progress: Optional[Progress], can_
 
 
 def monitor(trt: Any, progress: Optional[Progress], interruption: Interruption) -> Any:
-    """Says which phase the builder is in, and stops it once an end was asked for; None before TensorRT 10."""
+    """A monitor that reports the builder's phase and ends the build after an interruption; None before TensorRT 10."""
     if not hasattr(trt, "IProgressMonitor"):
         return None
 

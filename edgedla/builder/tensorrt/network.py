@@ -1,4 +1,4 @@
-"""From the plan and the model to a network and a config that TensorRT may build: parsed, asked, refused or set.
+"""From the plan and the model to TensorRT's network and config: parses, queries DLA support, sets devices and precisions.
 
 The naming rule of builder/tensorrt/api.py holds here too.
 """
