@@ -46,7 +46,7 @@ def platform_options(tolerant: bool = False) -> Callable[[Command], Command]:
     """--target, --jetpack, --trt, with this Jetson's module and release where none is named.
 
     Args:
-        tolerant: on a Jetson whose module is not known the command goes on, for the common module.
+        tolerant: on a Jetson of unknown module the command continues with the default module.
     """
 
     def add(command: Command) -> Command:

@@ -96,7 +96,7 @@ def _named(context: click.Context, file: str) -> Iterator[click.Parameter]:
 def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool] = None) -> None:
     """Prints text without control characters, by which a name could move the cursor or clear the screen.
 
-    Every verb prints by it. Whole lines of prose fit a terminal; a JSON document, and what was rendered for the terminal
+    All commands print with it. Whole lines of prose fit a terminal; a JSON document, and text rendered for the terminal
     (`nl`, `color`), stay as they are.
     """
     # Work goes on if progress and warnings cannot be printed (stderr closed, or on a full disk).
@@ -109,7 +109,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool]
 
 
 def on_terminal(text: str, stream: Optional[TextIO]) -> str:
-    """Lines as the stream shows them: on a terminal, what is too wide goes on in the next line, further in."""
+    """Lines as the stream shows them: on a terminal, too wide lines are wrapped and their continuation indented."""
     width = columns(stream)
     if not width or max(map(len, text.splitlines()), default=0) <= width:
         return text
