@@ -16,19 +16,19 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     lut = 1000 / dla_mhz                         an activation that is looked up in a table, alone or behind a convolution
         A constant at FP16, whatever the tensor: YOLO11n's four loadables leave 240 and 246 us for each table (rows p587, p588),
         but 0.9 and 1.5 us for each 1000 elements. By channels, 2.7 and 2.5 us for each, they are nearly as even: tables of
-        far fewer than their 90 channels would tell. Tables over fewer than 20,000 elements, as the gates of SE blocks are,
-        lie outside these figures. At INT8 the figures of YOLOv5s and YOLO11n leave nothing for a table.
+        far fewer than 90 channels would decide between the two. Tables over fewer than 20,000 elements, as in SE gates,
+        are not covered by these figures. At INT8 the figures of YOLOv5s and YOLO11n leave no time for tables.
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them); a group of two or three
         channels fills a tile, at INT8 as slowly as at FP16
     memory = traffic_bytes / dram peak
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
-                                                 lower the CPU's, which launches; the GPU's clock stands for both
+                                                 lower the CPU's, which launches; the GPU's clock represents both
     kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there and a graph without Q/DQ does not
                                                  show: reformats between its kernels, what Q/DQ cut off (`operators`), smaller
-                                                 kernels. Fitted to every figure at INT8 without CUDA graphs, however the
-                                                 engine was quantised: who asks about a graph has not said. A graph with Q/DQ
+                                                 kernels. Fitted to every figure at INT8 without CUDA graphs, since the
+                                                 way an engine was quantised is not known. A graph with Q/DQ
                                                  shows its own kernels. Builds for INT8 allow FP16: an operator that is faster
                                                  without it costs what it costs at FP16
 
@@ -63,10 +63,10 @@ FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", 
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.
 NARROWEST_GROUP = 4
-#: Channels, of its input and of its output, that a narrower group costs as if it had: no kernel packs several such groups, so each
-#: fills a tile of its own. Set to lie between the two networks that show it (rows p603 to p606, one source), which are met to 15 to
-#: 31 % either way. At INT8 there is no faster kernel. The larger network would be met by 48, the smaller by 70: its 32-channel
-#: depthwise convolutions may be slow too. A profile by layer of either would tell.
+#: A narrower group costs as much as one of this many input and output channels: no kernel packs several such groups, so each
+#: fills a whole tile. Chosen between the two networks that show it (rows p603 to p606, one source), which are predicted within 15 to
+#: 31 %. At INT8 there is no faster kernel. The larger network alone would give 48, the smaller 70: its 32-channel
+#: depthwise convolutions may be slow too. A layer profile of either would show which.
 NARROW_TILE = 54
 #: How many times the multiply-accumulates of FP16 a tensor core does.
 INT8_RATE: Mapping[str, float] = {"fp16": 1.0, "int8": 2.0}
@@ -93,7 +93,7 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
 
 
 def dla_follower_features(work: Work, clocks: Clocks) -> Features:
-    """Features of a layer fused behind another: only its second operand moves; its output replaces the leader's."""
+    """Features of a layer fused into the one before it: only its second operand moves; its output replaces the leader's."""
     return {
         "write": work.operand_bytes / clocks.emc_mhz,
         "weight": work.weight_bytes / clocks.emc_mhz,
@@ -120,7 +120,7 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
 
 
 def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
-    """Features of a layer fused behind another: its second operand, and the pass of an activation that is not fused there.
+    """Features of a layer fused into the one before it: its second operand, and the pass of an activation that is not fused there.
 
     The figures of YOLOX and YOLO11n show that pass's traffic, which grows with the image, but no launch of its own: with
     the traffic the mean error of unseen sources falls from 15.5 to 10.6 %, with a launch too it rises to 24 %.
@@ -137,7 +137,7 @@ def loadable_features(clocks: Clocks) -> Features:
     """Features of one loadable: submit and wait.
 
     The host and the GPU do it; published times grow in lower power modes, which lower the CPU's and the GPU's clocks
-    together. The GPU's clock stands for both.
+    together. The GPU's clock represents both.
     """
     return {"loadable": 1.0, "loadable_clock": 1000.0 / clocks.gpu_mhz}
 

@@ -10,7 +10,7 @@ from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.work import Work, work_of
 from edgedla.graph import Layer, LayerGraph
 
-#: (layer, its work, device, fused behind another) -> its cost
+#: (layer, its work, device, whether it is fused into the one before it) -> its cost
 Predict = Callable[[Layer, Work, str, bool], Cost]
 #: (operator, device) -> its measured time, if there is one
 Measured = Callable[[Operator, str], Optional[Cost]]
@@ -38,14 +38,14 @@ class ByLayer(Mapping[Tuple[int, str], V]):
 
 @dataclass(frozen=True)
 class LayerCosts(Mapping[Tuple[int, str], Cost]):
-    """Costs by (layer index, device), what separating fused layers adds, and the traffic that they rest on.
+    """Costs by (layer index, device), the extra cost of separating fused layers, and the traffic behind the costs.
 
     Devices are the kinds "GPU" and "DLA" and, as their clocks may differ, the cores "DLA0" and "DLA1"; "DLA" is core 0.
     The cost of an operator's leader holds the whole operator; a follower's holds only the extra traffic that it adds
-    (the second operand of a fused Add). `separations[producer, consumer][device]` is added once when the two stand on
-    different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
+    (the second operand of a fused Add). `separations[producer, consumer][device]` is added once if the two are on
+    different devices and the consumer is on that one: it then runs as a separate operator. A placement's cost is
 
-        sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
+        sum of costs + sum of separations of split links + transitions + one `CostModel.loadable()` per DLA region
         + one `CostModel.engine()` per frame of each model
 
     `traffic_bytes` are DRAM bytes by (layer index, device kind).
@@ -85,7 +85,7 @@ def layer_costs_of(
     """Costs of all layers.
 
     Args:
-        same_as: every device -> the device with the same costs that stands for it (itself, for that one).
+        same_as: every device -> the device with the same costs whose column it shares (possibly itself).
         wider: taken for the operators that are faster in it.
     """
     count, nothing = len(graph.layers), Cost()

@@ -31,7 +31,7 @@ class CostModel(Prices):
     """Costs on one platform, at one precision and one set of clocks. Every number carries its basis and spread.
 
     Attributes (those of `Prices`, and):
-        profile: measured times that stand in place of predictions.
+        profile: measured times that replace predictions.
         notes: what limits the numbers: clocks that are assumed, cores that differ, energy at low duty.
     """
 
@@ -122,7 +122,7 @@ class CostModel(Prices):
 
     @cached_property
     def _latest(self) -> List[Tuple[LayerGraph, LayerCosts]]:
-        """The graph that was asked for last: ranked changes ask for the same one again, with other verdicts."""
+        """The last graph with its costs: ranked changes need the same graph again, with other verdicts."""
         return []
 
     def _layer_costs(self, graph: LayerGraph) -> LayerCosts:
@@ -138,7 +138,7 @@ class CostModel(Prices):
     def _wider(self) -> Optional[Wider]:
         """INT8 builds allow FP16: on the GPU TensorRT takes it for the operators that INT8 makes slower.
 
-        What a board's own measurements say of its INT8 engines holds that already.
+        A board's own measurements of its INT8 engines already include this.
         """
         if self.precision != "int8" or (self.profile and ("GPU", "int8") in self.profile.corrections):
             return None
@@ -258,7 +258,7 @@ _CLOCKS = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
 
 
 def _given_notes(module: Module, given: Mapping[str, float]) -> Tuple[str, ...]:
-    """What the power mode's name does not say: clocks that stand in place of its own, and those that no mode has."""
+    """Notes on clocks that replace those of the power mode, and on those that no mode has."""
     if not given:
         return ()
     top = highest_clocks(module)

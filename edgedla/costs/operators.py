@@ -12,7 +12,7 @@ QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
 
 
 class Operator(NamedTuple):
-    """Layers that TensorRT runs as one operator when they stand on one device.
+    """Layers that TensorRT runs as one operator if they are on one device.
 
     Attributes:
         layers: indices, leader first (Conv, then its Scale, Activation, Add, ...).
@@ -76,7 +76,7 @@ def _producer_to_join(
     best: Optional[int] = None
     for name in activations:
         producer = graph.producer(name)
-        # The inputs of a conditional stand behind the layers of its branches, which read them.
+        # The inputs of a conditional come after the layers of its branches, which read them.
         if producer is None or producer not in leader_of or name in outputs or not _alone_reads(layer, name, graph):
             continue
         leader = leader_of[producer]

@@ -45,7 +45,7 @@ class Prices:
     sparsity: bool
 
     def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
-        """A layer on a device; `fused` behind another one, it costs only what it adds. Equal layers are priced once."""
+        """A layer on a device; if `fused` into another one, only its additional cost. Equal layers are priced once."""
         key = (layer.type, work, device, fused)
         cost = self._priced.get(key)
         if cost is None:
@@ -75,7 +75,7 @@ class Prices:
         return self.cost(device, numbers, features, macs, fitted)
 
     def reformat(self, moved_bytes: float) -> Cost:
-        """A tensor on its way between GPU and DLA: a kernel of the GPU, whichever way it goes. Equal ones are priced once."""
+        """A transition between GPU and DLA: a kernel of the GPU in both directions. Equal ones are priced once."""
         cost = self._reformats.get(moved_bytes)
         if cost is None:
             features = {"reformat": 1.0, "reformat_bytes": moved_bytes / self.clocks.emc_mhz}

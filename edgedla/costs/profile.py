@@ -62,7 +62,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Correction:
-    """What one board's measurements say of predictions: time = factor * predicted + operator_us, with a spread."""
+    """Correction of predictions by one board's measurements: time = factor * predicted + operator_us, with a spread."""
 
     factor: float
     operator_us: float

@@ -45,7 +45,7 @@ class LayerTime:
 
     @property
     def spread(self) -> float:
-        """Of the runs where they are known; else how far average and median are apart: all that the file tells of it."""
+        """From the single runs if the file has them; else the difference of average and median, the only measure it has."""
         if self.deviation_ms is not None:
             return self.deviation_ms / self.average_ms if self.average_ms > 0 else 0.0
         if self.median_ms is None or self.median_ms <= 0:
@@ -97,7 +97,7 @@ def import_trtexec(
     """The profile behind trtexec's files, for the network that `graph` holds.
 
     Times of engine layers that hold several operators (a DLA node, a fused chain) are split in proportion to the model's
-    prediction. Reformats and names that the graph does not have stand in `Profile.unresolved`.
+    prediction. Reformats and names that the graph does not have are listed in `Profile.unresolved`.
 
     Args:
         profile: file of --exportProfile.
@@ -259,7 +259,7 @@ class _Resolver:
         for layer in graph.layers:
             if layer.index in self._held:
                 self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
-        # A name of the form first...last does not list what lies between: all that no other engine layer names.
+        # A name of the form first...last does not list the layers between: they are those that no other engine layer names.
         self._named: Set[int] = set()
         for made in engine:
             if not (made.node and made.node.members is None):

@@ -9,12 +9,12 @@ from typing import Mapping, Optional, Tuple
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
 from edgedla.graph.kinds import Kind, kind_of
 
-#: How a TensorRT layer type works, as far as costs go:
+#: Class of work of a TensorRT layer type, for costs:
 #:   multiply   multiply-accumulates with weights (convolution) or a second operand
 #:   pointwise  element by element: joins the operator before it
 #:   stream     reads its input once, writes its output
 #:   copy       moves data; free where only the view changes
-#:   free       makes no work of its own: the producers write into place
+#:   free       costs nothing: the producers write their results in place
 WORK_CLASS: Mapping[str, str] = MappingProxyType(
     {
         "CONVOLUTION": "multiply",
@@ -52,7 +52,7 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Types that the published figures hold, by kind of engine; others are predicted by the same terms, as a guess. SCALE stands
+#: Types that the published figures hold, by kind of engine; others are predicted by the same terms, as a guess. SCALE is listed
 #: for the batch normalisation that the published networks hold folded into their convolutions.
 _FITTED_ANYWHERE = (
     "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "RESIZE",
@@ -72,7 +72,7 @@ _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
 
 @dataclass(frozen=True)
 class Work:
-    """What one layer asks of an engine. Bytes are those of the tensors at the engine's precision.
+    """The work of one layer. Bytes are those of the tensors at the engine's precision.
 
     Attributes:
         kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel per group),
@@ -86,7 +86,7 @@ class Work:
         weight_bytes: constants, read once.
         groups: of a convolution.
         has_table: an activation that a DLA looks up in a table.
-        gpu_pass_bytes: what such an activation behind a convolution costs a GPU, as if read and written again. TensorRT
+        gpu_pass_bytes: bytes that such an activation after a convolution costs on a GPU, as if read and written again. TensorRT
             always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
             logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
             time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
@@ -165,7 +165,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,
-        # A gate's other operand is what it has read already.
+        # The other operand of a gate is the tensor that it has already read.
         operand_bytes=0.0 if gate is not None else sum(activations[1:]),
         write_bytes=written,
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),

@@ -16,9 +16,9 @@ from edgedla.graph import LayerGraph
 from edgedla.targets import platform_for
 from edgedla.vocabulary import DEVICE_KINDS
 
-#: Fewer measured operators say nothing of the others.
+#: Fewer measured operators are not enough to correct the others.
 LEAST_OPERATORS = 5
-#: Weight of the model as it stands, in operators: few measurements move it little.
+#: Weight of the uncorrected model, in operators: few measurements change it little.
 PRIOR_OPERATORS = 0.5
 #: How far an operator's own time may be off, in microseconds, before the prior holds it back.
 PRIOR_OPERATOR_US = 20.0
@@ -58,7 +58,7 @@ class EngineFit:
 
 @dataclass(frozen=True)
 class BoardFit:
-    """The profile that `check`, `place` and `sweep` take, and what it is worth."""
+    """The profile that `check`, `place` and `sweep` take, and its error before and after."""
 
     profile: Profile
     engines: Tuple[EngineFit, ...]
@@ -68,8 +68,8 @@ def fit_board(graphs: Mapping[str, LayerGraph], profiles: Sequence[Profile]) -> 
     """Corrections from profiles of one module in one power mode.
 
     time = factor * predicted + operator_us, for operators that were not measured; those that were keep their measured time.
-    A DLA node's time was split over its operators in proportion to the model, which tells nothing of operators by
-    themselves: there operator_us is 0.
+    A DLA node's time was split over its operators in proportion to the model, which contains no information on single
+    operators: there operator_us is 0.
 
     Args:
         graphs: name -> a network that was profiled. Profiles hold signatures; the networks say what was predicted for them.
@@ -146,7 +146,7 @@ def _engine(key: Tuple[str, str], points: List[Point]) -> EngineFit:
 
 
 def _solve(points: Sequence[Point], device: str) -> Tuple[float, float]:
-    """Least squares on relative errors, held towards the model as it stands."""
+    """Least squares on relative errors, regularised towards the uncorrected model."""
     weight = math.sqrt(PRIOR_OPERATORS)
     rows = [[p.predicted_us / p.measured_us, 1.0 / p.measured_us] for p in points]
     rows += [[weight, 0.0], [0.0, weight / PRIOR_OPERATOR_US]]

@@ -13,7 +13,7 @@ from edgedla.costs.fit.samples import Sample
 
 #: Operator times that overlap count half: they are upper bounds of nine operators of one network.
 WEIGHTS: Mapping[str, float] = {"operator time": 0.5, "operator gap": 0.5}
-#: Weight of a prior: that of a figure which is met to so many percent when the coefficient is one deviation off.
+#: Weight of a prior: that of a figure whose prediction is off by so many percent when the coefficient is one deviation off.
 PRIOR_WEIGHT = 0.15
 
 
@@ -52,7 +52,7 @@ GPU_PRIORS: Mapping[str, Tuple[float, float]] = {
 DLA1_PRIORS: Mapping[str, Tuple[float, float]] = {"read": (0.034, 0.015)}
 
 #: In the order of fitting: a group borrows only from earlier ones. A figure of a DLA holds the call of one engine, which a
-#: figure of a GPU holds too; the rest of what is constant is the loadable's.
+#: figure of a GPU holds too; the rest of the constant time is the loadable's.
 GROUPS: Tuple[Group, ...] = (
     Group("gpu-orin", {}, {}, {**GPU_PRIORS, "kernel": (8.0, 2.0), "engine": (60.0, 20.0)}),
     Group(
@@ -74,7 +74,7 @@ GROUPS: Tuple[Group, ...] = (
             "write": "dla2-int8",
         },
     ),
-    # Groups of many small layers do not tell reading from writing.
+    # Groups of many small layers cannot separate reading from writing.
     Group(
         "dla1-fp16",
         {"stream": "read", "write": "read"},
@@ -225,7 +225,7 @@ def _with_priors(
 
 
 def _is_predictable(rest: List[Sample], sample: Sample, group: Group) -> bool:
-    """Whether the other figures can say anything of this one: they have all its features, and are as many as unknowns."""
+    """Whether the other figures can predict this one: they have all its features, and are at least as many as the unknowns."""
     fitted_features = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
     fitted_features |= set(group.priors)
     required = {n for n, v in tied_features(sample.features, group).items() if v} - set(NUISANCE)
