@@ -32,7 +32,7 @@ class Proven(NamedTuple):
     Attributes:
         model: rewritten. proofs: one for each site of `changes.applied`. failures: sites whose proof failed and that were
             undone.
-        ran: models for the proof of the whole network, before and after, with seeded weights if asked for.
+        ran: models for the proof of the whole network, before and after, with seeded weights if requested.
     """
 
     model: Any
@@ -115,7 +115,7 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
 
 
 def _random_operators(model: Any) -> str:
-    """Names of its operators of which no run repeats another; "" where there are none."""
+    """Names of its random operators, whose results differ with every run; "" if there are none."""
     return ", ".join(sorted({n.op_type for n in model.graph.all_nodes()} & RANDOM))
 
 

@@ -47,10 +47,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Sites that were judged together.
+    """Sites that were evaluated together.
 
     Attributes:
-        title: what they have in common. sites: how many. kept: whether they are rewritten.
+        title: what they have in common. sites: their keys. kept: whether they are rewritten.
         with_it, without: the objective's value in both cases.
     """
 

@@ -220,7 +220,7 @@ def _opened(
     target_opset = opset_to_write(before, opset)
     work = before if target_opset is None else convert_opset(before, target_opset)
     require_opset(work, source)
-    # All of them: a conversion makes a model of its own.
+    # Both models: a conversion returns a separate one.
     batch_fixed = [set_shapes(form, shapes, batch) for form in (before, work)]
     require_sound(work, source)
     notes = (*((batch_taken(TRTEXEC_BATCH),) if any(batch_fixed) else ()), *conversion_note(before, work, prove))

@@ -194,7 +194,7 @@ class Judge:
 
 
 def pays(before: Figures, after: Figures, purpose: str, objective: str = "latency") -> bool:
-    """Whether the rewritten network is worth having, as `edgedla fix` and `edgedla check` say.
+    """Whether the rewrites improve the network enough; decides the answers of `edgedla fix` and `edgedla check`.
 
     A strict or standalone build first has to pass, or to come nearer to passing.
     """
@@ -206,7 +206,7 @@ def pays(before: Figures, after: Figures, purpose: str, objective: str = "latenc
             return ways[1] < ways[0]
     value, lower = value_of(before, objective), value_of(after, objective)
     if value == float("inf"):
-        # No cost is known.
+        # Without costs the number of loadables decides.
         value, lower = float(before.loadables), float(after.loadables)
     return lower < value and lower <= value * (1 - LEAST_GAIN)
 

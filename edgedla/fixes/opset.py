@@ -16,7 +16,7 @@ from edgedla.importers.model_file.converted_bounds import type_bounds
 MOST_EXPANSIONS = 4
 #: Elements that a tensor may have (TensorRT's Dims hold 31 bits). The converter writes down a shape of more, value by value.
 MOST_ELEMENTS = 2**31 - 1
-#: What ONNX's bodies cast their constants with; older parsers do not read it, and it is a Cast once the type is known.
+#: ONNX's function bodies cast their constants with it; older parsers lack it. It becomes a Cast once the type is known.
 GLUE = "CastLike"
 
 

@@ -1,7 +1,7 @@
 """Preprocessing in the model: it takes pixel values 0 to 255 as they come from a camera, and scales and swaps by itself.
 
 Where the first layer is a convolution, mean, std and the order of the channels go into its weights and cost nothing. Zeros
-that it pads with stand for a pixel value of `mean` then, which a folded mean would change: so with padding the mean and std
+of its padding then mean a pixel value of `mean`, which a folded mean would change: so with padding the mean and std
 become a BatchNormalization in front, and only the order of the channels is folded.
 """
 

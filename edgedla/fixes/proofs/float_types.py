@@ -25,13 +25,13 @@ MOST_HELD_BYTES = 256_000_000
 _BYTES_HELD = 2 + 4 + 4
 #: Random by themselves.
 _RANDOM = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split())
-#: The smallest number above 0 of FLOAT16: what is lost below it is no error of a relative size.
+#: The smallest positive FLOAT16: relative errors below it are meaningless.
 _LEAST_STEP = 2.0**-24
 
 
 @dataclass(frozen=True)
 class TypesProof:
-    """What running every node in both types showed.
+    """The result of running every node in both types.
 
     Attributes:
         nodes: that were compared. worst: largest relative L2 difference of one.
@@ -129,7 +129,7 @@ def _parts(model: Any) -> Iterator[List[Any]]:
 
 
 def _run(model: Any, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:
-    """Values of the model as it came, each rounded to its type: ONNX Runtime leaves that out of what is no output."""
+    """Values of the original model, each rounded to its type: ONNX Runtime rounds only values that are outputs."""
     import onnx
 
     own_outputs = [o.name for o in model.graph.output]
@@ -147,7 +147,7 @@ def _run(model: Any, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> Di
 def _compared(
     model: Any, part: Sequence[Any], constants: Mapping[str, Any], values: Mapping[str, Any]
 ) -> Iterator[Tuple[Any, Optional[Tuple[float, float]]]]:
-    """(node, (its difference, what is allowed)) for each whose inputs are arrays; None for one that overflows."""
+    """(node, (its difference, the allowed one)) for each whose inputs are arrays; (node, None) for one that overflows."""
     import onnx
 
     nodes, read, prefix = [], {}, free_prefix("float32", model.graph)

@@ -22,7 +22,7 @@ FED_WEIGHTS = (np.dtype("float32"), np.dtype("float16"))
 
 
 class PlainSession:
-    """A model that runs as it stands; made of the proto without its weights, and the weights by name.
+    """A session of a model without optimisation, made of the proto without its weights, and the weights by name.
 
     Args:
         proto: onnx.ModelProto, which gets its weights and outputs.
@@ -66,7 +66,7 @@ def described(name: str, elements: np.ndarray) -> Any:
 
 
 def of_the_file(tensor: Any) -> bool:
-    """Whether an onnx_ir tensor was read or is worked out of what was read; edgedla's own constants are arrays."""
+    """Whether an onnx_ir tensor was read from the file or computed from such; edgedla's own constants are arrays."""
     return not isinstance(tensor, onnx_ir().Tensor)
 
 

@@ -46,7 +46,7 @@ def prove_sites(
         feeds: inputs of the network; empty where it is too large to run: then each site gets random input.
         data_given: the feeds are a user's data.
         approximate: bound of approximate sites, relative L2.
-        seeded: the weights are random numbers, which the proofs say.
+        seeded: the weights are random numbers; the proofs state it.
     """
     worst: List[Optional[Proof]] = [None] * len(applied)
     last_read = {name: i for i, site in enumerate(applied) if site.fragment for name in site.fragment.inputs}

@@ -87,6 +87,6 @@ def prove_network(
 
 
 def _narrowest(model: Any) -> str:
-    """What its values are rounded to on the way: of exporters that keep FP32 at the ends, the outputs do not say it."""
+    """The narrowest type of its values; the outputs may be FP32 although values inside are FP16."""
     values = (*model.graph.inputs, *(v for node in model.graph for v in node.outputs))
     return "float16" if any(v.dtype is not None and v.dtype.name == "FLOAT16" for v in values) else "float32"

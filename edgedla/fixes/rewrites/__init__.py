@@ -63,7 +63,7 @@ ORDER: Tuple[str, ...] = (
 )
 
 
-#: (first in INT8, first in FP16): where two forms of one place differ in what is exact and what is fast.
+#: (first in INT8, first in FP16): two rewrites of one pattern, of which one is more exact and the other faster.
 SWAPPED_IN_INT8: Tuple[Tuple[str, str], ...] = (("pooling.global_average_conv", "pooling.global_average_pool"),)
 
 

@@ -28,7 +28,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     if dtype.name == "float16" or abs(low) > MOST_OFFSET or abs(high) > 1e4:
         raise Refused(f"bounds {low:g} and {high:g}: moving them would cost too many bits")
-    # A power of 2 keeps the bits of what it scales.
+    # Scaling by a power of 2 is exact.
     span = high - low
     scale = 1.0
     if span < least:

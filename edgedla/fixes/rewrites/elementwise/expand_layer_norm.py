@@ -15,7 +15,7 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 #: First release whose parser imports the operator.
 FIRST_WITHOUT_NEED = (8, 6)
-#: Each row has a scale and an offset of its own; a picture of 1024 x 1024 has so many.
+#: Each row has its own scale and offset; an image of 1024 x 1024 has so many.
 MOST_ROWS = 1 << 20
 
 

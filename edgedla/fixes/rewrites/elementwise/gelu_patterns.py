@@ -35,7 +35,7 @@ def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Netwo
 
 
 def gelu_of(network: Network, node: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:
-    """(x, the nodes, the output) of x (1 + erf(x / sqrt 2)) / 2, asked at its Gelu or Erf node; None where it is none."""
+    """(x, the nodes, the output) of x (1 + erf(x / sqrt 2)) / 2 around a Gelu or Erf node; None if the pattern differs."""
     if node.op_type == "Gelu":
         return node.inputs[0], (node,), node.outputs[0]
     scaling = network.producer(node.inputs[0], "Div", "Mul")
@@ -82,7 +82,7 @@ def _is_half(network: Network, node: Any, operand: Any) -> bool:
 
 
 def _other(network: Network, node: Any, operand: Any) -> Optional[float]:
-    """The number beside an operand, or None where it is none."""
+    """The constant scalar that is the other operand; None if it is no constant scalar."""
     if len(node.inputs) != 2:
         return None
     other = node.inputs[1] if node.inputs[0] is operand else node.inputs[0]

@@ -34,7 +34,7 @@ def steps_of(network: Network, node: Any) -> Optional[Dict[int, Steps]]:
 
 
 def traced(network: Network, value: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Dict[int, Steps]]]:
-    """(root, slices in order, what they take of it by axis) of a value behind one Slice or several in a row."""
+    """(root, slices in order, their combined steps by axis) of a value after one or several successive Slices; else None."""
     nodes: Tuple[Any, ...] = ()
     whole: Dict[int, Steps] = {}
     while True:
@@ -43,7 +43,7 @@ def traced(network: Network, value: Any) -> Optional[Tuple[Any, Tuple[Any, ...],
         if node is None or steps is None:
             return (value, nodes, whole) if nodes else None
         for axis, (first, step, count) in steps.items():
-            # What is taken so far, of what this slice takes of its own input.
+            # The slices so far, applied to the result of this slice.
             inner = whole.get(axis, (0, 1, count))
             whole[axis] = (first + inner[0] * step, step * inner[1], inner[2])
         nodes, value = (node, *nodes), node.inputs[0]

@@ -1,4 +1,4 @@
-"""A dense layer behind a Flatten as a convolution over the whole map, and the reshape behind it.
+"""A dense layer after a Flatten as a convolution over the whole map, followed by the reshape.
 
 Activations between two dense layers move in front of the reshape, so that a chain of them stays 4-D."""
 
@@ -59,7 +59,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
 
 
 def _bias(network: Network, node: Any, channels: int) -> Tuple[List[Any], Any, Optional[Any]]:
-    """(nodes, output, bias) of the dense layer: its own third input, or an Add behind a MatMul."""
+    """(nodes, output, bias) of the dense layer: the third input of a Gemm, or an Add after a MatMul."""
     output = node.outputs[0]
     if node.op_type == "Gemm":
         bias = node.inputs[2] if len(node.inputs) > 2 else None

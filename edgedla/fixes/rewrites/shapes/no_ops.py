@@ -1,4 +1,4 @@
-"""Nodes that give their input back: Concat of one tensor, Identity, Dropout, a Reshape or Cast to what is there."""
+"""Nodes that return their input: Concat of one tensor, Identity, Dropout, a Reshape or Cast that changes nothing."""
 
 from __future__ import annotations
 

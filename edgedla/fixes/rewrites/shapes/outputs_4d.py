@@ -1,6 +1,6 @@
 """An output of shape [N, K] that is a reshape of a 4-D tensor: the 4-D tensor becomes the output.
 
-The values are the same, the shape is another one: whoever reads the output has to know, so it is done when asked for."""
+The values are the same but the shape differs, which readers of the output must know; so it needs the user's request."""
 
 from __future__ import annotations
 

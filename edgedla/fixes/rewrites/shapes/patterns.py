@@ -1,4 +1,4 @@
-"""Reshapes in the forms that exporters write, and what stands between one and its reader."""
+"""Reshapes in the forms that exporters write, and the nodes between one and its reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Tuple
 from edgedla.fixes.network.network import Network
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-#: Elementwise on one operand, so that it gives the same before a reshape and behind it.
+#: Elementwise on one operand, so that it gives the same before and after a reshape.
 POINTWISE = (
     "Relu",
     "Clip",
