@@ -1,7 +1,7 @@
-"""Values of constants: few whole numbers as Python has them, all others by NumPy, once something asks for them.
+"""Values of constants: few integers as Python numbers, all others by NumPy, evaluated on first use.
 
 Nearly all that decides a layer is arithmetic on a handful of dims. NumPy comes in with the first other value that is
-asked for: many networks never need one, and its import takes longer than the shape arithmetic of most.
+used: many networks never need one, and its import takes longer than the shape arithmetic of most.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Small(KnownValue):
 
 
 class Waiting(KnownValue):
-    """A value that is worked out when it is asked for."""
+    """A value that is evaluated on first use."""
 
     __slots__ = ("_array", "_make", "depth")
 
@@ -83,7 +83,7 @@ class Waiting(KnownValue):
         return self._array
 
     def __getstate__(self) -> Tuple[Any, ...]:
-        # A copy does not wait: what it waits for, a whole model, should not travel with it.
+        # A copy is evaluated: it must not carry the whole model with it.
         return self.dims, self.dtype, self.depth, self.array()
 
     def __setstate__(self, state: Tuple[Any, ...]) -> None:
