@@ -81,7 +81,7 @@ def session_memory(model: Any, file_bytes: Optional[int] = None) -> SessionMemor
 
 
 def _inlined(model: Any) -> Any:
-    """The model without functions of its own, whose tensors count too; what calls too much has outputs of unknown size."""
+    """The model with its functions inlined, so that their tensors count; with too many calls their outputs have unknown size."""
     import onnx
 
     if not model.functions:
@@ -111,7 +111,7 @@ class _Walk:
 
     def __init__(self, graph: Any, opsets: Any, around: Optional[_Walk] = None) -> None:
         """Args:
-        opsets: of the model. around: for the body of a node, the walk over the graph that it stands in, whose tensors it reads.
+        opsets: of the model. around: for the body of a node, the walk over the enclosing graph, whose tensors it reads.
         """
         self.graph, self.opsets = graph, opsets
         self.stored: Dict[str, Any] = dict(around.stored) if around is not None else {}
@@ -204,7 +204,7 @@ class _Walk:
         model.graph.input.extend(v for name, v in self.values.items() if name in read and name not in self.stored)
         inferred = inferred_by_values(model)
         graph = body if inferred is None else inferred.graph
-        # What stands around the body is there already.
+        # The enclosing graph's tensors are counted already.
         del graph.input[len(body.input) :]
         return graph
 
