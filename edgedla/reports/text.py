@@ -26,7 +26,7 @@ STYLES = {
 
 #: A Concat of 20,000 branches lists their dims in one cell: padding every row to that width would take gigabytes.
 MOST_PADDING = 80
-#: A text folded to fewer columns than this is hard to read: it goes into lines of its own.
+#: A text folded to fewer columns than this is hard to read: it gets separate lines.
 LEAST_WIDTH = 24
 #: A line, perhaps behind a label, that is a command to copy.
 _COMMAND = re.compile(r"\s*(?:[a-z]+ {2,})?(?:edgedla|python3?|pip|sudo|\$) ")
@@ -87,7 +87,7 @@ def _widths(table: Sequence[Sequence[str]]) -> List[int]:
 
 
 def table_lines(table: Sequence[Sequence[str]], terminal: bool) -> List[Line]:
-    """The rows of a table, its heads first as a title. What a terminal is too narrow for goes on below, further in."""
+    """The rows of a table, its heads first as a title. What does not fit the terminal continues below, indented."""
     rows = _narrowed(table, _console().width) if terminal else [[(0, row)] for row in aligned(table)]
     return [("title" if i == 0 else "", indent, text) for i, row in enumerate(rows) for indent, text in row]
 
@@ -109,7 +109,7 @@ def _narrowed(table: Sequence[Sequence[str]], width: int) -> List[List[Tuple[int
 
 
 def _hung(head: str, text: str, start: int, width: int) -> List[Tuple[int, str]]:
-    """A text behind its head, folded between words and going on at `start`; below it where a word is too long for that."""
+    """A text after its head, wrapped between words at column `start`; below the head if a word is too long for that."""
     if max(map(len, text.split()), default=0) > width and head.strip():
         below = len(head) - len(head.lstrip()) + 4
         return [(0, head.rstrip()), *_hung(" " * below, text, below, max(width + start - below, 1))]
@@ -120,7 +120,7 @@ def _hung(head: str, text: str, start: int, width: int) -> List[Tuple[int, str]]
 
 
 def labelled(lines: Sequence[str], start: int, terminal: bool) -> List[Line]:
-    """Lines whose text begins at column `start` or further in: on a terminal a long one goes on beneath its beginning."""
+    """Lines whose text begins at column `start` or further in: on a terminal a long one is wrapped at that column."""
     if not terminal:
         return [("", 0, line) for line in lines]
     width = _console().width
@@ -133,7 +133,7 @@ def labelled(lines: Sequence[str], start: int, terminal: bool) -> List[Line]:
 
 
 def fitted(lines: Iterable[Line], terminal: bool) -> List[Line]:
-    """On a terminal, what goes on in the next line stands further in than what begins there."""
+    """The lines; on a terminal, too long ones are wrapped and their continuation indented."""
     width = _console().width if terminal else 0
     return [part for line in lines for part in (folded(line, width) if width else [line])]
 
