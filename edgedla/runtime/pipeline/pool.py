@@ -21,7 +21,7 @@ from edgedla.runtime.stats import Latency
 log = logging.getLogger("edgedla.runtime.pipeline.pool")
 
 
-#: How often a waiting `collect` looks whether it was told to give up.
+#: How often a waiting `collect` checks whether to give up.
 SLICE_S = 0.25
 #: Seconds that `close` gives all runners together.
 CLOSE_S = 8.0
@@ -111,7 +111,7 @@ class Pool:
 
     def await_room(self, lead_s: float, timeout_s: float) -> bool:
         """Waits until an inference could be submitted in `lead_s`, as far as the mean of each member tells; False if none
-        could in time. What is taken from a slot sooner only grows old, and stands before what comes meanwhile.
+        could in time. A frame taken from its slot sooner would only get older, and block newer ones.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._condition:
@@ -125,7 +125,7 @@ class Pool:
                 self._condition.wait(min(left_s, deadline_s - now_s))
 
     def _free_in(self, now_s: float) -> float:
-        """Seconds until a member is free; 0 where one is, where none is left (which `submit` says), or nothing is known."""
+        """Seconds until a member is free; 0 if one is, if none is left (`submit` reports it), or if no time is known."""
         soonest_s = math.inf
         for m in self._members:
             if not m.alive:
