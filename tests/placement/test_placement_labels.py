@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import pytest
@@ -19,9 +19,11 @@ from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels import timelines as timelines_module
+from edgedla.placement.solvers.labels.bits import Slots, add, bits_of, has, keys_of, meet, members, numbered, remove
+from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.label_search import Room
-from edgedla.placement.solvers.labels.moments import Moment, Moments, positions
+from edgedla.placement.solvers.labels.moments import Moments
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several.pair import Pair
@@ -102,25 +104,45 @@ def test_labels_alone_prove_most_tiny_pairs() -> None:
 @given(problems(6, ("GPU", "DLA0"), 1), st.integers(0, 10**6))
 def test_remaining_cost_is_a_lower_bound_of_every_completion(drawn: Problem, seed: int) -> None:
     frontier = Frontier(of_one_batch(drawn), ("GPU", "DLA0"))
-    moments = Moments(frontier, (1.2, 1.1), range(len(frontier.allowed)))
+    execution = Execution(frontier, (1.2, 1.1), range(len(frontier.allowed)))
     random = np.random.default_rng(seed)
     weights = random.random((5, 2))
     prices = Prices(frontier, weights * np.array([1.2, 1.1]), np.ones(5, bool))
-    rests = Rests(moments, prices, weights)
-    least: Dict[Moment, np.ndarray] = {}
+    rests = Rests(execution, prices, weights)
+    least: Dict[bytes, np.ndarray] = {}
 
-    def to_the_end(moment: Moment) -> np.ndarray:
-        if moment not in least:
-            ways = moments.ways(moment)
-            behind = [weights @ (w.gpu_us, w.core_us) + to_the_end(w.moment) for w in ways]
-            has_ended = moment.done > moments.all
-            least[moment] = np.zeros(5) if has_ended else np.min(behind, axis=0, initial=np.inf)
-        return least[moment]
+    def to_the_end(moment: Moments) -> np.ndarray:
+        key = moment.keys()[0]
+        if key not in least:
+            ways = execution.ways(moment)
+            us = np.stack([ways.gpu_us, ways.core_us], axis=1)
+            behind = [weights @ us[w] + to_the_end(ways.moments.taken(np.array([w]))) for w in range(len(us))]
+            ended = execution.has_ended(moment)[0]
+            least[key] = np.zeros(5) if ended else np.min(behind, axis=0, initial=np.inf)
+            assert (rests.behind(moment)[0] <= least[key] + 1e-6).all(), moment
+        return least[key]
 
-    to_the_end(moments.start)
-    reckoned = rests.behind(list(least))
-    for row, (moment, exact) in zip(reckoned, least.items()):
-        assert (row <= exact + 1e-6).all(), moment
+    to_the_end(execution.start)
+
+
+@CHECKED
+@given(problems(8, ("GPU", "DLA0"), 1), st.integers(0, 10**6))
+def test_ways_of_many_moments_at_once_are_those_of_each_alone(drawn: Problem, seed: int) -> None:
+    frontier = Frontier(of_one_batch(drawn), ("GPU", "DLA0"))
+    ranks = np.random.default_rng(seed).permutation(len(frontier.allowed)).tolist()
+    execution = Execution(frontier, (1.2, 1.1), ranks)
+    moments = execution.start
+    while len(moments.done):
+        together = execution.ways(moments)
+        assert (np.diff(together.parent) >= 0).all()
+        for row in range(len(moments.done)):
+            alone, which = execution.ways(moments.taken(np.array([row]))), together.parent == row
+            assert together.moments.taken(which).keys() == alone.moments.keys()
+            for ours, theirs in zip(together[2:], alone[2:]):
+                assert ours[which].tolist() == theirs.tolist()
+            assert (np.diff(alone.acquires.astype(int)) <= 0).all()
+        keys = together.moments.keys()
+        moments = together.moments.taken(np.array([keys.index(key) for key in dict.fromkeys(keys)], int))
 
 
 def test_arrays_grow_and_keep_their_rows() -> None:
@@ -133,9 +155,42 @@ def test_arrays_grow_and_keep_their_rows() -> None:
     assert grown.rows[0].tolist() == [-1.0] * 3
 
 
-@pytest.mark.parametrize(("bits", "expected"), [(0, []), (1, [0]), (0b101001, [0, 3, 5]), (1 << 300, [300])])
-def test_positions_lists_the_set_bits(bits: int, expected: List[int]) -> None:
-    assert list(positions(bits)) == expected
+sets = st.lists(st.sets(st.integers(0, 199)), min_size=1, max_size=6)
+
+
+@given(sets, st.integers(0, 199))
+def test_sets_as_bits(drawn: List[Set[int]], number: int) -> None:
+    bits, rows, numbers = bits_of(drawn, 200), np.arange(len(drawn)), np.full(len(drawn), number)
+    row, member = members(bits)
+    assert list(zip(row.tolist(), member.tolist())) == [(r, k) for r, s in enumerate(drawn) for k in sorted(s)]
+    assert has(bits, rows, numbers).tolist() == [number in s for s in drawn]
+    assert meet(bits, bits[::-1]).tolist() == [bool(a & b) for a, b in zip(drawn, drawn[::-1])]
+    odd = rows % 2 == 1
+    add(bits, rows, numbers, odd)
+    remove(bits, rows, numbers, ~odd)
+    changed = [s | {number} if r % 2 else s - {number} for r, s in enumerate(drawn)]
+    assert np.array_equal(bits, bits_of(changed, 200))
+
+
+@given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), max_size=20), st.integers(0, 5))
+def test_rows_are_numbered_in_the_order_they_come(drawn: List[List[int]], known: int) -> None:
+    rows = np.array(drawn, int).reshape(-1, 3)
+    keys = keys_of(rows)
+    at: Dict[bytes, int] = {}
+    numbered(at, keys[:known], 0)
+    numbers, new = numbered(at, keys, len(at))
+    first = [drawn.index(row) for row in drawn]
+    assert numbers.tolist() == [len({*map(tuple, drawn[:k])}) for k in first]
+    assert new.tolist() == sorted({k for k in first if k >= known})
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=6))
+def test_slots_give_each_list_entry_by_entry(lists: List[List[int]]) -> None:
+    read: List[List[int]] = [[] for _ in lists]
+    for which, entries in Slots(lists).of(np.arange(len(lists))):
+        for row, entry in zip(which.tolist(), entries.tolist()):
+            read[row].append(entry)
+    assert read == lists
 
 
 #: (device, us) of items, and (producer, readers, us to the core) of tensors; what nobody reads is an output.

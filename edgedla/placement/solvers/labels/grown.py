@@ -11,7 +11,7 @@ class Grown:
     """Rows added at the end. Capacity at least doubles, so each row is copied only a few times."""
 
     def __init__(self, kind: Any, *width: int) -> None:
-        self._room: np.ndarray = np.zeros((64, *width), kind)
+        self._room: np.ndarray = np.empty((64, *width), kind)
         self._count = 0
 
     @property
@@ -23,7 +23,7 @@ class Grown:
         rows = np.asarray(rows, self._room.dtype).reshape(-1, *self._shape)
         needed = self._count + len(rows)
         if needed > len(self._room):
-            room = np.zeros((2 * needed, *self._shape), self._room.dtype)
+            room = np.empty((2 * needed, *self._shape), self._room.dtype)
             room[: self._count] = self.rows
             self._room = room
         self._room[self._count : needed] = rows

@@ -8,8 +8,9 @@ from typing import List, Tuple
 
 import numpy as np
 
+from edgedla.placement.problem.goal import INFINITY
+from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
-from edgedla.placement.solvers.labels.moments import Moments
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.timelines import Timelines
 from edgedla.placement.solvers.several.pair import Pair
@@ -40,6 +41,9 @@ ROOM = Room()
 #: Rows of weights that a look uses: those that gave most bounds in the looks before.
 TELLING = 16
 
+#: Labels that take hardly any time: a look may have so many, however few the last one had.
+CHEAP = 50_000
+
 
 class LabelRounds:
     """The search over labels for two models on the GPU and one core each; improvements are offered to the best.
@@ -60,7 +64,7 @@ class LabelRounds:
         for m, frontier in enumerate(pair.frontiers):
             prices = Prices(frontier, of_model(rows, m, pair.factors), np.ones(len(rows), bool))
             own = of_time[:, 1 + m]
-            models.append(Moments(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
+            models.append(Execution(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
             rests.append(Rests(models[m], prices, np.stack([of_time[:, 0] + own, own], axis=1)))
         self._timelines = Timelines(models, rests)
         self.goes_on = True
@@ -73,8 +77,11 @@ class LabelRounds:
         """True if each model has a core of its own and their items are not too many."""
         return len(pair.cores) == 2 and sum(pair.items) <= MOST_ITEMS
 
-    def run(self, bound: float, until: float) -> float:
-        """Searches until then, on time.monotonic's clock. Returns the bound, at least the known `bound`."""
+    def run(self, bound: float, until: float, most_labels: float = INFINITY) -> float:
+        """Searches until then, on time.monotonic's clock, or until a look has as many labels.
+
+        Returns the bound, at least the known `bound`.
+        """
         pair = self._pair
         search = self.search(until, ROOM)
         while self.goes_on and bound < pair.limit and time.monotonic() < until:
@@ -83,6 +90,8 @@ class LabelRounds:
             bound = max(bound, reached)
             if reached >= asked:
                 self._through = [*self._through[-1:], (asked, search.labels)]
+                if search.labels >= most_labels:
+                    break
             elif search.crowded or (time.monotonic() < until and pair.best.value == value):
                 self.goes_on = False
         return min(bound, pair.best.value)
@@ -103,7 +112,7 @@ class LabelRounds:
         if len(self._through) > 1:
             before, fewer = self._through[0]
             growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
-        begin, step = max(last, bound), math.log(GROWTH) / growth
+        begin, step = max(last, bound), math.log(max(GROWTH, CHEAP / labels)) / growth
         return limit if step > NEARLY * (limit - begin) else begin + step
 
     def _look(self, search: LabelSearch, limit: float) -> float:

@@ -40,6 +40,9 @@ TURNING = 0.18
 #: and one once good placements are known, below which there is less to look into.
 LABELS: Tuple[float, ...] = (0.3, 0.75)
 
+#: The first search ends with a look of so many labels: a longer one shall know good placements.
+FEW_LABELS = 300_000.0
+
 
 class PairSearch:
     """The search on one set of engines.
@@ -131,8 +134,10 @@ class PairSearch:
 
     def _look_at_labels(self) -> None:
         if self._labels is not None and self._labels.goes_on and self._label_looks < len(LABELS):
+            most = INFINITY if self._label_looks else FEW_LABELS
+            until = self._until(LABELS[self._label_looks])
             self._label_looks += 1
-            self.bound = max(self.bound, self._labels.run(self.bound, self._until(LABELS[self._label_looks - 1])))
+            self.bound = max(self.bound, self._labels.run(self.bound, until, most))
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
         pair = self.pair
