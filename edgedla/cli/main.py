@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.began import Began
+from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
 from edgedla.guard import guard_command
@@ -201,6 +202,7 @@ def run(args: Optional[List[str]] = None) -> None:
     began = time.monotonic() - time.process_time()
     _fill_standard_descriptors()
     guard_command(sys.argv[1:] if args is None else args, _complain)
+    note_interruptions()
     # A model is many small values that live until the end. Collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
     code = exit_code_of(args, began)
@@ -251,7 +253,7 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except Exception as e:
-        if _was_interrupted(e):
+        if was_interrupted(e):
             _complain("edgedla: interrupted")
             return 130
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
@@ -261,18 +263,6 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         text, code = _explained(e)
         _complain(f"edgedla: {text}")
         return code
-
-
-def _was_interrupted(error: Optional[BaseException]) -> bool:
-    """Whether Ctrl-C is behind an error: a native library that is being imported makes an ImportError of it."""
-    seen = set()
-    # A library may raise an error from itself, and the chain would never end.
-    while error is not None and id(error) not in seen:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return False
 
 
 def _complain(text: str, whole: bool = False) -> None:

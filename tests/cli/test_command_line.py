@@ -146,6 +146,24 @@ def test_exceptions_become_a_message_and_an_exit_code(
     assert captured.out == ""
 
 
+def test_an_import_that_ctrl_c_broke_without_naming_it_is_an_interruption() -> None:
+    """NumPy's C code prints the KeyboardInterrupt, and raises an ImportError of its own."""
+    code = """
+import os, signal
+from edgedla.cli import main
+def interrupted(self, *args):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        pass
+    raise ImportError("numpy._core.multiarray failed to import")
+main.LazyGroup.get_command = interrupted
+main.run(["doctor"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr.decode()) == (130, "edgedla: interrupted\n")
+
+
 def test_every_error_class_has_its_documented_exit_code() -> None:
     def tree(cls: type) -> List[type]:
         return [cls, *(found for sub in cls.__subclasses__() for found in tree(sub))]
