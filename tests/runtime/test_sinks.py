@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 
 import numpy as np
@@ -37,6 +38,31 @@ def test_a_full_json_lines_file_is_rotated_and_the_oldest_removed(tmp_path, keep
     for k, file in enumerate(files[1:]):
         assert numbers(file) == list(range(34 - 4 * k, 38 - 4 * k))
     assert all(f.stat().st_size <= 40 for f in files)
+
+
+def _write(path, name, all_ready):
+    sink = JsonLines(path, rotate_mb=0.002, keep=900, kinds=(("writer",),))
+    all_ready.wait(60)
+    for n in range(2000):
+        sink.write_document({"writer": name, "n": n})
+    sink.close()
+
+
+@pytest.mark.once
+def test_a_file_that_several_processes_write_and_rotate_loses_no_line(tmp_path):
+    """One ended with exit code 6 where another had renamed the file first, and lines were lost where two renamed it."""
+    spawned = multiprocessing.get_context("spawn")
+    all_ready = spawned.Barrier(4)
+    writers = [spawned.Process(target=_write, args=(str(tmp_path / "r.jsonl"), w, all_ready)) for w in "abcd"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    files = list(tmp_path.glob("r.jsonl*"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert len(files) > 3
+    assert sorted((line["writer"], line["n"]) for line in lines) == [(w, n) for w in "abcd" for n in range(2000)]
 
 
 def test_without_a_size_limit_a_file_is_appended_to_and_never_rotated(tmp_path):

@@ -19,6 +19,7 @@ from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.newest import age_ns
 from edgedla.runtime.outputs.own_lines import RESULTS, ends_in_a_line, remove_beyond, require_ours
+from edgedla.runtime.outputs.shared_file import held_by_another, is_at
 from edgedla.runtime.outputs.timing import Timing
 from edgedla.runtime.sources.base import MOST_RATE
 from edgedla.runtime.sources.opencv import import_cv2
@@ -67,34 +68,37 @@ class JsonLines:
             os.write(self._fd, b"\n")
 
     def _rotate(self) -> None:
-        """Renames full files up by one; a crash in between leaves each of them complete under some name."""
+        """Renames full files up by one; a crash in between leaves each of them complete under some name.
+
+        If another process that writes this file does so right now, or just has, nothing is renamed: the next line goes on in
+        the full file, and the one after it finds the new one.
+        """
+        if held_by_another(self._fd) or not is_at(self.path, self._fd):
+            return
         os.fsync(self._fd)
         fd, self._fd = self._fd, -1
-        os.close(fd)
-        for n in range(self._keep, 1, -1):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(f"{self.path}.{n - 1}", f"{self.path}.{n}")
-        if self._keep:
-            os.replace(self.path, f"{self.path}.1")
-        else:
-            os.unlink(self.path)
+        try:
+            for n in range(self._keep, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.path}.{n - 1}", f"{self.path}.{n}")
+            if self._keep:
+                os.replace(self.path, f"{self.path}.1")
+            else:
+                os.unlink(self.path)
+        finally:
+            # Only now may another process rotate.
+            os.close(fd)
         remove_beyond(self.path, self._keep, self._kinds)
         self._open()
 
     def _status(self) -> os.stat_result:
         """Status of the open file, which is reopened if logrotate or another process has moved or removed it."""
-        held = os.fstat(self._fd)
-        try:
-            moved = not os.path.samestat(held, os.stat(self.path))
-        except FileNotFoundError:
-            moved = True
-        if moved:
+        if not is_at(self.path, self._fd):
             require_ours(self.path, self._kinds)
             fd, self._fd = self._fd, -1
             os.close(fd)
             self._open()
-            held = os.fstat(self._fd)
-        return held
+        return os.fstat(self._fd)
 
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
@@ -112,7 +116,7 @@ class JsonLines:
             before = self._status().st_size if self._regular else 0
             if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
                 self._rotate()
-                before = 0
+                before = os.fstat(self._fd).st_size
             while done < len(data):
                 done += os.write(self._fd, data[done:])
         except OSError as e:
