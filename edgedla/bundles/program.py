@@ -15,7 +15,7 @@ from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.malloc import collect_often, limit_arenas
 from edgedla.printable import printable_text, without_credentials
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
-from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.settings import PipelineConfig
 
 SETTINGS = "bundle.json"
@@ -118,7 +118,8 @@ def _config(root: str, settings: Dict[str, Any]) -> PipelineConfig:
 def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
     limit_arenas()
     check_names(config)
-    with open_pipeline(config) as opened:
+    with opened_parts(config) as parts:
+        opened = parts.pipeline
 
         def end(*_: Any) -> None:
             # A second signal means that the user does not want to wait.

@@ -36,7 +36,7 @@ def open_pipeline(
     on_result: Optional[Callable[[FrameResult], object]] = None,
     pool: Pools = None,
 ) -> Iterator[Pipeline]:
-    """Context manager: opens a pipeline with all that it needs, and closes everything at the end.
+    """Context manager: opens a pipeline with its outputs, metrics and live page, and closes everything at the end.
 
         with edgedla.open_pipeline("pipeline.yaml", on_result=print) as p:
             summary = p.run()
@@ -48,11 +48,26 @@ def open_pipeline(
 
     Raises:
         DocumentError: the file or the artifact is wrong. EnvironmentMissing: a library or device is missing.
-        RunError: the only source cannot be opened. With several cameras, a missing one is tried again.
+        RunError: the only source cannot be opened (with several cameras, a missing one is tried again), or a port is in use.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
-    with opened_parts(config, on_result, pool) as parts:
+    with opened_parts(config, on_result, pool) as parts, _watched(parts.pipeline, config):
         yield parts.pipeline
+
+
+@contextlib.contextmanager
+def _watched(opened: Pipeline, config: PipelineConfig) -> Iterator[None]:
+    """Writes and serves the metrics and the live page that the config asks for."""
+    with contextlib.ExitStack() as stack:
+        if config.metrics.jsonl or config.metrics.prometheus_port:
+            from edgedla.runtime.health.metrics import serve_metrics
+
+            stack.enter_context(serve_metrics(opened, config.metrics))
+        if config.view.port:
+            from edgedla.runtime.live.server import serve_view
+
+            stack.enter_context(serve_view(opened, config.view))
+        yield
 
 
 @dataclass

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import json
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,24 @@ def test_two_sources_without_a_file_from_python_and_the_command_line(artifact, t
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert {s["name"]: s["captured"] for s in json.loads(done.stdout)["sources"]} == {"cam0": 3, "cam1": 5}
+
+
+def test_python_writes_and_serves_the_metrics_and_the_live_page_of_the_file(artifact, tmp_path):
+    """They were left out without a word."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"version: 1\nartifact: {artifact}\nsource: 'synthetic://?frames=3'\n"
+        f"metrics: {{jsonl: metrics.jsonl}}\nview: {{port: {port}}}\n"
+    )
+    with edgedla.open_pipeline(file) as p:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
+            assert page.status == 200
+        p.run()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["frames"]["results"] == 3
 
 
 def test_a_placement_of_two_models_sets_their_devices_and_must_match(artifact, tmp_path):
