@@ -165,6 +165,10 @@ WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
     (("devices",), [1], "devices"),
     (("models", 0, "inputs"), {"x": ["a"]}, "inputs"),
     (("limits", "max_regions"), {}, r"limits.max_regions"),
+    (("costs", "clocks_mhz", "dla"), [None], r"costs.clocks_mhz.dla"),
+    (("costs", "clocks_mhz", "gpu"), "fast", r"costs.clocks_mhz.gpu"),
+    (("costs", "clocks_mhz"), 3, r"costs.clocks_mhz"),
+    (("costs", "idle_power_w"), "some", r"costs.idle_power_w"),
     (("limits", "loadables_per_core"), 1.5, r"limits.loadables_per_core"),
     (("limits", "local_dram_bytes"), True, r"limits.local_dram_bytes"),
 ]

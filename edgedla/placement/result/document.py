@@ -111,6 +111,18 @@ def _read_limits(r: _Reader) -> Dict[str, Optional[int]]:
     return {str(name): r.get(name, int, optional=True) for name in r.data}
 
 
+def _read_costs(r: _Reader) -> Mapping[str, Any]:
+    """The costs unchanged, after a check of the numbers that others count with."""
+    if "idle_power_w" in r.data:
+        r.get("idle_power_w", float)
+    if "clocks_mhz" in r.data:
+        clocks = r.of("clocks_mhz")
+        clocks.list_of("dla", float, int)
+        for name in ("gpu", "emc"):
+            clocks.get(name, float, optional=True)
+    return r.data
+
+
 def _placement(r: _Reader) -> p.Placement:
     proof, timeline = r.of("proof"), r.of("timeline")
     return p.Placement(
@@ -118,7 +130,7 @@ def _placement(r: _Reader) -> p.Placement:
         precision=r.get("precision", str),
         power_mode=r.get("power_mode", str),
         rules_version=r.get("rules_version", str),
-        costs=r.get("costs", dict),
+        costs=_read_costs(r.of("costs")),
         objective=r.get("objective", str),
         latency_bound_us=_bound(r),
         devices=r.list_of("devices", str),
