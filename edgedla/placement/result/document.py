@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.costs.cost import Cost
@@ -13,6 +13,7 @@ from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.placement.result import placement as p
 from edgedla.strict_documents import read_json
+from edgedla.vocabulary import DEVICES, IN_FLIGHT, OBJECTIVES, PRECISIONS
 
 
 @typed
@@ -79,9 +80,24 @@ class _Reader:
             raise _Wrong(f"the field {where} is {value!r:.60}, not of type {kind.__name__}")
         return value
 
+    def word(self, name: str, allowed: Sequence[str]) -> str:
+        """One of these words."""
+        word: str = self.get(name, str)
+        if word not in allowed:
+            where = f"{self.path}.{name}" if self.path else name
+            raise _Wrong(f"the field {where} is {word!r:.60}, not one of {', '.join(allowed)}")
+        return word
+
     def each(self, name: str) -> Tuple[_Reader, ...]:
         where = f"{self.path}.{name}" if self.path else name
         return tuple(_Reader(v, f"{where}[{i}]") for i, v in enumerate(self.get(name, list)))
+
+    def number_of(self, name: str, count: int) -> int:
+        """The number of one of `count` things, from 0."""
+        number: int = self.get(name, int)
+        if not 0 <= number < count:
+            raise _Wrong(f"the field {self.path}.{name} is {number}, and there are {count}")
+        return number
 
     def of(self, name: str) -> _Reader:
         return _Reader(self.get(name, dict), f"{self.path}.{name}" if self.path else name)
@@ -111,6 +127,21 @@ def _read_limits(r: _Reader) -> Dict[str, Optional[int]]:
     return {str(name): r.get(name, int, optional=True) for name in r.data}
 
 
+def _read_platform(r: _Reader) -> Mapping[str, Any]:
+    """The platform unchanged, after a check of what names it."""
+    for name in ("target", "title", "trt"):
+        r.get(name, str)
+    return r.data
+
+
+def _read_devices(r: _Reader) -> Tuple[str, ...]:
+    devices = r.list_of("devices", str)
+    unknown = [device for device in devices if device not in DEVICES]
+    if unknown:
+        raise _Wrong(f"the field devices holds {unknown[0]!r:.60}, not one of {', '.join(DEVICES)}")
+    return devices
+
+
 def _read_costs(r: _Reader) -> Mapping[str, Any]:
     """The costs unchanged, after a check of the numbers that others count with."""
     if "idle_power_w" in r.data:
@@ -126,14 +157,14 @@ def _read_costs(r: _Reader) -> Mapping[str, Any]:
 def _placement(r: _Reader) -> p.Placement:
     proof, timeline = r.of("proof"), r.of("timeline")
     return p.Placement(
-        platform=r.get("platform", dict),
-        precision=r.get("precision", str),
+        platform=_read_platform(r.of("platform")),
+        precision=r.word("precision", PRECISIONS),
         power_mode=r.get("power_mode", str),
         rules_version=r.get("rules_version", str),
         costs=_read_costs(r.of("costs")),
-        objective=r.get("objective", str),
+        objective=r.word("objective", OBJECTIVES),
         latency_bound_us=_bound(r),
-        devices=r.list_of("devices", str),
+        devices=_read_devices(r),
         limits=_read_limits(r.of("limits")),
         use_unknown=r.get("use_unknown", bool),
         models=tuple(_read_model(m) for m in r.each("models")),
@@ -144,11 +175,11 @@ def _placement(r: _Reader) -> p.Placement:
             for b in r.each("baselines")
         ),
         timeline=p.Timeline(
-            timeline.get("kind", str),
+            timeline.word("kind", p.TIMELINE_KINDS),
             timeline.get("length_us", float),
             tuple(
                 p.TimelineBar(
-                    b.get("device", str), b.get("model", int), b.get("segment", int), b.get("start_us", float),
+                    b.word("device", DEVICES), b.number_of("model", len(r.data["models"])), b.get("segment", int), b.get("start_us", float),
                     b.get("end_us", float), b.get("frame", int), b.list_of("layers", int),
                 )
                 for b in timeline.each("bars")
@@ -163,7 +194,7 @@ def _placement(r: _Reader) -> p.Placement:
         notes=r.list_of("notes", str),
         # Documents of 0.1 do not have these.
         frames_per_second=_numbers(r, "frames_per_second") if "frames_per_second" in r.data else (),
-        in_flight=r.get("in_flight", str) if "in_flight" in r.data else "many",
+        in_flight=r.word("in_flight", IN_FLIGHT) if "in_flight" in r.data else "many",
         one_process=r.get("one_process", bool) if "one_process" in r.data else False,
     )  # fmt: skip
 
@@ -187,20 +218,20 @@ def _read_model(r: _Reader) -> p.PlacedModel:
         rate=r.get("rate", float),
         layers=tuple(
             p.PlacedLayer(
-                x.get("index", int), x.get("name", str), x.get("type", str), x.get("device", str),
+                x.get("index", int), x.get("name", str), x.get("type", str), x.word("device", DEVICES),
                 x.get("region", int, optional=True), x.get("why", str), x.get("reason", str), x.costs("costs"),
             )
             for x in r.each("layers")
         ),
         regions=tuple(
             p.PlacedRegion(
-                x.get("id", int), x.get("device", str), x.list_of("layers", int), x.get("size", int), x.cost("cost")
+                x.get("id", int), x.word("device", DEVICES), x.list_of("layers", int), x.get("size", int), x.cost("cost")
             )
             for x in r.each("regions")
         ),
         transitions=tuple(
             p.PlacedTransition(
-                x.get("tensor", str), x.get("from", str), x.get("to", str), x.get("size_bytes", int), x.cost("cost")
+                x.get("tensor", str), x.word("from", DEVICES), x.word("to", DEVICES), x.get("size_bytes", int), x.cost("cost")
             )
             for x in r.each("transitions")
         ),
@@ -212,7 +243,7 @@ def _read_model(r: _Reader) -> p.PlacedModel:
 
 
 def _device_cost(r: _Reader) -> p.DeviceCost:
-    return p.DeviceCost(r.get("device", str), r.cost("cost"))
+    return p.DeviceCost(r.word("device", DEVICES), r.cost("cost"))
 
 
 def _read_figures(r: _Reader) -> p.Figures:

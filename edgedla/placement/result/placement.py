@@ -19,6 +19,9 @@ WHY: Mapping[str, str] = {
 }
 
 
+TIMELINE_KINDS = ("frame", "schedule", "period")
+
+
 @dataclass(frozen=True)
 class PlacedLayer:
     """One live layer. `costs`: by device; the first layer of a fused operator has the operator's cost."""
