@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 import zipfile
 from collections import namedtuple
 from importlib.util import find_spec
@@ -427,3 +428,40 @@ def test_damaged_files_are_refused_before_the_framework_is_started(
     path.write_bytes(data)
     with pytest.raises(ModelError, match=message):
         edgedla.convert(path, trust=True, shapes={"x": [1, 3, 8, 8]}, python="/no/python")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_conversion_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """A killed or timed-out command left it computing, and nobody to end it."""
+    (tmp_path / "request.json").write_text("{}")
+    program = (
+        "import os, sys, time; from edgedla.conversion.frameworks import answering; sys.argv[1] = 'request.json'\n"
+        "def convert(request):\n    open('pid.tmp', 'w').write(str(os.getpid())); os.rename('pid.tmp', 'pid'); time.sleep(60)\n"
+        "answering.answer(convert)"
+    )
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], ''])",
+            program,
+        ],
+        cwd=tmp_path,
+    )
+    until = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    parent.kill()
+    parent.wait()
+    child, until = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    while _runs(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not _runs(child)
+
+
+def _runs(process: int) -> bool:
+    """Whether it runs; in a container without an init, one that has ended stays as a zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
