@@ -13,11 +13,13 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
         buffer-full of the other: min(weight_bytes * (n_input - 1), read_bytes * (n_weight - 1))
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
-    lut = 1000 / dla_mhz                         an activation that is looked up in a table, alone or behind a convolution
-        A constant at FP16, whatever the tensor: YOLO11n's four loadables leave 240 and 246 us for each table (rows p587, p588),
-        but 0.9 and 1.5 us for each 1000 elements. By channels, 2.7 and 2.5 us for each, they are nearly as even: tables of
-        far fewer than 90 channels would decide between the two. Tables over fewer than 20,000 elements, as in SE gates,
-        are not covered by these figures. At INT8 the figures of YOLOv5s and YOLO11n leave no time for tables.
+    lut = elements / dla_mhz                     an activation that is looked up in a table, alone or behind a convolution
+        At FP16, three loadables of YOLO11n (rows p587, p656, p657) leave 1.2, 1.3 and 0.6 clocks for each element; by table
+        they leave 250, 120 and 110 us, and YOLO26n takes 6.8 ms at 320 x 320 and 27.7 ms at 640 x 640, with as
+        many tables (rows p661, p663). At INT8 the figures of YOLOv5s and YOLO11n leave no time for tables.
+    softmax = elements / dla_mhz                 a softmax; 22 clocks for each element at FP16 (row p588), 17 at INT8 (rows
+        p658, p659), all over 2 x 400 x 400. Slices and transposes run in the same loadables, so the times hold those of
+        attention. How the time grows with the axis is not known.
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them); a group of two or three
@@ -46,18 +48,18 @@ from edgedla.costs.work import Work
 Features = Dict[str, float]
 
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once per loadable or GPU engine;
-#: reformat, reformat_bytes: transitions. lut: see `dla_features`.
+#: reformat, reformat_bytes: transitions.
 DLA_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "loadable", "loadable_clock",
-    "reformat", "reformat_bytes",
+    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "softmax", "loadable",
+    "loadable_clock", "reformat", "reformat_bytes",
 )  # fmt: skip
 GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "kernel.int8", "engine")
 
 #: Features of bytes that move to or from the DRAM.
 MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
 
-#: Features of being an engine, a loadable, a reformat, a table: one source alone shows what each costs.
-FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut"})
+#: Features of being an engine, a loadable, a reformat, a table, a softmax: one source alone shows what each costs.
+FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut", "softmax"})
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
@@ -80,7 +82,7 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
     features: Features = {
         "operator": 1.0,
         "write": (work.write_bytes + work.operand_bytes) / emc,
-        **_lut_features(work, clocks),
+        **_element_features(work, clocks),
     }
     if work.macs or work.kind in ("dense", "first", "depthwise"):
         features[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
@@ -97,12 +99,13 @@ def dla_follower_features(work: Work, clocks: Clocks) -> Features:
     return {
         "write": work.operand_bytes / clocks.emc_mhz,
         "weight": work.weight_bytes / clocks.emc_mhz,
-        **_lut_features(work, clocks),
+        **_element_features(work, clocks),
     }
 
 
-def _lut_features(work: Work, clocks: Clocks) -> Features:
-    return {"lut": 1000.0 / clocks.dla_mhz} if work.has_table else {}
+def _element_features(work: Work, clocks: Clocks) -> Features:
+    elements = {"lut": work.table_elements, "softmax": work.softmax_elements}
+    return {name: count / clocks.dla_mhz for name, count in elements.items() if count}
 
 
 def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:

@@ -85,8 +85,9 @@ class Work:
         write_bytes: the outputs.
         weight_bytes: constants, read once.
         groups: of a convolution.
-        has_table: an activation that a DLA looks up in a table.
-        gpu_pass_bytes: bytes that such an activation after a convolution costs on a GPU, as if read and written again. TensorRT
+        table_elements: of an activation that a DLA looks up in a table.
+        softmax_elements: of a softmax.
+        gpu_pass_bytes: bytes that an activation by table after a convolution costs on a GPU, as if read and written again. TensorRT
             always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
             logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
             time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
@@ -105,7 +106,8 @@ class Work:
     write_bytes: float = 0.0
     weight_bytes: float = 0.0
     groups: int = 1
-    has_table: bool = False
+    table_elements: float = 0.0
+    softmax_elements: float = 0.0
     gpu_pass_bytes: float = 0.0
     known: bool = True
     reads_dequantized: bool = False
@@ -131,6 +133,8 @@ class Work:
             operand_bytes=self.operand_bytes * batch,
             write_bytes=self.write_bytes * batch,
             gpu_pass_bytes=self.gpu_pass_bytes * batch,
+            table_elements=self.table_elements * batch,
+            softmax_elements=self.softmax_elements * batch,
         )
 
 
@@ -162,6 +166,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         activations = [min(activations[0], written)] if activations else []
     has_table = layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS
     passes = has_table and _follows_product(layer, graph)
+    elements = float(sum(t.volume for t in graph.output_tensors(layer)))
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,
@@ -169,7 +174,8 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         operand_bytes=0.0 if gate is not None else sum(activations[1:]),
         write_bytes=written,
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
-        has_table=has_table,
+        table_elements=elements if has_table else 0.0,
+        softmax_elements=elements if layer.type == "SOFTMAX" else 0.0,
         gpu_pass_bytes=sum(activations) + written if passes else 0.0,
         known=known,
         reads_dequantized=_reads_dequantized(layer, graph),

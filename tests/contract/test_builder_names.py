@@ -32,7 +32,7 @@ TENSORRT = {
 }  # fmt: skip
 PYTHON = {
     "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
-    "severity", "reasons", "interruption", "logger", "receiver", "reader", "writer", "signal", "socket", "threading", "thread",
+    "severity", "reasons", "signals", "interruption", "logger", "receiver", "reader", "writer", "signal", "socket", "threading", "thread",
     "os", "sys", "contextlib", "seen", "installed", "group", "_LOGGERS", "answer", "refused",
     "parts", "moved", "found", "_LETTERS", "tensors",
     # of the runner

@@ -58,7 +58,7 @@ GROUPS: Tuple[Group, ...] = (
     Group(
         "gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "kernel.tuned": (14.0, 6.0), "engine": (80.0, 40.0)}
     ),
-    Group("dla2-int8", {}, {"engine": "gpu-orin"}, {"lut": (0.0, 5.0)}),
+    Group("dla2-int8", {}, {"engine": "gpu-orin"}, {"lut": (0.0, 0.05)}),
     # Convolutions hide the memory at FP16; the same paths move the bytes, and the same host submits. There is one mode of
     # work: with the vectors of engines.yaml the figures of all kinds of convolution agree on one rate.
     Group(
@@ -83,6 +83,7 @@ GROUPS: Tuple[Group, ...] = (
             "loadable": "dla2-int8",
             "loadable_clock": "dla2-int8",
             "lut": "dla2-int8",
+            "softmax": "dla2-int8",
             "mac.depthwise": "dla2-int8",
         },
         DLA1_PRIORS,
