@@ -50,7 +50,7 @@ class Room(NamedTuple):
 
     labels: int = 256_000
     in_all: int = 24_000_000
-    new_moments: int = 30_000
+    new_moments: int = 45_000
     moments: int = 300_000
 
 

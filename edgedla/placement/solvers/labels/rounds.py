@@ -29,20 +29,20 @@ GROWTH = 4.0
 #: A look that would cover such a share of the gap covers all of it.
 NEARLY = 0.7
 
+#: After a look that the time ended, the next one covers at most such a share of its gap.
+NEARER = 0.5
+
 #: Limits that are closer, as a share of the bound, do not show how the number of labels grows.
 LEAST_STEP = 1e-4
 
 #: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
-EXPECTED = 2.0
+EXPECTED = 1.5
 
 #: Limits of a look.
 ROOM = Room()
 
 #: Rows of weights that a look uses: those that gave most bounds in the looks before.
 TELLING = 16
-
-#: Labels that take hardly any time: a look may have so many, however few the last one had.
-CHEAP = 50_000
 
 
 class LabelRounds:
@@ -69,6 +69,8 @@ class LabelRounds:
         self._timelines = Timelines(models, rests)
         self.goes_on = True
         self._weights, self._used = of_time, np.zeros(len(of_time))
+        #: Limit of the last look that the time ended.
+        self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
         self._through: List[Tuple[float, int]] = []
 
@@ -94,6 +96,8 @@ class LabelRounds:
                     break
             elif search.crowded or (time.monotonic() < until and pair.best.value == value):
                 self.goes_on = False
+            else:
+                self._stopped_at = asked
         return min(bound, pair.best.value)
 
     def search(self, until: float, room: Room) -> LabelSearch:
@@ -112,7 +116,9 @@ class LabelRounds:
         if len(self._through) > 1:
             before, fewer = self._through[0]
             growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
-        begin, step = max(last, bound), math.log(max(GROWTH, CHEAP / labels)) / growth
+        begin, step = max(last, bound), math.log(GROWTH) / growth
+        if begin < self._stopped_at < limit:
+            return begin + min(step, NEARER * (self._stopped_at - begin))
         return limit if step > NEARLY * (limit - begin) else begin + step
 
     def _look(self, search: LabelSearch, limit: float) -> float:

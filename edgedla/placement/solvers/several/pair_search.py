@@ -38,7 +38,7 @@ TURNING = 0.18
 
 #: Share of the time left that each search over labels may take, which ends sooner where it will not get through: one soon,
 #: and one once good placements are known, below which there is less to look into.
-LABELS: Tuple[float, ...] = (0.3, 0.75)
+LABELS: Tuple[float, ...] = (0.3, 0.95)
 
 #: The first search ends with a look of so many labels: a longer one shall know good placements.
 FEW_LABELS = 300_000.0
