@@ -1,16 +1,11 @@
 """What `edgedla fix` gains on real networks, as predicted, and how long it takes.
 
-    python benchmarks/bench_fix.py NETS [--config X16,O16,O8] [--objective latency] [--for hybrid] [--free-gates N] [--out FILE]
-        [NAME...]
+    python benchmarks/bench_fix.py NETS [--config X16,O16,O8] [--objective latency] [--for hybrid] [--out FILE] [NAME...]
 
 NETS is a folder of ONNX files; weights are not needed, nothing is proven here. A row per network and configuration (X16:
 AGX Xavier, FP16, TensorRT 8.5.2; O16 and O8: AGX Orin, FP16 and INT8, TensorRT 10.3), then a summary of each
 configuration. All figures are predictions; `seconds` is CPU time of the whole call. Rows of the same commit that `--out` holds
 are not run again; it is written after each.
-
-`--free-gates N` is a question, not a prediction: what would follow if a sigmoid over fewer than N elements cost a DLA no more than
-its operator. Orin's FP16 figures charge each table 208 us, and all of them are of large tensors (edgedla/costs/features.py): nobody
-has measured the gate of a squeeze-and-excite block.
 """
 
 from __future__ import annotations
@@ -20,17 +15,13 @@ import json
 import math
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from provenance import provenance, write_rows
 
 import edgedla
-from edgedla.costs import layer_costs
-from edgedla.costs.work import Work
 from edgedla.errors import EdgedlaError
-from edgedla.graph import Layer, LayerGraph
 
 CONFIGS = {
     "X16": {"target": "agx-xavier-32gb", "trt": "8.5.2", "precision": "fp16"},
@@ -88,18 +79,6 @@ def summary_of(rows: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def without_gates(elements: int) -> None:
-    """Makes tables over fewer elements free, in this process."""
-
-    def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
-        work = priced(layer, graph, element_bytes)
-        gate = work.has_table and all(graph.tensors[name].volume < elements for name in layer.outputs)
-        return replace(work, has_table=False) if gate else work
-
-    priced = layer_costs.work_of
-    layer_costs.work_of = work_of
-
-
 def known_rows(out: Optional[Path], asked: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Rows of an earlier run of the same question on the same commit."""
     if out is None or not out.is_file():
@@ -117,13 +96,10 @@ def main() -> int:
     parser.add_argument("--objective", default="latency")
     parser.add_argument("--for", dest="purpose", default="hybrid")
     parser.add_argument("--skip-names", default="tv_swin_t", help="by default the one network that is all attention")
-    parser.add_argument("--free-gates", type=int, default=0, metavar="N")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.free_gates:
-        without_gates(options.free_gates)
     left_out = options.skip_names.split(",")
-    asked: Dict[str, Any] = {"objective": options.objective, "for": options.purpose, "free_gates": options.free_gates}
+    asked: Dict[str, Any] = {"objective": options.objective, "for": options.purpose}
     rows = known_rows(options.out, asked)
     known = {(row["net"], row["config"]) for row in rows}
     summaries: Dict[str, Any] = {}
@@ -148,8 +124,7 @@ def main() -> int:
             )
             summaries = {c: summary_of(of) for c in CONFIGS if (of := [r for r in rows if r["config"] == c])}
             if options.out:
-                basis = "assumed" if options.free_gates else "predicted"
-                write_rows(options.out, rows, basis, **asked, summary=summaries)
+                write_rows(options.out, rows, "predicted", **asked, summary=summaries)
     print(json.dumps(summaries, indent=1))
     return 0
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Maximum seconds of a check for finding the best placement.
 SEARCH_S = 2.0
 
+#: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
+SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
+
 TITLES: Mapping[str, str] = {
     "gpu": "on the GPU alone",
     "tensorrt": "as TensorRT places it",
@@ -89,10 +92,23 @@ class Streams(NamedTuple):
 
 
 @dataclass(frozen=True)
+class SlowLayer:
+    """A layer that TensorRT puts on the DLA, with its times there and on the GPU."""
+
+    name: str
+    dla_us: float
+    gpu_us: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"name": self.name, "dla_us": self.dla_us, "gpu_us": self.gpu_us}
+
+
+@dataclass(frozen=True)
 class Worth:
     """Costs that decide whether the DLA is worth it. `streams`: the GPU alone, then one stream per device; () without a DLA.
 
-    `parts`: the breakdown of the way "tensorrt" at the chosen precision; None without a DLA. `batch`: of one frame.
+    `parts`: the breakdown of the way "tensorrt" at the chosen precision; None without a DLA. `batch`: of one frame. `slow`:
+    layers that take a good part of that way's time and far less on the GPU.
     """
 
     ways: Tuple[Way, ...]
@@ -101,6 +117,7 @@ class Worth:
     notes: Tuple[str, ...]
     parts: Optional[Breakdown]
     batch: int = 1
+    slow: Tuple[SlowLayer, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -110,6 +127,7 @@ class Worth:
             "notes": list(self.notes),
             "parts": None if self.parts is None else self.parts.to_dict(),
             "batch": self.batch,
+            "slow": [layer.to_dict() for layer in self.slow],
         }
 
 
@@ -151,6 +169,24 @@ class Worthiness:
         problem = self.problem
         evaluation = self._on(problem.cores[0] if name == "tensorrt" and problem.cores else GPU)
         return Way(name, self.costs.precision, evaluation.latency(0), breakdown(problem, evaluation))
+
+    def slow(self) -> Tuple[SlowLayer, ...]:
+        """Layers that TensorRT puts on the DLA, slowest first: SLOWER times as slow there as on the GPU, and together a
+        share of SLOW of the frame."""
+        problem = self.problem
+        if not problem.cores:
+            return ()
+        core = problem.cores[0]
+        evaluation = self._on(core)
+        layers = [
+            SlowLayer(item.name, item.time_us(core), item.time_us(GPU))
+            for item, device in zip(problem.items, evaluation.assignment)
+            if device == core and GPU in item.allowed
+        ]
+        frame_us = evaluation.latency(0).latency_us
+        layers = [s for s in layers if s.dla_us > max(SLOWER * s.gpu_us, SLOW_EACH * frame_us)]
+        slow = sum(s.dla_us for s in layers) > SLOW * frame_us
+        return tuple(sorted(layers, key=lambda s: -s.dla_us)) if slow else ()
 
     def best(self) -> Way:
         """The placement at the optimum of the latency on the GPU and one core; the GPU alone if a bound proves that."""
@@ -229,7 +265,15 @@ def worth_of(
         beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None), 1)
         ways += [beside.way(name) for name in names]
     parts = ways[0].parts if platform.has_dla else None
-    return Worth(tuple(ways), worthiness.streams(), costs.power_mode, tuple(costs.notes), parts, batch_of(graph))
+    return Worth(
+        tuple(ways),
+        worthiness.streams(),
+        costs.power_mode,
+        tuple(costs.notes),
+        parts,
+        batch_of(graph),
+        worthiness.slow(),
+    )
 
 
 def _gpu_alone_is_best(problem: Problem) -> bool:

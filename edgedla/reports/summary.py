@@ -87,8 +87,8 @@ def headline(report: CheckReport) -> Headline:
 
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
-    """(label, text) of the predicted time and energy of one frame, as placed and on the GPU alone."""
-    from edgedla.reports.worth import frame_word, way
+    """(label, text) of the predicted time and energy of one frame, as placed and on the GPU alone, and of slow layers."""
+    from edgedla.reports.worth import frame_word, slow_text, way
 
     parts: List[str] = []
     for name, where in (("tensorrt", "as placed above"), ("gpu", "on the GPU alone")):
@@ -99,6 +99,9 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
             parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} {spread}, {energy} {where}")
     if parts:
         yield "cost", f"predicted {'; '.join(parts)}"
+    slow = slow_text(report)
+    if slow:
+        yield "slow", slow
 
 
 def build_kind(report: CheckReport) -> str:

@@ -9,8 +9,9 @@ from edgedla.graph.open_sizes import OF_THE_DATA
 from edgedla.pasted import argument, file_of
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
-from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.page.verdict import Verdict
+from edgedla.reports.text import clean
 from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: With more layers than this, a check leaves out the cost unless requested.
 COSTED_LAYERS = 500
+#: Slow layers that are named.
+NAMED = 2
 #: Another precision is mentioned if it is this many times faster or slower.
 NOTABLE = 1.25
 
@@ -42,6 +45,22 @@ def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
     requested = precision or report.precision
     ways = worth.ways if worth is not None else ()
     return next((w for w in ways if w.name == name and w.precision == requested), None)
+
+
+def slow_text(report: CheckReport) -> str:
+    """The layers that the DLA is far slower at than the GPU; "" without any."""
+    priced = worth_of(report)
+    dla = way(report, "tensorrt")
+    if priced is None or dla is None or not priced.slow:
+        return ""
+    on_dla, on_gpu = (milliseconds(sum(times)) for times in zip(*((s.dla_us, s.gpu_us) for s in priced.slow)))
+    names = ", ".join(clean(s.name) for s in priced.slow[:NAMED])
+    more = f" and {len(priced.slow) - NAMED} more" if len(priced.slow) > NAMED else ""
+    verb, them = ("takes", "it") if len(priced.slow) == 1 else ("take", "them")
+    return (
+        f"{names}{more} {verb} {on_dla} of {milliseconds(dla.cost.latency_us)}, on the GPU {on_gpu}; "
+        f"`edgedla place` keeps {them} there"
+    )
 
 
 def parts_text(parts: Breakdown) -> str:
@@ -117,7 +136,7 @@ def why_not_costed(report: CheckReport) -> str:
 
 
 def buys(report: CheckReport) -> Iterator[str]:
-    """What the DLA gains besides the time of one frame, one short sentence each."""
+    """What the DLA gains besides the time of one frame, and what it is slow at, one short sentence each."""
     worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
     if worth is None or dla is None or gpu is None or not report.totals.layers_dla:
         return
@@ -141,6 +160,9 @@ def buys(report: CheckReport) -> Iterator[str]:
             f"all engines: {significant(last.throughput_fps)} frames/s, streams on GPU and {cores}; "
             f"GPU alone {significant(first.throughput_fps)}"
         )
+    slow = slow_text(report)
+    if slow:
+        yield f"slow on the DLA: {slow}"
 
 
 def other_precision(report: CheckReport) -> Optional[str]:

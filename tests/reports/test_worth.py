@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from edgedla import PlacementRequest, pareto, place, predict
 from edgedla.importers import load_onnx
@@ -84,3 +86,29 @@ def test_markdown_holds_the_screens_verdict_and_figures() -> None:
     dla = worth.way(report, "tensorrt")
     assert dla is not None
     assert f"{short(dla.cost.energy_mj)} mJ" in text
+
+
+@pytest.mark.parametrize(("positions", "names"), [(400, True), (20, False)])
+def test_a_softmax_that_takes_much_of_the_frame_is_named_as_slow(positions: int, names: bool) -> None:
+    nodes = [
+        node("Conv", "x w", "a", "embed", kernel_shape=[1, 1]),
+        node("Softmax", "a", "b", "attention", axis=1),
+        node("Conv", "b v", "y", "head", kernel_shape=[1, 1]),
+    ]
+    weights = [
+        numpy_helper.from_array(np.zeros((positions, 16, 1, 1), np.float32), "w"),
+        numpy_helper.from_array(np.zeros((8, positions, 1, 1), np.float32), "v"),
+    ]
+    model = onnx_model(nodes, {"x": [1, 16, 2, positions]}, {"y": [1, 8, 2, positions]}, weights)
+    platform = platform_for("orin", trt="8.6")
+    graph = load_onnx(model, trt=platform.release.trt)
+    report = with_cost(check_graph(graph, platform, "int8"), graph)
+    priced = worth.worth_of(report)
+    assert priced is not None
+    assert [layer.name for layer in priced.slow] == (["attention"] if names else [])
+    assert all(layer.dla_us > 5 * layer.gpu_us for layer in priced.slow)
+    text = to_text((report,), CheckView())
+    for form in (text, to_markdown((report,), CheckView())):
+        assert ("attention takes " in form) == names
+    assert ("slow on the DLA" in text) == names
+    assert bool(priced.to_dict()["slow"]) == names
