@@ -72,7 +72,9 @@ class Prices:
         numbers = self.dla_numbers()
         if self.sparsity and "mac.dense" in features:
             features["mac.dense"] *= numbers.sparse_mac_factor
-        return self.cost(device, numbers, features, macs, fitted)
+        cost = self.cost(device, numbers, features, macs, fitted)
+        # A guess is no surer than what one source alone shows.
+        return replace(cost, spread=max(cost.spread, numbers.spread_of(features))) if cost.basis == "guessed" else cost
 
     def reformat(self, moved_bytes: float) -> Cost:
         """A transition between GPU and DLA: a kernel of the GPU in both directions. Equal ones are priced once."""

@@ -53,7 +53,8 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Types that the published figures hold, by kind of engine; others are predicted by the same terms, as a guess. SCALE is listed
-#: for the batch normalisation that the published networks hold folded into their convolutions.
+#: for the batch normalisation that the published networks hold folded into their convolutions. A softmax on a DLA is a guess: all of
+#: its figures are of one shape.
 _FITTED_ANYWHERE = (
     "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "RESIZE",
     "SCALE",
