@@ -251,6 +251,14 @@ def test_the_report_names_each_figure_and_its_error(fitted) -> None:
     assert all(u.row.id in text for u in unseen(fitted))
 
 
+def test_the_readme_compares_all_loadables_of_yolo11n_with_the_gpu(files) -> None:
+    rows = load_rows()
+    loadables = [r.value for r in rows if r.model.startswith("YOLO11n fallback engine: DLA loadable")]
+    gpu = next(r.value for r in rows if r.id == "p589")
+    assert len(loadables) == 4
+    assert f"the four loadables of YOLO11n {sum(loadables) / gpu:.1f} times" in files["README.md"]
+
+
 def test_figures_of_carried_over_engines_appear_as_checks_in_the_report(files) -> None:
     carried = {name for name, _ in CARRIED}
     checked = [s for s in samples_of(load_rows(), "check") if s.group in carried]
