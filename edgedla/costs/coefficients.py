@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Mapping, NamedTuple, Tuple
 
 from edgedla import strict_yaml
-from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, Features
+from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, SOFTMAX_SPREAD, Features
 from edgedla.data import rules_dir
 
 
@@ -44,9 +44,12 @@ class Coefficients:
         """Relative standard deviation: that of each term by its share of the time."""
         terms = {name: self.values[name] * value for name, value in features.items() if value}
         whole = sum(terms.values())
-        fixed = sum(v for name, v in terms.items() if name in FIXED_FEATURES)
-        share = fixed / whole if whole > 0 else 0.0
-        return share * max(self.fixed_spread, self.spread) + (1 - share) * self.spread
+        if whole <= 0:
+            return self.spread
+        softmax = terms.get("softmax", 0.0) / whole
+        fixed = sum(v for name, v in terms.items() if name in FIXED_FEATURES) / whole - softmax
+        known = (1 - fixed - softmax) * self.spread
+        return known + fixed * max(self.fixed_spread, self.spread) + softmax * SOFTMAX_SPREAD
 
     def basis(self, features: Features) -> str:
         """ "guessed" where a feature that counts has a guessed coefficient, else "fitted"."""

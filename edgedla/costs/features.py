@@ -61,6 +61,9 @@ MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "ref
 #: Features of being an engine, a loadable, a reformat, a table, a softmax: one source alone shows what each costs.
 FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut", "softmax"})
 
+#: Spread of a softmax: all figures are of one shape, and none says whether its elements, its axis or the transposes count.
+SOFTMAX_SPREAD = 0.7
+
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.

@@ -59,7 +59,7 @@ def slow_text(report: CheckReport) -> str:
     verb, them = ("takes", "it") if len(priced.slow) == 1 else ("take", "them")
     return (
         f"{names}{more} {verb} {on_dla} of {milliseconds(dla.cost.latency_us)}, on the GPU {on_gpu}; "
-        f"`edgedla place` keeps {them} there"
+        f"`edgedla place` keeps {them} on the GPU"
     )
 
 

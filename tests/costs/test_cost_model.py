@@ -224,8 +224,8 @@ def test_costs_without_published_figures_are_guessed() -> None:
     for precision in ("fp16", "int8"):
         softmax = CostModel.load(ORIN, precision).layer_costs(b.graph())[0, "DLA"]
         assert softmax.basis == "guessed"
-        # One source and one shape show what it costs: no narrower than the other terms of which that is true.
-        assert softmax.spread > 0.38
+        # One shape alone shows what it costs: wider than a term that one source shows in several.
+        assert softmax.spread > 0.6
     assert CostModel.load(XAVIER, "int8").layer_costs(residual_block())[0, "DLA"].basis == "guessed"
     thor = CostModel.load(platform_for("agx-thor-t5000"), "int8").layer_costs(residual_block())
     assert thor[0, "GPU"].basis == "guessed"
