@@ -33,7 +33,8 @@ class _Items(NamedTuple):
     Attributes:
         parent, item: index of the moment, and the item.
         done, ready, live: after it.
-        on_core: before it, without items whose outputs are no longer to be read; whether its own are still to be read.
+        on_core: before it, without items whose outputs are no longer to be read.
+        is_read: whether its own outputs are still to be read.
         gpu_copied, core_copied, gpu_owed: after it, on the GPU and on the core.
         gpu_us: on the GPU, with reformats.
         before_us, core_us: on the core: the reformats before it, and its own time.

@@ -13,7 +13,7 @@ from edgedla.vocabulary import GPU
 
 
 class ModelArrays:
-    """Times in us, with slowdown. Sets of items have room for one more, which stands for the end of the model.
+    """Times in us, with slowdown. Sets of items may have one more member, which stands for the end of the model.
 
     Args:
         factors: slowdown of the GPU and of the core.
@@ -28,13 +28,14 @@ class ModelArrays:
         readers: per tensor, the items that read it.
         has_layers, needs_gpu, needs_core: per item.
         layered, only_gpu: items with layers; items for the GPU only.
-        all, end: all items; the one more.
-        bit, below, above: per item, itself, the items before it and behind it.
+        all: all items.
+        end: the member that stands for the end.
+        bit, below, above: per item, the set of itself, of the items before it, and of those behind it.
         ranked_below: per item, the items before it in the model's own order.
         before, followers: per item, the items it waits for, and those that wait for it.
         owes, tensors_read: per item, which of its outputs are network outputs, and which are read.
         inputs: per item, the tensors it reads.
-        sources, read_by: per item, the items it reads from or is linked to, and the items of which it is one.
+        sources, read_by: per item, the items it reads from or is linked to, and the items that read from or are linked to it.
         links, link_us: per item, the producers it is linked to, and what that takes on the GPU and on the core.
     """
 
