@@ -89,16 +89,18 @@ class LoopbackBoard:
 
     def start(self) -> None:
         command = [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
-        with open(self.folder / "sshd.log", "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        listens = self.folder / "pid"
         for _ in range(600):
-            with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert self.process.poll() is None, (self.folder / "sshd.log").read_text()
+            # While a child of the last sshd still holds the port, a new one ends.
+            if self.process is None or self.process.poll() is not None:
+                with open(self.folder / "sshd.log", "ab") as log:
+                    self.process = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    )
             time.sleep(0.05)
+            # sshd writes its number once it listens.
+            if listens.is_file() and listens.read_text().strip() == str(self.process.pid):
+                return
         raise AssertionError((self.folder / "sshd.log").read_text())
 
     def stop(self) -> None:
