@@ -21,9 +21,10 @@ from edgedla.cli.main import exit_code_of
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions
+from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.text import screen
-from edgedla.reports.worth import next_command, why_not_costed
+from edgedla.reports.worth import why_not_costed
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model, save, value
 

@@ -16,6 +16,7 @@ from edgedla.regions import check_graph
 from edgedla.regions.values import SlowerChanges
 from edgedla.reports import worth
 from edgedla.reports.check.markdown import to_markdown
+from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.text import to_text
 from edgedla.reports.check.view import CheckView
@@ -82,7 +83,7 @@ def test_markdown_holds_the_screens_verdict_and_figures() -> None:
     text = to_markdown((report,), CheckView(files=("a model.onnx",)))
     verdict = worth.verdict(report)
     assert f"**{verdict.word}**: " in text
-    assert f"Next: `{worth.next_command(report, 'a model.onnx')}`" in text
+    assert f"Next: `{next_command(report, 'a model.onnx')}`" in text
     dla = worth.way(report, "tensorrt")
     assert dla is not None
     assert f"{short(dla.cost.energy_mj)} mJ" in text

@@ -99,7 +99,7 @@ class CheckRequest:
 
     def with_fix_gain(self, report: CheckReport, source: ModelSource) -> CheckReport:
         """The report with whether `edgedla fix` pays, where that decides which command to run next."""
-        from edgedla.reports.worth import asks_for_fix
+        from edgedla.reports.check.next_command import asks_for_fix
 
         if not asks_for_fix(report):
             return report

@@ -8,6 +8,7 @@ from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.findings import OPEN, findings_of
+from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
@@ -58,7 +59,7 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "no_step": nothing_to_change(report) if report.totals.layers_gpu or by_fix(report) else "Nothing to change.",
         "fixed": by_fix(report) if report.ranking else "",
         "slower": slower_changes(report),
-        "command": worth.next_command(report, file),
+        "command": next_command(report, file),
         "frames": frames,
         "cells": len(report.layers) <= MOST_CELLS,
         "name_prefix": common_prefix([layer.name for layer in report.layers]),

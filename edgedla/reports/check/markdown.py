@@ -7,6 +7,7 @@ from typing import Iterator, Sequence
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import layer_groups, summary, words, worth
+from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.slower import by_fix, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.layer_groups import Group
@@ -75,7 +76,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
         yield "### Notes\n"
         yield from (f"- {escape(note)}" for note in report.notes)
         yield ""
-    command = worth.next_command(report, file)
+    command = next_command(report, file)
     if command is not None:
         yield f"Next: {code(command)}\n"
 

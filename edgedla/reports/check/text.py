@@ -12,6 +12,7 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.listing import listing
+from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
@@ -119,7 +120,7 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
         yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
         yield from _refusals(report, most_groups)
     yield from _notes(report)
-    command = worth.next_command(report, file)
+    command = next_command(report, file)
     if command is not None:
         yield from (("", 0, ""), ("title", 0, "Next"), ("command", 2, command))
 
