@@ -46,10 +46,12 @@ class Coefficients:
         whole = sum(terms.values())
         if whole <= 0:
             return self.spread
-        softmax = terms.get("softmax", 0.0) / whole
-        fixed = sum(v for name, v in terms.items() if name in FIXED_FEATURES) / whole - softmax
-        known = (1 - fixed - softmax) * self.spread
-        return known + fixed * max(self.fixed_spread, self.spread) + softmax * SOFTMAX_SPREAD
+        return sum(time_us * self._spread_of_term(name) for name, time_us in terms.items()) / whole
+
+    def _spread_of_term(self, name: str) -> float:
+        if name == "softmax":
+            return SOFTMAX_SPREAD
+        return max(self.fixed_spread, self.spread) if name in FIXED_FEATURES else self.spread
 
     def basis(self, features: Features) -> str:
         """ "guessed" where a feature that counts has a guessed coefficient, else "fitted"."""

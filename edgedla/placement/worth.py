@@ -91,16 +91,12 @@ class Streams(NamedTuple):
         }
 
 
-@dataclass(frozen=True)
-class SlowLayer:
+class SlowLayer(NamedTuple):
     """A layer that TensorRT puts on the DLA, with its times there and on the GPU."""
 
     name: str
     dla_us: float
     gpu_us: float
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {"name": self.name, "dla_us": self.dla_us, "gpu_us": self.gpu_us}
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ class Worth:
             "notes": list(self.notes),
             "parts": None if self.parts is None else self.parts.to_dict(),
             "batch": self.batch,
-            "slow": [layer.to_dict() for layer in self.slow],
+            "slow": [layer._asdict() for layer in self.slow],
         }
 
 
