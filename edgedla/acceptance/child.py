@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import traceback
@@ -36,4 +37,6 @@ def main(arguments: List[str]) -> int:
 
 
 if __name__ == "__main__":
+    # The parent holds some back while it starts this process, which inherits that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import IO, Any, Callable, Dict, List, Optional, Sequence
 
 from edgedla.acceptance.measure.clocks import restore
 from edgedla.acceptance.steps import STEPS, Context, Step
@@ -22,6 +22,8 @@ from edgedla.version import __version__
 Say = Callable[[str], None]
 #: Bytes of a step's output that the report keeps, from its end.
 KEPT_BYTES = 256 * 1024
+#: Signals that end the report early; they wait while a step starts.
+ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 def run_steps(
@@ -84,18 +86,7 @@ def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path)
     started = time.monotonic()
     log_file = logs / f"{step.id}.log"
     with open(log_file, "wb") as log:
-        # A session of its own, so that everything the step started ends with it.
-        process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            code: Optional[int] = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        code = _waited(command, log, limit_s)
     seconds = round(time.monotonic() - started, 2)
     _keep_end(log_file)
     with contextlib.suppress(OSError, ValueError, TypeError):
@@ -106,6 +97,28 @@ def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path)
         return StepResult(step.id, "failed", seconds, f"out of time after {limit_s:g} s")
     died = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return StepResult(step.id, "failed", seconds, f"the step's process {died} without a result; logs/{step.id}.log")
+
+
+def _waited(command: Sequence[str], log: IO[bytes], limit_s: float) -> Optional[int]:
+    """The command's exit code, below 0 for a signal; None where it ran out of time. Nothing that it started runs on."""
+    # A signal inside Popen would leave a step whose process id nobody knows; the step lets them through again.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        # A session of its own, so that everything the step started ends with it.
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _keep_end(path: Path) -> None:

@@ -41,7 +41,8 @@ def test_ctrl_c_restores_the_clocks_and_keeps_finished_steps(tmp_path: Path, mon
     assert [s["id"] for s in report["steps"]] == ["P1"]
 
 
-#: `doctor --deep` whose second step writes its process id and lasts; giving the clocks back is noted too.
+#: `doctor --deep` whose second step writes its process id and lasts; giving the clocks back is noted too. A second argument is
+#: a signal that comes before Popen has returned.
 SLOW_STEP = """
 import os, sys
 from pathlib import Path
@@ -51,7 +52,11 @@ popen, here, steps = process.subprocess.Popen, Path(sys.argv[1]), []
 def start(command, **how):
     steps.append(command)
     code = "" if len(steps) == 1 else f"import os, time; open({str(here / 'step')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    return popen([sys.executable, "-c", code], **how)
+    process = popen([sys.executable, "-c", code], **how)
+    if len(steps) == 2 and sys.argv[2:]:
+        while not (here / "step").exists() or not (here / "step").read_text(): pass
+        os.kill(os.getpid(), int(sys.argv[2]))
+    return process
 process.subprocess.Popen = start
 process.restore = lambda work: (here / "restored").touch()
 sys.exit(exit_code_of(["doctor", "--deep", "-o", str(here / "truth.tar.gz")]))
@@ -78,6 +83,36 @@ def test_a_signal_that_ends_doctor_deep_ends_its_step_and_restores_the_clocks(tm
     assert not list(tmp_path.glob("edgedla-deep-*"))
     report, _ = unpack(tmp_path / "truth.tar.gz")
     assert [s["id"] for s in report["steps"]] == ["P1"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_a_step_starts_ends_the_step(tmp_path: Path, number: signal.Signals) -> None:
+    """Before Popen returns, nobody knows the step's process id: the signal waits until somebody does."""
+    subprocess.run(
+        [sys.executable, "-c", SLOW_STEP, str(tmp_path), str(int(number))], env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=50,
+    )  # fmt: skip
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "step").read_text()), 0)
+    assert (tmp_path / "restored").exists()
+    report, _ = unpack(tmp_path / "truth.tar.gz")
+    assert [s["id"] for s in report["steps"]] == ["P1"]
+
+
+def test_a_step_gets_the_signals_that_its_parent_held_back() -> None:
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDING)
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", "edgedla.acceptance.child"], stderr=subprocess.PIPE, preexec_fn=_hang_up
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    assert child.returncode == -signal.SIGHUP
+
+
+def _hang_up() -> None:
+    """Sent while it is held back, the signal comes when it is let through."""
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_an_unwritable_report_path_is_refused_before_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
