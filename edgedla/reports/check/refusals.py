@@ -74,10 +74,10 @@ def _hopeless_first(findings: Sequence[Finding]) -> List[Finding]:
 def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:
     """The remedy that the ranking uses, else the first usable one.
 
-    If the deciding finding has no usable remedy though others do, its own first one: what to do instead.
+    If the deciding finding has no usable remedy, its own first one: what to do instead.
     """
     usable = [fix for finding in findings for fix in _usable(finding)]
-    if usable and not _usable(findings[0]):
+    if findings and not _usable(findings[0]):
         return next(iter(findings[0].fixes), "")
     return next((fix for fix in usable if fix in ranked), usable[0] if usable else "")
 
