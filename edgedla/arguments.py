@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import errno
 import functools
 import inspect
 import os
@@ -12,7 +13,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
 
-from edgedla.errors import UsageError
+from edgedla.errors import UsageError, for_lack_of_a_current_folder, of_system
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -28,6 +29,7 @@ def typed(function: F) -> F:
 
     Raises (when called):
         UsageError: an argument is of another type than its annotation allows.
+        EnvironmentMissing: a path is too long, or relative to a current folder that was removed.
     """
     signature = inspect.signature(function)
 
@@ -38,7 +40,13 @@ def typed(function: F) -> F:
         require_types(given.arguments, hints)
         for name, value in given.arguments.items():
             given.arguments[name] = plain(value, hints.get(name, Any))
-        return function(*given.args, **given.kwargs)
+        try:
+            return function(*given.args, **given.kwargs)
+        except OSError as e:
+            # Any other may be that of a function of the caller's, which must hear of it as it is.
+            if e.errno == errno.ENAMETOOLONG or for_lack_of_a_current_folder(e):
+                raise of_system(e) from e
+            raise
 
     return cast(F, call)
 

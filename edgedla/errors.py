@@ -19,6 +19,8 @@ Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import ClassVar, Dict, Optional, Tuple, Type
 
@@ -159,3 +161,23 @@ def described(error: Optional[BaseException]) -> str:
         return repr(error)
     except Exception:
         return type(error).__name__
+
+
+def of_system(error: OSError) -> EnvironmentMissing:
+    """What the system refuses, where nobody knew better what it means."""
+    if for_lack_of_a_current_folder(error):
+        return EnvironmentMissing("the current folder was removed", hint="Go to one that exists.")
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
+    hint = "Give a shorter path." if error.errno == errno.ENAMETOOLONG else None
+    return EnvironmentMissing(error.strerror or f"{error}", where=where, hint=hint)
+
+
+def for_lack_of_a_current_folder(error: OSError) -> bool:
+    """Whether the system refused because somebody removed it: then it names no file, or a relative path."""
+    if error.errno != errno.ENOENT or os.path.isabs(error.filename or ""):
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, Tuple, Union
 
-from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.errors import EnvironmentMissing, UsageError, for_lack_of_a_current_folder, of_system
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: Windows has no such flag.
@@ -278,11 +278,13 @@ def writing(path: PathLike) -> Iterator[None]:
 
     Raises:
         UsageError: `path` is a folder, or something on the way to it is a file.
-        EnvironmentMissing: the system refuses (permissions, full disk).
+        EnvironmentMissing: the system refuses (permissions, full disk, a current folder that was removed).
     """
     try:
         yield
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as e:
+        if for_lack_of_a_current_folder(e):
+            raise of_system(e) from e
         raise UsageError(
             "cannot write: a part of this path is a file, or a folder that does not exist", where=os.fspath(path)
         ) from e

@@ -16,7 +16,7 @@ import click
 from edgedla.cli.arguments.began import Began
 from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
-from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
+from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, of_system
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
 from edgedla.version import __version__
@@ -288,22 +288,10 @@ def _usage(error: click.ClickException) -> str:
     return "\n".join([*lines, f"Error: {error.format_message()}"])
 
 
-def _current_folder_is_gone() -> bool:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return True
-    return False
-
-
 def _explained(error: Exception) -> Tuple[str, int]:
+    error = of_system(error) if isinstance(error, OSError) else error
     if isinstance(error, EdgedlaError):
         return f"error: {error}", error.exit_code
-    if isinstance(error, OSError):
-        if not error.filename and _current_folder_is_gone():
-            return "error: the current folder was removed\n  Go to one that exists.", EnvironmentMissing.exit_code
-        where = f"{error.filename}: " if error.filename else ""
-        return f"error: {where}{error.strerror or error}", EnvironmentMissing.exit_code
     if isinstance(error, MemoryError):
         return "error: out of memory", EnvironmentMissing.exit_code
     if isinstance(error, ImportError) and error.name and error.name.partition(".")[0] != "edgedla":

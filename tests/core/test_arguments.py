@@ -210,3 +210,41 @@ def test_a_bound_or_gap_without_meaning_is_refused(wrong: Dict[str, Any], where:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="max_regions: a limit of -1"):
         edgedla.Limits(max_regions=-1)
+
+
+#: Functions that take a path, with what else they need.
+PATHS: Dict[str, Callable[[str], Any]] = {
+    "check": lambda path: edgedla.check(path, target="orin"),
+    "fix": lambda path: edgedla.fix(MODEL, target="orin", data=path),
+    "build": lambda path: edgedla.build(MODEL, path, edgedla.BuildRequest("orin", backend="host")),
+    "quantize": lambda path: edgedla.quantize(MODEL, path),
+    "convert": lambda path: edgedla.convert(path),
+    "bundle": lambda path: edgedla.bundle(path),
+    "inspect": edgedla.inspect,
+    "load_artifact": edgedla.load_artifact,
+    "bench": edgedla.bench,
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_name_that_is_too_long_is_an_error_of_edgedla(name: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgedlaError, match="File name too long"):
+        PATHS[name](str(tmp_path / ("a" * 300)))
+
+
+@pytest.mark.parametrize("name", ["check", "build", "convert", "bundle"])
+def test_a_current_folder_that_was_removed_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(EdgedlaError) as caught:
+        PATHS[name]("m.onnx")
+    assert (caught.value.what, caught.value.hint) == ("the current folder was removed", "Go to one that exists.")
+
+
+def test_an_error_of_a_function_that_was_given_stays_as_it_is() -> None:
+    def full(text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        edgedla.build(MODEL, "nowhere", edgedla.BuildRequest("orin"), say=full)
