@@ -7,6 +7,7 @@ from typing import Mapping, Optional, Sequence
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.arguments import require_field_types
+from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
 
 
@@ -51,3 +52,7 @@ class QuantizeRequest:
 
     def __post_init__(self) -> None:
         require_field_types(self)
+        if not 0 < self.holdout_share < 1:
+            raise UsageError(f"a share of {self.holdout_share}", where="holdout_share", allowed="between 0 and 1")
+        if self.triage_samples < 0:
+            raise UsageError(f"{self.triage_samples} samples", where="triage_samples", allowed="0 or more")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, Callable, Iterable, List, Mapping, Sequence, Tuple, Union
 
-from edgedla.errors import DataError
+from edgedla.errors import DataError, UsageError
 from edgedla.quantization.iterable_samples import samples_from
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 
@@ -20,14 +21,41 @@ FEW = 64
 ENOUGH = 32
 
 
-def samples_of(data: Data, specs: Sequence[InputSpec], opened: Opened) -> Samples:
+def samples_of(data: Data, specs: Sequence[InputSpec], opened: Opened, where: str) -> Samples:
+    """Args: where: the argument that `data` is."""
     if data is None:
         return synthetic_samples(specs, 16)
     if isinstance(data, Samples):
         return data
     if isinstance(data, (str, Path)):
         return opened(data)
-    return data(specs) if callable(data) else samples_from(data, specs)
+    return _made_by(data, specs, where) if callable(data) else samples_from(data, specs)
+
+
+def _made_by(function: Callable[..., Any], specs: Sequence[InputSpec], where: str) -> Samples:
+    name = getattr(function, "__name__", type(function).__name__)
+    takes = _takes_inputs(function)
+    made = function(specs) if takes else None
+    if isinstance(made, Samples):
+        return made
+    raise UsageError(
+        f"{name} made a {type(made).__name__}" if takes else f"{name} cannot be called with the network's inputs alone",
+        where=where, allowed="a function that takes a list of InputSpec and gives Samples",
+        hint=f"arrays, or what gives them one by one, are samples themselves: {where}={name}(...)",
+    )  # fmt: skip
+
+
+def _takes_inputs(function: Callable[..., Any]) -> bool:
+    if isinstance(function, type):
+        return False
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        # Some functions of C code do not say what they take.
+        return True
+    return True
 
 
 def split_samples(
@@ -39,11 +67,11 @@ def split_samples(
         share: share of `data` to hold out if `holdout` is None. opened: reads a path.
 
     Raises:
-        DataError: the same samples would serve both purposes.
+        DataError: the same samples would serve both purposes. UsageError: a function that makes no samples.
     """
-    every = samples_of(data, specs, opened)
+    every = samples_of(data, specs, opened, "data")
     if holdout is not None:
-        return every, samples_of(holdout, specs, opened), []
+        return every, samples_of(holdout, specs, opened, "holdout"), []
     if data is None:
         note = "scales come from random input: the flow works, the accuracy means nothing"
         return every, synthetic_samples(specs, 8, seed=1000), [note]

@@ -221,6 +221,35 @@ def test_contradicting_requests_and_bad_samples_are_refused(network: Any, data: 
         quantize(b"no model", data[0])
 
 
+def _batches() -> Any:
+    yield np.ones((1, 3, 16, 16), np.float32)
+
+
+def test_data_of_a_wrong_kind_is_named(network: Any, data: Data) -> None:
+    """A generator function in place of what it gives, and a data set's class, ended in Python's own TypeError."""
+    for wrong, what in (
+        (_batches, "_batches cannot be called with the network's inputs alone"),
+        (lambda specs: [1], "<lambda> made a list"),
+        (dict, "dict cannot be called"),
+    ):
+        with pytest.raises(UsageError, match=f"data: {what}") as caught:
+            quantize(network, wrong)
+        assert caught.value.allowed == "a function that takes a list of InputSpec and gives Samples"
+    with pytest.raises(UsageError, match="holdout: _batches"):
+        quantize(network, data[0], holdout=_batches)
+    made = quantize(network, lambda specs: data[0], QuantizeRequest(triage_samples=0))
+    assert made.samples.endswith(data[0].detail)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"holdout_share": float("nan")}, {"holdout_share": 0}, {"holdout_share": 3}, {"triage_samples": -1}]
+)
+def test_an_impossible_share_or_number_of_samples_is_refused(wrong: Dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        QuantizeRequest(**wrong)
+    assert caught.value.where in wrong
+
+
 def digits(shared: Path, count: int, seed: int, low: int, high: int) -> Samples:
     """The trained networks' own data, made by their generator."""
     pytest.importorskip("sklearn.datasets")

@@ -91,7 +91,7 @@ def test_ctrl_c_while_waiting_is_not_reported_as_a_failed_inference() -> None:
         result_of(failed, "DLA0", None)
 
 
-@pytest.mark.parametrize("given", [{"duration_s": float("nan"), "iterations": 0}, {"warm_up_ms": float("nan")}])
+@pytest.mark.parametrize("given", [{"duration_s": float("nan")}, {"warm_up_ms": float("nan")}, {"warm_up_ms": -5}])
 def test_an_invalid_bench_duration_is_refused(given: Dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(given))} is not a number"):
+    with pytest.raises(UsageError, match=f"{next(iter(given))}: "):
         BenchOptions(**given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
@@ -39,8 +38,8 @@ class BenchOptions:
     def __post_init__(self) -> None:
         require_field_types(self)
         for name in ("warm_up_ms", "duration_s"):
-            if math.isnan(getattr(self, name)):
-                raise UsageError(f"{name} is not a number", allowed="0 or more")
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{getattr(self, name)}", where=name, allowed="0 or more")
         if self.iterations < 1 and self.duration_s <= 0:
             raise UsageError(
                 "neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0"
