@@ -93,6 +93,7 @@ def place_request(
         spent_s: seconds of the time limit that are already used.
     """
     began = time.monotonic()
+    request.check_objectives(request.objective)
     prepared = prepare(models, request)
     goal = goal_of(request)
     prepared.problem(goal)

@@ -135,6 +135,7 @@ def pareto(
         allowed = "; ".join(",".join(p) for p in PAIRS)
         raise UsageError(f"there is no front of {', '.join(pair)}", where="pareto", allowed=allowed)
     first, second = pair
+    request.check_objectives(first, second)
     deadline = time.monotonic() + request.time_limit_s - spent_s
     prepared = prepare(models, request)
 

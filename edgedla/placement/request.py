@@ -120,6 +120,21 @@ class PlacementRequest:
                 allowed="the objective throughput",
             )
 
+    def check_objectives(self, *objectives: str) -> None:
+        """Raises UsageError for what a search with these objectives would ignore."""
+        if self.rates is not None and "throughput" not in objectives:
+            raise UsageError(
+                f"the objective {objectives[0]} counts one frame of each model",
+                where="rates",
+                allowed="with the objective throughput, or a front of latency,throughput",
+            )
+        if self.one_process and self.in_flight != "one":
+            raise UsageError(
+                "it changes nothing with many frames in flight",
+                where="one_process",
+                allowed="with the objective throughput and one frame in flight, or in a prediction (--evaluate)",
+            )
+
     def check_models(self, count: int) -> None:
         """Raises UsageError if the number of bounds or frame rates is not the number of models."""
         bound = self.latency_bound_us

@@ -97,6 +97,13 @@ def test_an_invalid_placement_request_names_the_mistake(wrong, message: str) -> 
         edgedla.PlacementRequest(target="orin", **wrong)
 
 
+def test_a_front_without_throughput_refuses_rates() -> None:
+    request = edgedla.PlacementRequest(rates=[1.0], **ORIN)
+    with pytest.raises(UsageError, match="rates: the objective latency counts one frame of each model"):
+        edgedla.pareto(small_model(), request)
+    assert edgedla.pareto(small_model(), request, ("latency", "throughput")).points
+
+
 def test_a_target_without_engines_on_record_names_the_file() -> None:
     from dataclasses import replace
 

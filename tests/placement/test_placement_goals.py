@@ -144,6 +144,8 @@ def test_a_frame_rate_beyond_every_device_is_refused_with_the_rate() -> None:
         ({"latency_bound_us": [1e6, -1.0]}, "latency bound"),
         ({"objective": "latency", "in_flight": "one"}, "one frame in flight"),
         ({"objective": "throughput", "in_flight": "two"}, "frames in flight"),
+        ({"objective": "latency", "rates": [2.0]}, "rates: the objective latency counts one frame of each model"),
+        ({"objective": "throughput", "one_process": True}, "one_process: it changes nothing with many frames"),
         (
             {"limits": Limits(loadables_per_core=17)},
             "loadables_per_core: .* takes 16 loadables on one DLA core, not 17",

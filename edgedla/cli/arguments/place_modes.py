@@ -63,27 +63,6 @@ def require_meaning(context: click.Context) -> None:
                 where=shown_name,
                 hint=f"Leave out {shown_name}.",
             )
-    _require_objective(context.params, names)
-
-
-def _require_objective(given: Mapping[str, Any], names: Mapping[str, str]) -> None:
-    """Refuses options of an objective other than the chosen one.
-
-    Raises:
-        UsageError
-    """
-    if "rates" in names and "throughput" not in f"{given['objective']},{given['pareto']}":
-        raise UsageError(
-            f"the objective {given['objective']} counts one frame of each model",
-            where=names["rates"],
-            allowed="with --objective throughput, or --pareto latency,throughput",
-        )
-    if "one_process" in names and given["in_flight"] != "one":
-        raise UsageError(
-            "only --evaluate and --in-flight one use this option",
-            where=names["one_process"],
-            allowed="with --objective throughput --in-flight one, or with --evaluate ASSIGNMENT",
-        )
 
 
 def _shown(parameter: click.Parameter) -> str:
