@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, Iterator, Tuple, Union
+from typing import Any, Iterator, List, Sequence, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, for_lack_of_a_current_folder, of_system
 
@@ -46,17 +46,44 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
                 special.write(body)
             return Path(path)
         folder = os.path.dirname(target)
-        os.makedirs(folder, exist_ok=True)
-        fd, temporary = open_partial(folder, os.path.basename(target))
+        made = make_missing(folder)
+        temporary = ""
         try:
+            fd, temporary = open_partial(folder, os.path.basename(target))
             _fill(fd, target, body, follow, private)
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+            remove_empty(made)
             raise
         sync_folder(folder)
     return Path(path)
+
+
+def make_missing(folder: str) -> List[str]:
+    """The folder and those above it that were missing, as they were made: for `remove_empty` after a failure.
+
+    Raises:
+        OSError: the system refuses; none is left then.
+    """
+    missing: List[str] = []
+    while folder and not os.path.lexists(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    try:
+        os.makedirs(missing[-1] if missing else folder, exist_ok=True)
+    except BaseException:
+        remove_empty(missing)
+        raise
+    return missing
+
+
+def remove_empty(folders: Sequence[str]) -> None:
+    """Removes those of `make_missing` that hold nothing."""
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def special_file(path: str, follow: bool) -> bool:
@@ -242,23 +269,6 @@ def _try(folder: Path) -> None:
     fd, trial = open_partial(os.fspath(folder), "trial")
     os.close(fd)
     os.unlink(trial)
-
-
-def usable_file(path: PathLike) -> Path:
-    """The file, which need not be there yet; asked before work that takes long. Its folder is made, it itself is not touched.
-
-    Raises:
-        As `writing`.
-    """
-    with writing(path):
-        target = os.path.realpath(os.fspath(path))
-        if os.path.isdir(target):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not special_file(target, True):
-            folder = os.path.dirname(target)
-            os.makedirs(folder, exist_ok=True)
-            _try(Path(folder))
-    return Path(path)
 
 
 def make_folder(path: PathLike) -> Path:

@@ -12,7 +12,17 @@ import stat
 from pathlib import Path
 from typing import Collection, Iterator, List, Optional, Set, Tuple, Union
 
-from edgedla.files import PathLike, remove_folder, sha256_of_bytes, special_file, sync_folder, write_partial, writing
+from edgedla.files import (
+    PathLike,
+    make_missing,
+    remove_empty,
+    remove_folder,
+    sha256_of_bytes,
+    special_file,
+    sync_folder,
+    write_partial,
+    writing,
+)  # fmt: skip
 
 #: A longer name, of up to 255 bytes, leaves no room for what is added beside it.
 _MOST_NAME_BYTES = 200
@@ -29,6 +39,7 @@ class Publication:
         self._renames: List[Tuple[Optional[str], str]] = []
         self._special: List[Tuple[str, bytes]] = []
         self._names: List[str] = []
+        self._made: List[str] = []
 
     def write(self, path: PathLike, data: Union[bytes, str], *, follow: bool = True, private: bool = False) -> None:
         """A file, as `write_atomic` writes it.
@@ -42,7 +53,7 @@ class Publication:
             if special_file(target, follow):
                 self._special.append((target, body))
             else:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                self._made += make_missing(os.path.dirname(target))
                 partial = self._beside(target, "part")
                 self._renames.append((partial, target))
                 write_partial(target, partial, body, follow=follow, private=private)
@@ -78,7 +89,7 @@ class Publication:
         """
         target = os.path.abspath(os.fspath(path))
         with writing(path):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+            self._made += make_missing(os.path.dirname(target))
             partial = self._beside(target, "part")
         self._renames.append((partial, target))
         self.paths.append(Path(path))
@@ -92,7 +103,7 @@ class Publication:
         """
         target = os.path.abspath(os.fspath(path))
         with writing(path):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+            self._made += make_missing(os.path.dirname(target))
             folder = Path(self._beside(target, "part"))
             folder.mkdir()
         return folder
@@ -165,11 +176,12 @@ class Publication:
         return aside
 
     def end(self) -> None:
-        """Removes what was not published."""
+        """Removes what was not published, and the folders made for it."""
         for name in self._names:
             if name.endswith(".part"):
                 remove_folder(name)
             _IN_USE.discard(os.path.basename(name))
+        remove_empty(self._made)
 
 
 @contextlib.contextmanager

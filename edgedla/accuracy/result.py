@@ -15,7 +15,7 @@ from edgedla.accuracy.triage import TensorError
 from edgedla.builder.plan.from_quantization import PAGE
 from edgedla.documents import document_in, header
 from edgedla.errors import UsageError
-from edgedla.files import make_folder, sha256_of, sha256_of_bytes
+from edgedla.files import sha256_of, sha256_of_bytes, usable_folder
 from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
 
@@ -160,7 +160,7 @@ class Quantized:
             UsageError: the folder holds a model.onnx that `quantize` did not write.
         """
         require_no_foreign_model(Path(folder), self.model)
-        root = make_folder(folder)
+        root = usable_folder(folder)
         files: Dict[str, Union[str, bytes]] = {}
         if self.cache:
             files[CACHE] = self.cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterable, Optional
+from typing import BinaryIO, Dict, Iterable, List, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import without_links, writing
+from edgedla.files import make_missing, remove_empty, without_links, writing
 from edgedla.sweep.row import FAILED, Row, is_row
 
 
@@ -18,6 +18,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: Optional[BinaryIO] = None
+        self._made: List[str] = []
 
     def rows(self, retry_failed: bool = False) -> Dict[str, Row]:
         """The finished rows; with `retry_failed`, without those that ended by a limit, a crash or an error."""
@@ -44,7 +45,7 @@ class Journal:
         """Appends rows and flushes them, so that they survive a kill of this process."""
         with writing(self.path):
             if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._made = make_missing(str(self.path.absolute().parent))
                 self._file = open(self.path, "ab", opener=without_links)  # noqa: SIM115 - closed by close()
                 if self._file.tell() and not self.path.read_bytes().endswith(b"\n"):
                     self._file.write(b"\n")
@@ -53,10 +54,17 @@ class Journal:
             self._file.flush()
 
     def close(self) -> None:
-        if self._file is not None:
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        try:
+            # A full disk refuses here once more what was not written.
+            with writing(self.path), file:
+                os.fsync(file.fileno())
+        finally:
+            if not self.path.stat().st_size:
+                self.path.unlink()
+                remove_empty(self._made)
 
     def remove(self) -> None:
         if self.path.exists() or self.path.is_symlink():

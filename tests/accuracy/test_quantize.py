@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any, Dict, Tuple
@@ -18,7 +19,7 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.triage import tensor_errors
 from edgedla.builder.host.simulated_model import simulate
-from edgedla.errors import DataError, ModelError, UsageError
+from edgedla.errors import DataError, EnvironmentMissing, ModelError, UsageError
 from edgedla.quantization.calibration_cache import parse_cache
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import METHODS, thresholds
@@ -223,6 +224,19 @@ def test_contradicting_requests_and_bad_samples_are_refused(network: Any, data: 
 
 def _batches() -> Any:
     yield np.ones((1, 3, 16, 16), np.float32)
+
+
+def test_a_full_disk_leaves_no_output_folder(
+    network: Any, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    result = quantize(network, data[0], QuantizeRequest(triage_samples=0))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EnvironmentMissing, match="No space"):
+        result.save(tmp_path / "new" / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_data_of_a_wrong_kind_is_named(network: Any, data: Data) -> None:

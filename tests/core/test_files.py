@@ -45,6 +45,8 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(EnvironmentMissing, match="No space"):
         files.write_atomic(target, "new")
+    with pytest.raises(EnvironmentMissing, match="No space"):
+        files.write_atomic(tmp_path / "made" / "for" / "it", "new")
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

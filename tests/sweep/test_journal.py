@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgedla.errors import EnvironmentMissing
+from edgedla.sweep import journal as journal_module
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, TEXTS
 
@@ -37,3 +40,20 @@ def test_a_journal_row_reads_back_equal(tmp_path: Path) -> None:
 def test_a_row_with_an_invalid_column_is_ignored(tmp_path: Path, name: str, value: str) -> None:
     text = json.dumps({**GOOD, name: "@"}).replace('"@"', value)
     assert rows(tmp_path / "j", text) == {}
+
+
+def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "j"
+    journal = Journal(path)
+
+    def opened(name: Path, mode: str, opener: Any) -> Any:
+        # Writes to it find the disk full, when the buffer is flushed and again when it is closed.
+        path.touch()
+        return os.fdopen(os.open("/dev/full", os.O_WRONLY), mode)
+
+    monkeypatch.setattr(journal_module, "open", opened, raising=False)
+    with pytest.raises(EnvironmentMissing, match=f"{path}: cannot write: No space left"):
+        journal.add([GOOD])
+    with pytest.raises(EnvironmentMissing, match=f"{path}: cannot write: No space left"):
+        journal.close()
+    assert list(tmp_path.iterdir()) == []

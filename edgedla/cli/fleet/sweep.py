@@ -205,13 +205,13 @@ def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
 
 def _require_writable(outputs: Sequence[str], folder: Optional[Path]) -> None:
     """Refuses, before hours of work, outputs that cannot be written at the end."""
-    from edgedla.files import make_folder, usable_file
+    from edgedla.files import make_folder, require_room
     from edgedla.sweep.tables import import_arrow
 
     for output in outputs:
         if output.lower().endswith(".parquet"):
             import_arrow(Path(output))
-        usable_file(output)
+        require_room(output)
     if folder is not None:
         make_folder(folder)
 
