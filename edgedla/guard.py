@@ -3,6 +3,9 @@
 Models are read and run by native libraries (protobuf, onnx, ONNX Runtime, HiGHS). A broken model can crash them, which no
 `except` sees, and no estimate proves how much memory they take: a process that does neither watches over both. A program
 that calls edgedla is watched by nobody; there a limit of memory is a matter of estimates alone.
+
+The command's temporary files are all in one folder, which the watching process removes: whatever ended the command, and the
+processes that it had started, had no time for it.
 """
 
 from __future__ import annotations
@@ -10,15 +13,19 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing, ModelError
+from edgedla.files import remove_folder
 
 #: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
 #: service that started them: it watches their own process.
-GUARDED = frozenset("check place fix layers build quantize evaluate convert deploy bundle export inspect sweep".split())
+GUARDED = frozenset(
+    "check place fix layers build quantize evaluate convert deploy bundle export inspect sweep board".split()
+)
 POLL_S = 0.02
 #: By name: not every system has them all.
 FORWARDED = {
@@ -27,6 +34,9 @@ FORWARDED = {
 CRASHES = {getattr(signal, f"SIG{n}") for n in ("SEGV", "BUS", "ABRT", "FPE", "ILL") if hasattr(signal, f"SIG{n}")}
 _PR_SET_PDEATHSIG = 1
 MIB = 1 << 20
+
+#: Begins the name of a command's folder of temporary files.
+TEMPORARY = "edgedla-"
 
 _BYTES = 8
 Say = Callable[[str], None]
@@ -54,6 +64,8 @@ class Watched:
 
 
 _watched: Optional[Watched] = None
+#: Where temporary files are that outlive a command, in a process whose own are elsewhere.
+_lasting: Optional[str] = None
 
 
 def watch(watched: Watched) -> None:
@@ -91,20 +103,59 @@ def guard_command(words: Sequence[str], say: Say) -> None:
     verb = next((w for w in words if not w.startswith("-")), "")
     if verb not in GUARDED or not hasattr(signal, "sigtimedwait") or not os.path.isdir("/proc/self"):
         return
-    watched, parent = Watched(), os.getpid()
+    watched, parent, temporary = Watched(), os.getpid(), _temporary_folder()
     # A parent that ignores its children, as some shells' jobs do, would never hear of the end.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     try:
         child = os.fork()
     except OSError:
+        _remove(temporary)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return
     if child:
-        _end_as(*_waited(child, watched), say)
+        status, ended_for = _waited(child, watched)
+        _remove(temporary)
+        _end_as(status, ended_for, say)
     _die_with(parent)
     watch(watched)
+    _use(temporary)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def lasting_temporary_folder() -> str:
+    """The system's folder of temporary files, for what a later command finds again."""
+    import tempfile
+
+    return _lasting or tempfile.gettempdir()
+
+
+def _temporary_folder() -> Optional[str]:
+    """A new folder in the system's; None where none can be made, and tempfile looks for a place of its own."""
+    above = next((os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), "/tmp")
+    with suppress(OSError):
+        folder = os.path.join(os.path.abspath(above), TEMPORARY + os.urandom(6).hex())
+        os.mkdir(folder, 0o700)
+        return folder
+    return None
+
+
+def _use(folder: Optional[str]) -> None:
+    """From now on tempfile, here and in processes that this one starts, makes everything there."""
+    global _lasting
+    if folder is not None:
+        _lasting = os.path.dirname(folder)
+        os.environ["TMPDIR"] = folder
+        if "tempfile" in sys.modules:
+            sys.modules["tempfile"].tempdir = None
+
+
+def _remove(folder: Optional[str]) -> None:
+    if folder is not None:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            remove_folder(folder)
 
 
 def _die_with(parent: int) -> None:

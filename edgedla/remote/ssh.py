@@ -6,11 +6,11 @@ import contextlib
 import os
 import shlex
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.guard import lasting_temporary_folder
 from edgedla.remote.address import Address
 
 #: The command to connect with, for example "ssh -F lab.config"; like git's GIT_SSH_COMMAND.
@@ -130,7 +130,7 @@ def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:
 def _socket_folder() -> Optional[str]:
     """A private folder for shared connections; None if its path is too long or others can access it."""
     base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(base) / "edgedla" if base else Path(tempfile.gettempdir()) / f"edgedla-{os.getuid()}"
+    folder = Path(base) / "edgedla" if base else Path(lasting_temporary_folder()) / f"edgedla-{os.getuid()}"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         stat = folder.lstat()

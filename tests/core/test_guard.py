@@ -97,6 +97,33 @@ def test_signals_to_the_guard_reach_the_command(sent: int, code: int) -> None:
         assert process.wait(30) == code
 
 
+#: A command that keeps a file in a temporary folder, and has another process keep one in another.
+KEEPS = (
+    "import subprocess, tempfile\nopen(tempfile.mkdtemp() + '/f', 'w').close()\n"
+    "subprocess.run([sys.executable, '-c', 'import tempfile; tempfile.mkdtemp()'])\n"
+    "print(guard.lasting_temporary_folder(), len(os.listdir(tempfile.gettempdir())), flush=True)\n"
+)
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL", "SIGSEGV", "sys.exit(3)"])
+def test_whatever_ends_a_command_leaves_no_temporary_folder(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    body = f"os.kill(os.getpid(), signal.{end})" if end.startswith("SIG") else end
+    done = ended("from edgedla import guard\n" + KEEPS + body)
+    assert done.stdout == f"{tmp_path} 2\n", done.stderr
+    assert done.returncode != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_folder_that_cannot_be_made_stops_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/proc/nowhere")
+    done = ended("from edgedla import guard\n" + KEEPS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not done.stdout.startswith("/proc")
+
+
 def test_the_command_ends_if_its_guard_is_killed() -> None:
     process = started("time.sleep(60)")
     with process:
