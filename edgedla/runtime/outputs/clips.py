@@ -20,7 +20,7 @@ import numpy as np
 from edgedla.errors import EdgedlaError, RunError, UsageError, described
 from edgedla.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.draw import draw, draw_scene
 from edgedla.runtime.outputs.events import Document
 from edgedla.runtime.outputs.left_films import STEM, keep_left, unfinished
 from edgedla.runtime.outputs.newest import Newest
@@ -230,6 +230,13 @@ class _Film:
         for at_s, data in self._before:
             _add(clip, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), at_s, self._config.rate)
 
+    def _show_event(self, clip: _Clip) -> None:
+        """Of a clip that ends before a picture came behind its event's: that one, and the seconds before."""
+        assert clip.result is not None
+        image = draw_scene([clip.result], width=self._config.width)
+        self._open(clip, image)
+        _add(clip, image, clip.began_s, self._config.rate)
+
     def _finish_due(self, now: Optional[float] = None) -> None:
         now = self._now_s() if now is None else now
         for clip in self._now():
@@ -244,6 +251,8 @@ class _Film:
                 return
             self._clips.remove(clip)
         path = Path(self._config.folder) / f"{clip.name}.avi"
+        if clip.writer is None:
+            _attempt(clip, functools.partial(self._show_event, clip))
         if clip.writer is not None:
             clip.writer.release()
         _attempt(clip, functools.partial(_settle, clip.partial, path))
@@ -287,9 +296,10 @@ def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
 
 
 def _settle(partial: Path, path: Path) -> None:
-    """Renames a complete video; raises if it is empty, because OpenCV does not report a full disk."""
+    """Renames a complete video; raises if it is empty, because OpenCV reports nothing, not even a full disk."""
     if not partial.is_file() or not partial.stat().st_size:
-        raise RunError("the video was not written", where=str(path), hint="is the disk full?")
+        require_space(str(path))
+        raise RunError("OpenCV wrote nothing, and does not say why", where=str(path))
     with open(partial, "rb") as f:
         os.fsync(f.fileno())
     os.replace(partial, path)

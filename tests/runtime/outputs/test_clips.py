@@ -238,6 +238,31 @@ def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
         Clips(ClipConfig(str(tmp_path), rate=0))
 
 
+@pytest.mark.parametrize("before_s", [0, 5])
+def test_a_clip_without_a_picture_behind_its_event_shows_the_event(tmp_path, before_s):
+    """The event's own picture was drawn before the clip began: there was none, "is the disk full?"."""
+    told = Told()
+    config = ClipConfig(str(tmp_path), before_s=before_s, width=32)
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(config))
+    events.write(of_film(7, PERSON))
+    events.close()
+    [clip] = told.of("clip")
+    frames, _ = film(clip["clip"])
+    assert [f.shape[1] for f in frames] == [32]
+    assert cv2.imread(clip["picture"]).shape[1] == 64
+
+
+def test_a_video_that_opencv_does_not_write_is_no_full_disk(tmp_path, monkeypatch):
+    told = Told()
+    silent = types.SimpleNamespace(isOpened=lambda: True, write=lambda image: None, release=lambda: None)
+    monkeypatch.setattr(cv2, "VideoWriter", lambda *_: silent)
+    monkeypatch.setattr(cv2, "VideoWriter_fourcc", lambda *_: 0)
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path))))
+    events.write(of_film(7, PERSON))
+    events.close()
+    assert told.of("clip")[0]["why"] == "OpenCV wrote nothing, and does not say why"
+
+
 def of_film(index, *objects):
     """A frame of 25 per second, read much faster."""
     frame = Frame(
