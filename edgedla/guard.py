@@ -146,8 +146,10 @@ def _use(folder: Optional[str]) -> None:
     if folder is not None:
         _lasting = os.path.dirname(folder)
         os.environ["TMPDIR"] = folder
-        if "tempfile" in sys.modules:
-            sys.modules["tempfile"].tempdir = None
+        loaded = sys.modules.get("tempfile")
+        if loaded is not None:
+            # It remembers its folder.
+            loaded.__dict__["tempdir"] = None
 
 
 def _remove(folder: Optional[str]) -> None:
