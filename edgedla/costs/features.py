@@ -14,9 +14,14 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
     lut = elements / dla_mhz                     an activation that is looked up in a table, alone or behind a convolution
-        At FP16, three loadables of YOLO11n (rows p587, p656, p657) leave 1.2, 1.3 and 0.6 clocks for each element; by table
-        they leave 250, 120 and 110 us, and YOLO26n takes 6.8 ms at 320 x 320 and 27.7 ms at 640 x 640, with as
-        many tables (rows p661, p663). At INT8 the figures of YOLOv5s and YOLO11n leave no time for tables.
+        At FP16, 0.6 clocks for each element, by the loadable of YOLO11n that has no slices (row p657). A constant for each
+        table is wrong: YOLO26n takes 6.8 ms at 320 x 320 and 27.7 ms at 640 x 640, with as many tables (rows p661, p663).
+        At INT8 the figure of YOLOv5s (row p319) leaves no time for tables.
+    slice = elements / dla_mhz                   what a slice cuts out. The other two loadables of YOLO11n at FP16 (rows
+        p587, p656) leave 3.1 and 2.6 clocks for each of 1.6 and 1.0 million elements. With these figures alone, YOLO11n without
+        attention comes out at 26.9 ms; it takes 26.8 (row p665). At INT8 that network takes 2.3 ms more than all else in it
+        (row p664): 1.2 clocks for each element. YOLOv5s has no slices and takes no such time. Sums of additions
+        behind them grow alike; YOLOv5s has those too.
     softmax = elements / dla_mhz                 a softmax; 22 clocks for each element at FP16 (row p588), 17 at INT8 (rows
         p658, p659), all over 2 x 400 x 400. Slices and transposes run in the same loadables, so the times hold those of
         attention. How the time grows with the axis is not known.
@@ -50,16 +55,18 @@ Features = Dict[str, float]
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once per loadable or GPU engine;
 #: reformat, reformat_bytes: transitions.
 DLA_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "softmax", "loadable",
-    "loadable_clock", "reformat", "reformat_bytes",
+    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "slice", "softmax",
+    "loadable", "loadable_clock", "reformat", "reformat_bytes",
 )  # fmt: skip
 GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "kernel.int8", "engine")
 
 #: Features of bytes that move to or from the DRAM.
 MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
 
-#: Features of being an engine, a loadable, a reformat, a table, a softmax: one source alone shows what each costs.
-FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut", "softmax"})
+#: Features of being an engine, a loadable, a reformat, a table, a slice, a softmax: one source alone shows what each costs.
+FIXED_FEATURES = frozenset(
+    {"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut", "slice", "softmax"}
+)
 
 #: Spread of a softmax: all figures are of one shape, and none says whether its elements, its axis or the transposes count.
 SOFTMAX_SPREAD = 0.7
@@ -107,7 +114,7 @@ def dla_follower_features(work: Work, clocks: Clocks) -> Features:
 
 
 def _element_features(work: Work, clocks: Clocks) -> Features:
-    elements = {"lut": work.table_elements, "softmax": work.softmax_elements}
+    elements = {"lut": work.table_elements, "slice": work.slice_elements, "softmax": work.softmax_elements}
     return {name: count / clocks.dla_mhz for name, count in elements.items() if count}
 
 

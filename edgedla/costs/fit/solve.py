@@ -83,6 +83,7 @@ GROUPS: Tuple[Group, ...] = (
             "loadable": "dla2-int8",
             "loadable_clock": "dla2-int8",
             "lut": "dla2-int8",
+            "slice": "dla2-int8",
             "softmax": "dla2-int8",
             "mac.depthwise": "dla2-int8",
         },
