@@ -196,6 +196,9 @@ def test_stale_artifacts_are_refused(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(b"another version")
     with pytest.raises(DocumentError, match="stale"):
         load_artifact(tmp_path / "out", model=tmp_path / "net.onnx")
+    for none in (tmp_path / "nowhere.onnx", tmp_path):
+        with pytest.raises(DocumentError, match=f"{none}: no such file"):
+            load_artifact(tmp_path / "out", model=none)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def load_artifact(
         on: the platform that will run it; another module or TensorRT makes it foreign. Simulated artifacts run anywhere.
 
     Raises:
-        DocumentError: no artifact, unfinished, of another schema, damaged, tampered with, stale, or foreign.
+        DocumentError: no artifact, unfinished, of another schema, damaged, tampered with, stale, or foreign; no such model.
     """
     path = Path(folder)
     if path.name == MANIFEST:
@@ -170,7 +170,9 @@ def _verify_source(artifact: Artifact, model: Path) -> None:
     recorded = {model: artifact.model.get("sha256")}
     recorded.update({model.parent / name: digest for name, digest in artifact.model.get("external", {}).items()})
     for file, digest in recorded.items():
-        if not file.is_file() or sha256_of(file) != digest:
+        if not file.is_file():
+            raise DocumentError("no such file", where=str(file), hint="give the model that the artifact was built from")
+        if sha256_of(file) != digest:
             raise DocumentError(
                 f"stale: built from another version of {file.name} (sha256 {str(digest)[:12]})",
                 where=str(artifact.folder),

@@ -103,7 +103,7 @@ def require_model_file(path: Path) -> None:
         raise ModelError("no such file", where=where, hint=f"the current folder is {Path.cwd()}") from e
     except (OSError, ValueError) as e:
         # ValueError: a path with a null byte.
-        raise ModelError(f"the file cannot be read: {e}", where=where) from e
+        raise ModelError(f"the file cannot be read: {_why(e)}", where=where) from e
     if stat.S_ISDIR(mode):
         if is_artifact(where):
             raise of_artifact(where)
@@ -132,8 +132,13 @@ def _read_path(path: Path) -> OnnxFile:
                 proto = parse(data, where)
     except (OSError, ValueError) as e:
         # ValueError: something that cannot be mapped.
-        raise ModelError(f"the file cannot be read: {e}", where=where) from e
+        raise ModelError(f"the file cannot be read: {_why(e)}", where=where) from e
     return OnnxFile(proto, path.stem, where, path.parent, sha256)
+
+
+def _why(error: Exception) -> str:
+    """Without the path, which is said already."""
+    return (isinstance(error, OSError) and error.strerror) or f"{error}"
 
 
 def _sha256(f: Any) -> str:
