@@ -10,6 +10,10 @@ from types import FrameType
 from typing import Iterator, Optional
 
 
+#: Ten years: the system refuses alarms in thousands of years.
+LONGEST_S = 3e8
+
+
 class BudgetSpent(BaseException):
     """The budget is spent. This ends a step, never a deployment.
 
@@ -52,7 +56,7 @@ class Budget:
             raise BudgetSpent(f"the budget of {self.seconds:g} s is spent")
 
         before = signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, max(self.left_s, 1e-3))
+        signal.setitimer(signal.ITIMER_REAL, min(max(self.left_s, 1e-3), LONGEST_S))
         try:
             yield
         finally:

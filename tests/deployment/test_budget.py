@@ -18,6 +18,11 @@ def test_without_a_budget_time_is_unlimited() -> None:
     assert (budget.spent, budget.left_s) == (False, float("inf"))
 
 
+def test_a_budget_beyond_every_alarm_is_as_good_as_none() -> None:
+    with Budget(1e30).bound():
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 1e8
+
+
 def test_a_spent_budget_interrupts_the_running_step() -> None:
     with pytest.raises(BudgetSpent, match="budget of 0.05 s"), Budget(0.05).bound():
         time.sleep(30)
