@@ -76,6 +76,12 @@ def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str
     )  # fmt: skip
 
 
+def require_map_for_a_decoder(metric: Optional[str], decode: Optional[str]) -> None:
+    """Raises UsageError for a decoder that another metric would ignore."""
+    if decode is not None and metric != "map":
+        raise UsageError("only the metric map uses a decoder", where="decode", allowed="with --metric map")
+
+
 def device(value: object, allowed: Sequence[str] = DEVICES, where: Optional[str] = None) -> str:
     """The device that `value` names: "GPU", "DLA0", also "gpu", "dla:0", "dla 0".
 

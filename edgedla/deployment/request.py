@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.vocabulary import BACKENDS, one_of
+from edgedla.vocabulary import BACKENDS, one_of, require_map_for_a_decoder
 
 #: Level -> the changes it may make. Each level includes those below it.
 LEVELS: Mapping[int, str] = {
@@ -87,6 +87,7 @@ class DeployRequest:
             raise UsageError(f"level {self.level}", where="--level", allowed=", ".join(map(str, LEVELS)))
         if self.metric is None:
             put("metric", "l2")
+        require_map_for_a_decoder(self.metric, self.decode)
         if self.place == "dla" and self.devices is not None:
             raise UsageError("--place dla takes TensorRT's own placement", where="--devices",
                              allowed="with --place best")  # fmt: skip

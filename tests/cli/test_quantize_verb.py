@@ -235,6 +235,9 @@ def test_evaluate_and_quantize_measure_map_of_a_detector(tmp_path: Path, capsys:
     assert abs(document["difference"]["value"]) < 0.03
     assert run("evaluate", model, "--data", samples, "--metric", "map") == 2
     assert "needs a decoder" in capsys.readouterr().err
+    for verb in (("evaluate",), ("quantize", "-o", tmp_path / "q"), ("deploy", "-o", tmp_path / "d")):
+        assert run(*verb, model, "--data", samples, "--metric", "l2", "--decode", "yolov8") == 2
+        assert "--decode: only the metric map uses a decoder (allowed: with --metric map)" in capsys.readouterr().err
 
 
 def test_a_user_metric_is_loaded_from_a_file_and_its_errors_are_reported(

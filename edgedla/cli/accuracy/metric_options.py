@@ -8,7 +8,7 @@ import click
 
 from edgedla.cli.arguments.option import option
 from edgedla.errors import UsageError
-from edgedla.vocabulary import METRICS
+from edgedla.vocabulary import METRICS, require_map_for_a_decoder
 
 NAMES = f"{', '.join(METRICS)}, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
@@ -86,8 +86,9 @@ def chosen_metric(given: Dict[str, Any], network: Opened) -> Any:
         network: () -> (names of the outputs, shape of the first input); asked for mAP only.
 
     Raises:
-        UsageError: no such metric, or mAP without a decoder.
+        UsageError: no such metric, mAP without a decoder, or a decoder without mAP.
     """
+    require_map_for_a_decoder(given["metric"], given["decode"])
     if given["metric"] is None:
         return None
     if given["metric"] != "map":
