@@ -152,7 +152,7 @@ def test_a_rewrite_of_equal_cost_is_named_in_the_gain() -> None:
         SimpleNamespace(name=name, value=lambda objective: 72.9) for name in ("the model as it is", "an exact rewrite")
     )
     found: Any = SimpleNamespace(request=SimpleNamespace(objective="latency"), first=first, best=best, turned=False)
-    assert gain(found) == "No step lowered the predicted cost; an exact rewrite costs the same."
+    assert gain(found) == "No step lowered the predicted cost; the cost is the same with an exact rewrite."
     found.best = first
     assert gain(found) == "No step lowered the predicted cost; the artifact is the unchanged model."
     found.turned = True

@@ -237,6 +237,8 @@ def test_the_verb_writes_every_form(edgedla, models, tmp_path):
     page = (tmp_path / "r.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert len(data["rows"]) == 10
+    assert "<dt>Rows without an answer</dt><dd>2 " in page
+    assert "2 of 10. First: " in page
     linked = {r[-1] for r in data["rows"]}
     assert None in linked, "a broken model has no page"
     assert all((tmp_path / link).is_file() for link in linked - {None})

@@ -46,6 +46,7 @@ def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> L
     ]
     if not tables:
         return []
+    several = "s" * (len(tables) > 1)
     return [
-        f"the table look-ups of {len(tables)} activations on the DLA (Sigmoid, Tanh, ...) from what they stand behind"
+        f"the table look-ups of {len(tables)} activation{several} on the DLA (Sigmoid, Tanh, ...) from what they stand behind"
     ]

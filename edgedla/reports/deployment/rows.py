@@ -65,7 +65,7 @@ def gain(deployment: Deployment) -> str:
         ending = (
             "the artifact is the unchanged model" + (", with its types converted to FLOAT" if deployment.turned else "")
             if unchanged(deployment)
-            else f"{clean(deployment.best.name)} costs the same"
+            else f"the cost is the same with {clean(deployment.best.name)}"
         )
         return f"No step lowered the predicted cost; {ending}."
     unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",

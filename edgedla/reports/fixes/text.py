@@ -121,7 +121,7 @@ def proof_text(result: FixResult) -> str:
     network = result.network
     if network.within is None:
         return f"{sentence}; whole network: {network.detail}"
-    verdict = "within its own noise" if network.within else "outside its own noise"
+    verdict = "within rounding" if network.within else "beyond rounding"
     if network.within and any(site.proof.equality == "approximate" for site in result.applied):
         verdict = "within the error that was allowed"
     return f"{sentence}; whole network: {verdict} (differs by {network.rel_l2:.1e}, noise {network.noise:.1e}, relative L2)"

@@ -55,7 +55,7 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
             Figure(
                 "Platforms", str(len({(row["platform"], row["precision"]) for row in rows})), note="with precisions"
             ),
-            Figure("Rows without an answer", str(sum(row["status"] in FAILED for row in rows))),
+            Figure("Rows without an answer", str(len(_unanswered(rows)))),
         ],
         counts=_counts(rows),
         platforms=_platforms(rows),
@@ -68,7 +68,7 @@ def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
     whole = {place: 0 for place in ((row["platform"], row["precision"]) for row in rows)}
     for row in rows:
         whole[row["platform"], row["precision"]] += row["layers_gpu"] == 0 and bool(row["layers_dla"])
-    failed = [row for row in rows if row["status"] in (*FAILED, "model-error")]
+    failed = _unanswered(rows)
     ended = (
         Verdict("bad", "Some rows have no answer", f"{len(failed)} of {len(rows)}. First: {failed[0]['reason']}")
         if failed
@@ -82,6 +82,10 @@ def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
     word = "All on the DLA" if most == of else "Some all on the DLA" if most else "No model all on the DLA"
     text = f"{most} of {of} model{'s' * (of != 1)} on {platform}, {precision.upper()}, with every layer on the DLA."
     return [Verdict(tone, word, text), ended]
+
+
+def _unanswered(rows: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
+    return [row for row in rows if row["status"] in (*FAILED, "model-error")]
 
 
 def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
