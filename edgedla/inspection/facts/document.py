@@ -31,7 +31,7 @@ def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
             plain = [(f"{key} {k}", v) for k, v in value.items() if isinstance(v, (str, int, float))]
             facts += scalars(kind, plain)
         elif isinstance(value, list):
-            facts += scalars(kind, [(key, f"{len(value)} entries")])
+            facts += scalars(kind, [(key, "1 entry" if len(value) == 1 else f"{len(value)} entries")])
             if key == "layers":
                 layers = _placed(value)
     return tuple(facts + devices_of("Layers", layers))
