@@ -24,9 +24,9 @@ from edgedla.placement.worth import CostOptions
 from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.text import screen
-from edgedla.reports.worth import why_not_costed
+from edgedla.reports.worth import other_precision, why_not_costed
 from edgedla.targets import platform_for
-from tests.models import node, onnx_model, save, value
+from tests.models import node, ones, onnx_model, save, value
 
 
 @pytest.mark.parametrize(
@@ -191,6 +191,21 @@ def test_a_qdq_model_suggests_quantize(tmp_path: Path) -> None:
     # From TensorRT 11 on Q/DQ is what says INT8: it would be written as it is.
     typed = edgedla.check(model, target="agx-orin-64gb", trt="11.4.1")
     assert shlex.split(str(next_command(typed, "m.onnx")))[1] != "quantize"
+
+
+def test_int8_is_not_suggested_where_it_is_slower() -> None:
+    """A gate per channel is known in FP16 alone: in INT8 it is predicted on the GPU, with the way there and back."""
+    nodes = [node("Conv", "x w", "a", pads=[1, 1, 1, 1])]
+    for i, (before, after) in enumerate(zip("abc", ("b", "c", "y"))):
+        nodes += [
+            node("MaxPool", before, f"p{i}", kernel_shape=[8, 8]),
+            node("Sigmoid", f"p{i}", f"s{i}"),
+            node("Mul", f"{before} s{i}", after),
+        ]
+    model = onnx_model(nodes, constants=[ones("w", 16, 3, 3, 3)])
+    report = with_cost(edgedla.check(model, target="orin"), load_onnx(model))
+    assert other_precision(report) == "int8"
+    assert "--precision int8" not in str(next_command(report, "m.onnx"))
 
 
 def test_an_unknown_operator_is_reported_as_a_plugin() -> None:

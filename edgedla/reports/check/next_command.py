@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 
 from edgedla.pasted import argument, file_of
 from edgedla.regions.report import CheckReport
-from edgedla.reports.worth import COSTED_LAYERS, of_the_data, other_precision, ratio, stays_behind, worth_of
+from edgedla.reports.worth import COSTED_LAYERS, of_the_data, other_precision, ratio, stays_behind, way, worth_of
 from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
 
@@ -53,9 +53,17 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     if turns_qdq(report):
         return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
     own_ratio = ratio(report)
-    if other_precision(report) == "int8" and own_ratio is not None and not own_ratio.wins:
+    if _int8_is_faster(report) and own_ratio is not None and not own_ratio.wins:
         return f"edgedla check {file} {platform} --precision int8{_mode(report)}{_power(report)}{_sizes(report)}"
     return None
+
+
+def _int8_is_faster(report: CheckReport) -> bool:
+    """True if INT8 changes the answer for the better; where it moves layers to the GPU, a frame may take longer."""
+    own, int8 = way(report, "tensorrt"), way(report, "tensorrt", "int8")
+    if own is None or int8 is None or other_precision(report) != "int8":
+        return False
+    return int8.cost.latency_us < own.cost.latency_us
 
 
 def turns_qdq(report: CheckReport) -> bool:
