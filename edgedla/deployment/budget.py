@@ -9,7 +9,6 @@ import time
 from types import FrameType
 from typing import Iterator, Optional
 
-
 #: Ten years: the system refuses alarms in thousands of years.
 LONGEST_S = 3e8
 
