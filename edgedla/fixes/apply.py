@@ -58,7 +58,7 @@ class Fragment:
         before, after: lists of onnx NodeProto.
         constants: onnx_ir tensors of both forms, by name.
         inputs: run-time values that both forms read: name -> (DataType, dims or None).
-        output: name of the result in the form before; `new_output`: in the form after.
+        outputs: names of each result, in the form before and in the form after.
         opsets: (domain, version) of the model.
     """
 
@@ -66,8 +66,7 @@ class Fragment:
     after: Tuple[Any, ...]
     constants: Dict[str, Any]
     inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]]
-    output: str
-    new_output: str
+    outputs: Tuple[Tuple[str, str], ...]
     opsets: Tuple[Tuple[str, int], ...] = ()
 
 
@@ -159,21 +158,23 @@ def _in_order(nodes: Mapping[str, Sequence[Tuple[int, Any]]], operators: Sequenc
 
 
 def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
-    """Puts the replacement of one site into the graph. The site's output keeps its name."""
+    """Puts the replacement of one site into the graph. The site's outputs keep their names."""
     if site.cut is not None:
         return _end_earlier(network, rewrite, site, site.cut, record)
-    output = site.output
-    name = output.name
-    shape = network.shape(output)
+    name = site.output.name
+    shape = network.shape(site.output)
     editor = Editor(network, name)
     # The network changes only below this line, so that a failure above leaves it unchanged.
-    new = site.build(editor)
-    fragment = _fragment(network, site, editor.nodes, new) if record else None
+    built = site.build(editor)
+    results = tuple(zip(site.outputs, built if site.others else (built,)))
+    fragment = _fragment(network, site, editor.nodes, results) if record else None
     if editor.nodes:
-        network.graph.insert_before(output.producer(), editor.nodes)
-    if output.dtype is not None and new.producer() in editor.nodes:
-        new.type = output.type
-    _take_over(network, output, new, name)
+        producers = tuple(dict.fromkeys(output.producer() for output in site.outputs))
+        network.graph.insert_before(_backwards(network, producers)[-1], editor.nodes)
+    for output, new in results:
+        if output.dtype is not None and new.producer() in editor.nodes:
+            new.type = output.type
+        _take_over(network, output, new)
     before = tuple(_label(n) for n in site.nodes)
     for node in _backwards(network, site.nodes):
         if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
@@ -188,7 +189,7 @@ def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: b
     """Ends the network at the heads; the nodes after them become a separate model."""
     graph = network.graph
     decoder = decoder_model(network, cut, site.nodes) if record else None
-    fragment = _fragment(network, site, (), cut.outputs[0]) if record else None
+    fragment = _fragment(network, site, (), ((cut.outputs[0],) * 2,)) if record else None
     before = tuple(_label(n) for n in site.nodes)
     heads = [v for v in cut.heads if not v.is_graph_output()]
     first = list(graph.outputs).index(cut.outputs[0])
@@ -205,7 +206,8 @@ def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: b
     return Applied(rewrite, cut.outputs[0].name, before, (), site.note, site.new_interface, fragment, changed, decoder)
 
 
-def _take_over(network: Network, output: Any, new: Any, name: str) -> None:
+def _take_over(network: Network, output: Any, new: Any) -> None:
+    name = output.name
     is_output = output.is_graph_output()
     if new.producer() is not None and new.name.startswith(f"{name}/") or is_output:
         output.name = network.fresh_name(f"{name}/replaced")
@@ -227,15 +229,16 @@ def _label(node: Any) -> str:
     return node.name or (node.outputs[0].name if node.outputs else node.op_type)
 
 
-def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> Fragment:
+def _fragment(network: Network, site: Site, added: Sequence[Any], results: Sequence[Tuple[Any, Any]]) -> Fragment:
+    """Both forms of a site; `results`: the value of the form before and the one of the form after, for each output."""
     from edgedla.fixes.network.library import onnx_ir
 
     ir = onnx_ir()
-    old = _backwards(network, site.nodes)[::-1]
-    made = {id(v) for n in [*old, *added] for v in n.outputs}
+    removed = _backwards(network, site.nodes)[::-1]
+    made = {id(v) for n in [*removed, *added] for v in n.outputs}
     constants: Dict[str, Any] = {}
     inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]] = {}
-    for node in [*old, *added]:
+    for node in [*removed, *added]:
         for value in node.inputs:
             if value is None or id(value) in made:
                 continue
@@ -243,10 +246,12 @@ def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> F
                 constants[value.name] = value.const_value
             else:
                 inputs[value.name] = (value.dtype, network.shape(value))
-    if id(new) not in made:
-        # The replacement is a value of the original network: the proof compares both forms on it.
-        inputs[new.name] = (new.dtype, network.shape(new))
+    for _, new in results:
+        if id(new) not in made:
+            # The replacement is a value of the original network: the proof compares both forms on it.
+            inputs[new.name] = (new.dtype, network.shape(new))
     return Fragment(
-        tuple(ir.serde.serialize_node(n) for n in old), tuple(ir.serde.serialize_node(n) for n in added),
-        constants, inputs, site.output.name, new.name, tuple(network.graph.opset_imports.items()),
+        tuple(ir.serde.serialize_node(n) for n in removed), tuple(ir.serde.serialize_node(n) for n in added),
+        constants, inputs, tuple((old.name, new.name) for old, new in results),
+        tuple(network.graph.opset_imports.items()),
     )  # fmt: skip

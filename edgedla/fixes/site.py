@@ -25,10 +25,12 @@ class Site:
     Attributes:
         output: the onnx_ir.Value that gets a new producer. It keeps its name.
         nodes: the nodes of the pattern; those whose outputs nothing else reads are removed.
-        build: (network.editor.Editor) -> the last value of the replacement, which has the shape of `output`.
+        build: (network.editor.Editor) -> the last value of the replacement, which has the shape of `output`; with `others` a
+            tuple, one value for each.
         note: shown to users with the site.
         new_interface: what changes for readers of the model's outputs; "" if nothing does.
         cut: set if nothing is built, and the network ends before `nodes` instead.
+        others: further values of the pattern that get new producers at the same time, and keep their names.
     """
 
     output: Any
@@ -37,6 +39,11 @@ class Site:
     note: str = ""
     new_interface: Optional[str] = None
     cut: Optional[Cut] = None
+    others: Tuple[Any, ...] = ()
+
+    @property
+    def outputs(self) -> Tuple[Any, ...]:
+        return (self.output, *self.others)
 
 
 @dataclass(frozen=True)

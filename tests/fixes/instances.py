@@ -431,6 +431,59 @@ def wide_conv(rng: np.random.Generator) -> Example:
     return d.example(f"{d.x}, {weights}" + (f", wb {out}" if bias else ""), precision=d.one("fp16", "int8"))
 
 
+#: Operators between a Conv and its cut: from x to y. wv: one number per channel, wd: weights of a depthwise Conv.
+BETWEEN = (
+    "{y} = Relu({x})",
+    "{y} = LeakyRelu<alpha = 0.1>({x})",
+    "{y} = Clip({x}, {low}, {high})",
+    "{t} = Sigmoid({x}) {y} = Mul({x}, {t})",
+    "{t} = HardSigmoid({x}) {y} = Mul({t}, {x})",
+    "{y} = PRelu({x}, wv)",
+    "{t} = Sub(wv, {x}) {y} = Max({t}, {x})",
+    "{t} = Tanh({x}) {y} = Div({t}, wv)",
+    "{y} = BatchNormalization({x}, w1, w1, w1, w1)",
+    "{y} = Conv<group = {out}, pads = [1, 1, 1, 1]>({x}, wd)",
+)
+
+
+def parted_conv(rng: np.random.Generator) -> Example:
+    """A Conv, up to two channelwise operators, and a cut of its channels as Split or as Slices that may overlap."""
+    d = Draw(rng)
+    out, k = d.number(2, 24), d.one(1, 1, 3)
+    d.h, d.w = d.number(k, 12), d.number(k, 12)
+    group = d.one(1, 1, 1, 1, 1, 1, 1, d.c)
+    out, bias = out * group, d.one("", ", wb")
+    d.say(
+        f"c = Conv<group = {group}, pads = {[k // 2] * 4}, strides = [{d.number(1, 2)}, {d.number(1, 2)}]>(x, w{bias})"
+    )
+    low, high, end = d.scalar(0.0), d.scalar(6.0), "c"
+    for i in range(d.number(0, 2)):
+        d.say(d.one(*BETWEEN).format(x=end, y=f"m{i}", t=f"t{i}", low=low, high=high, out=out))
+        end = f"m{i}"
+    if d.chance(0.6):
+        cut = sorted({0, out, *(d.number(1, out) for _ in range(d.number(1, 3)))})
+        sizes = [b - a for a, b in zip(cut, cut[1:])]
+        parts = [f"p{i}" for i in range(len(sizes))]
+        axis = d.one(1, -3)
+        if d.opset < 13:
+            d.say(f"{', '.join(parts)} = Split<axis = {axis}, split = {sizes}>({end})")
+        else:
+            d.say(f"{', '.join(parts)} = Split<axis = {axis}>({end}, {d.ints(sizes)})")
+    else:
+        parts = [f"p{i}" for i in range(d.number(1, 3))]
+        for part in parts:
+            first = d.number(0, out - 1)
+            last = d.number(first + 1, out)
+            bounds = [d.one(first, first - out), d.one(last, last - out) if last < out else 2**62]
+            numbers = [d.ints([v]) for v in (*bounds, d.one(1, -3), d.one(1, 1, 2))]
+            d.say(f"{part} = Slice({end}, {', '.join(numbers)})")
+    read = [p for p in parts if d.chance(0.8)] or parts[:1]
+    whole = f", {end}" if d.chance(0.1) else ""
+    d.say(f"y = Concat<axis = 1>({', '.join(read)}{whole})")
+    weights = f"w {out}x{d.c // group}x{k}x{k}, wb {out}, wv {out}x1x1, w1 {out}, wd {out}x1x3x3"
+    return d.example(f"{d.x}, {weights}")
+
+
 def dilated(rng: np.random.Generator) -> Example:
     d = Draw(rng)
     d.h, d.w = d.number(1, 8), d.number(1, 8)
@@ -597,6 +650,7 @@ def channel_mean(rng: np.random.Generator) -> Example:
 GENERATORS: Dict[str, Generator] = {
     "no-ops": no_op,
     "decoder-cut": decoder,
+    "conv-per-part": parted_conv,
     "int32-slice": int_slice,
     "expand-layer-norm": layer_norm,
     "average-flag": average_pool("xavier", 1, 5),

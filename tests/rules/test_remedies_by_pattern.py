@@ -47,6 +47,19 @@ EVERY_SECOND = model(
     [node("Relu", "x", "r"), node("Slice", "r a b c d", "y")],
     [constant(n, np.array([v], np.int32)) for n, v in (("a", 0), ("b", 16), ("c", 2), ("d", 2))],
 )
+SPLIT = node("Split", "m", "p q", axis=1)
+ROWS = node("Split", "m", "p q", axis=2)
+SILU = [node("Conv", "x w", "c"), node("Sigmoid", "c", "s"), node("Mul", "c s", "m"), SPLIT]
+SUM_OF_TWO = [node("Conv", "x w", "c"), node("Conv", "x w", "d"), node("Add", "c d", "m")]
+POOLED = node("MaxPool", "x", "m", kernel_shape=[1, 1])
+
+
+def cut(*nodes: Any, behind: str = "p q", size: int = 16) -> Any:
+    ends = [node("Concat", behind, "y", axis=1)]
+    constants = [ones("w", 16, 16, 1, 1), ones("grouped", 16, 1, 1, 1)]
+    return model([*nodes, *ends], constants, dims=(1, 16, size, size))
+
+
 ATTENTION = model([node("MatMul", "x z", "y")], inputs=("x", "z"))
 SUM = model([node("ReduceMean", "x", "y", axes=[1])])
 MEAN = model([node("ReduceMean", "x", "y", axes=[2, 3])])
@@ -58,6 +71,15 @@ CASES: Tuple[Tuple[str, Any, str, str, Set[str]], ...] = (
     ("a reflection", padded("reflect", CONV), "SLICE", "8.5.2", {"pad-with-zeros"}),
     ("a repeated edge", padded("edge", CONV), "SLICE", "10.3", {"pad-with-zeros"}),
     ("every second row", EVERY_SECOND, "SLICE", "10.3", {"slice-4d"}),
+    ("channels of a convolution", cut(*SILU), "SLICE", "8.4", {"newer-release", "conv-per-part"}),
+    ("the same on 10.3", cut(*SILU), "SLICE", "10.3", set()),
+    ("many of them on 10.3", cut(*SILU, size=80), "SLICE", "10.3", {"conv-per-part"}),
+    ("channels of the input", cut(node("Split", "x", "p q", axis=1)), "SLICE", "8.4", {"newer-release"}),
+    ("channels of a pooling", cut(POOLED, SPLIT), "SLICE", "8.4", {"newer-release"}),
+    ("channels of groups", cut(node("Conv", "x grouped", "m", group=16), SPLIT), "SLICE", "8.4", {"newer-release"}),
+    ("channels of a sum of two", cut(*SUM_OF_TWO, SPLIT), "SLICE", "8.4", {"newer-release"}),
+    ("rows of a convolution", cut(node("Conv", "x w", "m"), ROWS), "SLICE", "8.4", {"newer-release"}),
+    ("channels beside their whole", cut(*SILU, behind="p q m"), "SLICE", "8.4", {"newer-release"}),
     ("an Expand", REPEATED, "SLICE", "8.5.2", {"expand-operand"}),
     ("padding of the input", FIRST, "SLICE", "8.5.2", {"pad-with-zeros", "pad-before-network"}),
     ("unfolded BatchNorm, channels last", gate(16), "ELEMENTWISE", "10.3", {"batch-norm-constants"}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -137,7 +138,7 @@ def _prove(
         return _prove_decoder(site, fragment, feed, "data" if data_given and real else "seeded" if real else "random")
     later = [o for n in fragment.after for o in n.output if o]
     try:
-        names = list(dict.fromkeys([fragment.output, fragment.new_output, *later]))
+        names = list(dict.fromkeys([*(name for pair in fragment.outputs for name in pair), *later]))
         results = run_fragment(fragment, feed, names)
     except EdgedlaError as e:
         return unproved(equality, e.what)
@@ -148,12 +149,11 @@ def _prove(
         # Later rewrites may start from a value that this one made.
         if name in results:
             values.setdefault(name, results[name])
-    before, after = results.get(fragment.output, feed.get(fragment.output)), results.get(fragment.new_output)
-    if after is None:
-        after = feed[fragment.new_output]
-    return compare(
-        before, after, equality, approximate, "data" if data_given and real else "seeded" if real else "random"
-    )
+    # A value that neither form makes is one that both read.
+    results = {**feed, **results}
+    inputs = "data" if data_given and real else "seeded" if real else "random"
+    proofs = [compare(results[old], results[new], equality, approximate, inputs) for old, new in fragment.outputs]
+    return reduce(worse, proofs)
 
 
 def _prove_decoder(site: Applied, fragment: Fragment, feed: Mapping[str, np.ndarray], inputs: str) -> Proof:

@@ -17,6 +17,7 @@ _PACKAGE = "edgedla.fixes.rewrites"
 ORDER: Tuple[str, ...] = (
     "shapes.no_ops",
     "shapes.decoder_cut",
+    "convolution.conv_per_part",
     "shapes.int32_slice",
     "elementwise.expand_layer_norm",
     "pooling.average_flag",

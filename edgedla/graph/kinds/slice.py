@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Tuple
+from typing import ClassVar, Set, Tuple
 
 from edgedla.graph.kinds.base import Kind
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
+
+#: Layers between a convolution and a cut of its channels: each channel of the result is of the same channel of the operands.
+CHANNELWISE = frozenset({"ACTIVATION", "ELEMENTWISE", "PARAMETRIC_RELU", "SCALE", "UNARY"})
+#: Activations are written with fewer layers; a convolution for each of more parts costs more than any slice.
+MOST_BETWEEN, MOST_PARTS = 12, 8
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Slice(Kind):
         made_by: what the ONNX operator behind it asks for: "cut" (Slice, Split), "pad", "repeat" (Expand, Tile).
         readers: LayerType names of the layers that read the result.
         is_first: it reads an input of the network.
+        parts_convolution: it takes channels of what one convolution makes, by itself or with activations behind it, and nothing but
+            slices reads that.
     """
 
     TYPE: ClassVar[str] = "SLICE"
@@ -36,14 +43,16 @@ class Slice(Kind):
     made_by: str = "cut"
     readers: Tuple[str, ...] = ("CONVOLUTION",)
     is_first: bool = False
+    parts_convolution: bool = False
 
     @classmethod
     def of(cls, layer: Layer, graph: LayerGraph) -> Slice:
         p = layer.params
         tensor_inputs = [graph.tensors[t] for t in layer.inputs[1:4] if t]
         mode = str(p.get("mode") or "STRICT_BOUNDS")
+        common = cls.common(layer, graph)
         return cls(
-            **cls.common(layer, graph),
+            **common,
             mode="STRICT_BOUNDS" if mode == "DEFAULT" else mode,
             stride=tuple(p.get("stride") or ()),
             static=all(t.is_constant for t in tensor_inputs),
@@ -51,6 +60,8 @@ class Slice(Kind):
             has_fill_input=bool(p.get("has_fill_input")),
             made_by=_made_by(layer.onnx_op, mode, tuple(p.get("stride") or ())),
             is_first=layer.inputs[0] in graph.input_names,
+            parts_convolution=_cuts_channels(common["in_dims"], common["out_dims"])
+            and _is_of_convolution(layer, graph),
             readers=tuple(sorted({graph.layers[i].type for i in graph.successors(layer.index)})),
         )
 
@@ -83,3 +94,38 @@ def _made_by(onnx_op: str, mode: str, stride: Tuple[int, ...]) -> str:
     if onnx_op == "Pad" or (not onnx_op and mode in ("FILL", "REFLECT", "CLAMP")):
         return "pad"
     return "repeat" if not onnx_op and (mode == "WRAP" or 0 in stride) else "cut"
+
+
+def _cuts_channels(before: Tuple[int, ...], after: Tuple[int, ...]) -> bool:
+    return len(before) == len(after) == 4 and before[:1] + before[2:] == after[:1] + after[2:] and before != after
+
+
+def _is_of_convolution(layer: Layer, graph: LayerGraph) -> bool:
+    """Whether one convolution of one group makes what the layer cuts, and only slices read it."""
+    whole = layer.inputs[0]
+    cuts = graph.readers(whole)
+    if len(cuts) > MOST_PARTS or any(graph.layers[i].type != "SLICE" for i in cuts):
+        return False
+    pending = [whole]
+    inside: Set[int] = set()
+    convolutions = 0
+    while pending:
+        index = graph.producer(pending.pop())
+        if index is None or len(inside) > MOST_BETWEEN:
+            return False
+        if index in inside:
+            continue
+        inside.add(index)
+        maker = graph.layers[index]
+        if maker.type == "CONVOLUTION" and int(maker.params.get("groups", 1)) == 1:
+            convolutions += 1
+        elif maker.type in CHANNELWISE:
+            pending += [t for t in maker.inputs if t and not graph.tensors[t].is_constant]
+        else:
+            return False
+    inner = {t for i in inside for t in graph.layers[i].outputs} - {whole}
+    return (
+        convolutions == 1
+        and not graph.output_names & {*inner, whole}
+        and all(i in inside for t in inner for i in graph.readers(t))
+    )
