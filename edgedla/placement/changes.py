@@ -7,7 +7,7 @@ from typing import Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.cap import subgraphs_per_core
-from edgedla.regions.ranking import changed, in_order
+from edgedla.regions.ranking import changed, in_order, removals
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import RankedChange, SlowerChanges
 from edgedla.rules.verdict import Verdict
@@ -23,18 +23,21 @@ def by_time(
 ) -> Tuple[Tuple[RankedChange, ...], Optional[SlowerChanges]]:
     """(the report's changes that make a frame faster, the one that saves most first; the changes that make it slower).
 
-    The ranking by layers and MACs proposes the changes. Often they only help together, because each by itself adds a
-    loadable. So the search starts with all of them, and repeatedly drops the one whose removal helps most. A change saves
-    what the others would lose without it.
+    The ranking by layers and MACs proposes changes; those that remove layers which the DLA runs slowly come on top. Often
+    they only help together, because each by itself adds a loadable. So the search starts with all of them, and repeatedly drops
+    the one whose removal helps most. A change saves what the others would lose without it.
 
     Args:
         report: a check with GPU fallback. In other modes every layer must run on the DLA, whatever it costs.
         verdicts: of the unchanged network.
         every: predict the time after each change; else only after the last one, for all together.
     """
-    if not report.ranking:
+    limit = subgraphs_per_core(report.platform)
+    slow = removals(graph, verdicts, report.layers, report.ranking, limit, report.precision)
+    remaining = [*report.ranking, *slow]
+    if not remaining:
         return (), None
-    remaining, now = list(report.ranking), times.of(report.ranking)
+    now = times.of(remaining)
     without: List[float] = []
     while remaining:
         without = [times.of([c for c in remaining if c is not change]) for change in remaining]
@@ -46,7 +49,6 @@ def by_time(
     if now >= before * (1 - SAME):
         remaining = []
     order = sorted(range(len(remaining)), key=lambda i: (-without[i], i))
-    limit = subgraphs_per_core(report.platform)
     ranking = in_order(graph, verdicts, [remaining[i] for i in order], limit, report.precision)
     timed = with_times(ranking, times.of, every)
     slower = [c for c in report.ranking if not any(c is k for k in remaining)]

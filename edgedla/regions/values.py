@@ -170,9 +170,9 @@ class RankedChange:
     else changes; candidates, second look and cap are predicted again.
 
     Attributes:
-        layers: indices of the layers that it frees.
+        layers: indices of the layers that it frees, or that it removes because the DLA runs them slowly.
         label: the rules behind it, for example `REDU002 reduce-operation`.
-        cause: why they run on the GPU now.
+        cause: why they run on the GPU now; ON_DLA for slow ones.
         message: the first layer's finding.
         fixes: ids of the remedies, all of which are applied.
         regions_after, regions_merged: number of candidates after this entry, and how many fewer than before it.

@@ -11,7 +11,7 @@ import pytest
 from edgedla.graph import LayerGraph
 from edgedla.regions import check
 from edgedla.regions.prediction import predict
-from edgedla.regions.ranking import MOST_CHANGES, changed
+from edgedla.regions.ranking import MOST_CHANGES, changed, removals
 from edgedla.regions.report import CheckReport
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform
@@ -140,6 +140,67 @@ def test_strip_qdq_before_an_output_keeps_an_output(net: Any) -> None:
     graph = net(chain("ACTIVATION", "QUANTIZE"))
     after, _ = changed(graph, stopped(graph, {"a1": (("strip-qdq",),)}), {"strip-qdq"})
     assert after.outputs == ("a0",)
+
+
+HALF = (1, 32, 56, 56)
+CUT = [
+    ("CONVOLUTION", "c", ["x"], CHW, {"nb_output_maps": 64, "kernel": [1, 1]}),
+    ("SLICE", "p", ["c"], HALF, {}),
+    ("SLICE", "q", ["c"], HALF, {}),
+    ("ELEMENTWISE", "y", ["p", "q"], HALF, {"op": "SUM"}),
+]
+
+
+def slow(graph: LayerGraph, stopped_too: bool = False) -> Tuple[Verdict, ...]:
+    """Verdicts: slices are slow, and a remedy takes them out of the network; or they are unknown too, and another one helps."""
+    verdicts = []
+    for layer in graph.layers:
+        findings = [Finding("T001", "slow", layer.name, Effect.SLOW, "slow", fixes=("conv-per-part",))]
+        if stopped_too:
+            findings.append(
+                Finding("T002", "stop", layer.name, Effect.UNKNOWN, "no", fixes=("static-slice", "conv-per-part"))
+            )
+        findings = findings if layer.type == "SLICE" else []
+        support = Support.UNKNOWN if len(findings) > 1 else Support.DLA
+        verdicts.append(Verdict(layer.index, layer.name, support, tuple(findings)))
+    return tuple(verdicts)
+
+
+def test_slow_layers_are_removed_without_a_change_for_their_readers(net: Any, orin: Platform) -> None:
+    graph = net(CUT)
+    after, answers = changed(graph, slow(graph), {"conv-per-part"})
+    assert [(layer.name, layer.inputs, layer.outputs) for layer in after.layers] == [
+        ("c", ("x",), ("c", "p", "q")),
+        ("y", ("p", "q"), ("y",)),
+    ]
+    assert [v.index for v in answers] == [0, 1]
+    (change,) = removals(graph, slow(graph), predict(graph, slow(graph), orin, "fp16").layers, (), 16, "fp16")
+    assert (change.layers, change.fixes, change.label) == ((1, 2), ("conv-per-part",), "T001 slow")
+    assert (str(change.cause), change.layers_after, change.layers_dla_after) == ("on_dla", 2, 2)
+
+
+def test_slow_layers_are_no_reason_for_a_change_without_times(net: Any, orin: Platform) -> None:
+    graph = net(CUT)
+    assert predict(graph, slow(graph), orin, "fp16").ranking == ()
+
+
+def test_a_remedy_that_moves_a_layer_does_not_remove_it_for_another_one_that_would(net: Any) -> None:
+    graph = net(CUT)
+    verdicts = slow(graph, stopped_too=True)
+    moved, answers = changed(graph, verdicts, {"static-slice"})
+    assert [layer.name for layer in moved.layers] == ["c", "p", "q", "y"]
+    assert {v.support for v in answers} == {Support.DLA}
+    for remedies in ({"conv-per-part"}, {"conv-per-part", "static-slice"}):
+        assert [layer.name for layer in changed(graph, verdicts, remedies)[0].layers] == ["c", "y"]
+
+
+def test_a_ranked_change_is_not_named_twice(net: Any, orin: Platform) -> None:
+    graph = net(CUT)
+    verdicts = slow(graph, stopped_too=True)
+    prediction = predict(graph, verdicts, orin, "fp16")
+    assert [c.fixes for c in prediction.ranking] == [("conv-per-part",)]
+    assert removals(graph, verdicts, prediction.layers, prediction.ranking, 16, "fp16") == ()
+    assert [c.fixes for c in removals(graph, verdicts, prediction.layers, (), 16, "fp16")] == [("conv-per-part",)]
 
 
 def listing(report: CheckReport) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgedla.regions.ranking.rank import MOST_CHANGES, in_order, rank_changes
+from edgedla.regions.ranking.rank import MOST_CHANGES, in_order, rank_changes, removals
 from edgedla.regions.ranking.remedies import changed
 
-__all__ = ["MOST_CHANGES", "changed", "in_order", "rank_changes"]
+__all__ = ["MOST_CHANGES", "changed", "in_order", "rank_changes", "removals"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph, fuse
 from edgedla.regions.ranking.outcome import Outcome, Outcomes
-from edgedla.regions.ranking.remedies import Needs
+from edgedla.regions.ranking.remedies import Needs, removing
+from edgedla.regions.report import LayerReport
 from edgedla.regions.values import LayerPrediction, RankedChange
 from edgedla.rules.verdict import Verdict
 
@@ -42,7 +43,7 @@ def rank_changes(
     outcomes = Outcomes(graph, units, verdicts, limit, precision)
     needs = outcomes.needs
     members: Dict[str, List[int]] = {}
-    for need in needs.values():
+    for need in (n for n in needs.values() if not n.slow):
         for remedy in need.remedies:
             members.setdefault(remedy, []).append(need.index)
     most = min(MOST_REMEDIES, max(FEWEST_REMEDIES, MOST_UNIT_VISITS // max(len(units.units), 1) // MOST_CHANGES))
@@ -84,6 +85,34 @@ def in_order(
     return tuple(ordered)
 
 
+def removals(
+    graph: LayerGraph,
+    verdicts: Sequence[Verdict],
+    layers: Sequence[LayerReport],
+    ranking: Sequence[RankedChange],
+    limit: int,
+    precision: str,
+) -> Tuple[RankedChange, ...]:
+    """The changes that take layers out of the network that the DLA runs slowly, without those that `ranking` has.
+
+    They bring no layer to the DLA: only times show what they gain. Their figures are those of each by itself.
+    """
+    ranked = {fix for change in ranking for fix in change.fixes}
+    remedies = [r for r in dict.fromkeys(f for v in verdicts for f in removing(v)) if r not in ranked]
+    if not remedies:
+        return ()
+    outcomes = Outcomes(graph, fuse(graph), verdicts, limit, precision)
+    changes: List[RankedChange] = []
+    for remedy in remedies:
+        step: FrozenSet[str] = frozenset((remedy,))
+        none: FrozenSet[str] = frozenset()
+        indices = _addressed(outcomes.needs, step, none)
+        if indices:
+            before, after = outcomes.of(none), outcomes.of(step)
+            changes.append(_change(step, indices, layers, verdicts, before, after, alone=True))
+    return tuple(changes)
+
+
 def _best_step(outcomes: Outcomes, applied: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
     """The remedy that raises the value most; if none helps by itself, the two that do."""
     now = outcomes.of(applied).value
@@ -106,7 +135,7 @@ def _addressed(needs: Mapping[int, Needs], step: FrozenSet[str], applied: Frozen
 def _change(
     step: FrozenSet[str],
     indices: Tuple[int, ...],
-    layers: Sequence[LayerPrediction],
+    layers: Sequence[Union[LayerPrediction, LayerReport]],
     verdicts: Sequence[Verdict],
     before: Outcome,
     after: Outcome,

@@ -17,10 +17,14 @@ class Needs:
     """What keeps a layer off the DLA: one entry per finding, with the remedies of which any one will do.
 
     With an entry that has no remedy the layer stays where it is.
+
+    Attributes:
+        slow: the DLA runs the layer, slowly; the remedies take it out of the network.
     """
 
     index: int
     choices: Tuple[Tuple[str, ...], ...]
+    slow: bool = False
 
     def satisfied_by(self, remedies: AbstractSet[str]) -> bool:
         return all(any(r in remedies for r in choice) for choice in self.choices)
@@ -34,12 +38,15 @@ class Needs:
 
 
 def needs_of(verdicts: Sequence[Verdict]) -> Dict[int, Needs]:
-    """Layer index -> needs, for layers that the first check or the second look stops."""
+    """Layer index -> needs, for layers that the first check or the second look stops, and for slow ones that a remedy removes."""
     unusable = {remedy.id for remedy in known_remedies().values() if remedy.effect == "stays"}
     needs: Dict[int, Needs] = {}
     for verdict in verdicts:
         stops = [f for f in verdict.findings + verdict.validation if f.effect in STOPS]
         if verdict.support is Support.DLA and not verdict.validation:
+            slow = removing(verdict)
+            if slow:
+                needs[verdict.index] = Needs(verdict.index, (slow,), slow=True)
             continue
         usable = [tuple(r for r in f.fixes if r not in unusable) for f in stops]
         # Without a finding it is not known what would help.
@@ -51,6 +58,11 @@ def removes(remedy: str) -> bool:
     """Whether the remedy takes its layers out of the network."""
     entry = known_remedies().get(remedy)
     return entry is not None and entry.effect == "removes"
+
+
+def removing(verdict: Verdict) -> Tuple[str, ...]:
+    """The remedies that take a layer out of the network, of its findings that say that it is slow."""
+    return tuple(f for x in verdict.findings if x.effect is Effect.SLOW for f in x.fixes if removes(f))
 
 
 def changed(
@@ -68,7 +80,7 @@ def changed(
     """
     needs = needs_of(verdicts) if needs is None else needs
     freed = {i for i, need in needs.items() if need.satisfied_by(remedies)}
-    removed = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
+    removed = {i for i in freed if any(f in remedies and removes(f) for x in verdicts[i].findings for f in x.fixes)}
     remaining = [v for v in verdicts if v.index not in removed]
     if removed:
         graph = without(graph, removed)
@@ -87,18 +99,27 @@ def _fit(verdict: Verdict) -> Verdict:
 def without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
     """The graph without these layers of one input and one output: readers of the output read the input instead.
 
-    A layer that writes a network output stays connected: its input becomes the output.
+    A layer that writes a network output stays connected: its input becomes the output. The output of a layer that changes
+    the dims stays, made by the layer in front of it, so that its readers do no more work than before.
     """
     source: Dict[str, str] = {}
+    maker: Dict[str, int] = {}
     layers: List[Layer] = []
     new_index: Dict[int, int] = {}
     for layer in graph.layers:
         inputs = tuple(source.get(t, t) for t in layer.inputs)
         if layer.index in removed:
             read = next((t for t in inputs if t and not graph.tensors[t].is_constant), inputs[0] if inputs else "")
-            source.update({t: read for t in layer.outputs})
+            place = maker.get(read)
+            for t in layer.outputs:
+                if place is not None and graph.tensors[t].dims != graph.tensors[read].dims:
+                    maker[t] = place
+                    layers[place] = replace(layers[place], outputs=(*layers[place].outputs, t))
+                else:
+                    source[t] = read
             continue
         new_index[layer.index] = len(layers)
+        maker.update(dict.fromkeys(layer.outputs, len(layers)))
         layers.append(replace(layer, index=len(layers), inputs=inputs))
     outputs = tuple(source.get(t, t) for t in graph.outputs)
     nodes = tuple(replace(n, layers=tuple(new_index[i] for i in n.layers if i in new_index)) for n in graph.nodes)
