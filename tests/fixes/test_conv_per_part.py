@@ -199,8 +199,8 @@ def test_what_stays_is_named_with_its_reason(model: onnx.ModelProto, reason: str
 @pytest.mark.parametrize(
     ("operator", "reason"),
     [
-        ("x", "it cuts what the network takes, no convolution"),
-        ("MaxPool", "it cuts what MaxPool gives, no convolution"),
+        ("x", "it cuts an input of the network, not of a convolution"),
+        ("MaxPool", "it cuts the output of MaxPool, not of a convolution"),
     ],
 )
 def test_a_cut_of_something_else_stays(operator: str, reason: str) -> None:

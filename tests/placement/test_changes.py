@@ -7,8 +7,11 @@ from itertools import permutations
 from pathlib import Path
 from typing import Dict, FrozenSet, Sequence, Tuple
 
+import numpy as np
+import onnx
 import pytest
 
+import edgedla
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.placement import changes as changes_module
@@ -19,6 +22,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import platform_for
+from tests.models import node, onnx_model
 
 NETS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets"
 
@@ -108,3 +112,45 @@ def test_without_gpu_fallback_changes_are_ranked_regardless_of_cost() -> None:
     priced = with_cost(report, graph)
     assert [c.fixes for c in priced.ranking] == [c.fixes for c in report.ranking]
     assert priced.slower is None
+
+
+def c2f(size: int) -> onnx.ModelProto:
+    """Two blocks of YOLO: a convolution is cut in two, a part goes through another one, and both are joined."""
+    weights = {"w": np.ones((32, 32, 1, 1), np.float32), "v": np.ones((16, 16, 3, 3), np.float32)}
+    nodes = [node("Relu", "x", "a0")]
+    for i in (0, 1):
+        nodes += [
+            node("Conv", f"a{i} w", f"c{i}"),
+            node("Sigmoid", f"c{i}", f"s{i}"),
+            node("Mul", f"c{i} s{i}", f"m{i}"),
+            node("Split", f"m{i}", f"p{i} q{i}", axis=1),
+            node("Conv", f"q{i} v", f"d{i}", pads=[1, 1, 1, 1]),
+            node("Concat", f"p{i} d{i}", f"a{i + 1}", axis=1),
+        ]
+    return onnx_model(nodes, {"x": (1, 32, size, size)}, {"a2": (1, 32, size, size)}, weights)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_slices_that_hold_a_core_up_are_a_change_with_a_predicted_gain(precision: str) -> None:
+    graph = load_onnx(c2f(160), trt=(10, 3))
+    report = check_graph(graph, platform_for("agx-orin-64gb"), precision)
+    assert report.ranking == ()
+    priced = with_cost(report, graph)
+    (change,) = priced.ranking
+    assert (change.fixes, len(change.layers), change.layers_after) == (("conv-per-part",), 4, len(graph.layers) - 4)
+    assert priced.worth is not None
+    now = priced.worth.to_dict()["ways"][0]["latency_us"]
+    assert change.latency_us is not None
+    assert now - change.latency_us > 4 * 16 * 160 * 160 / 1600
+    fixed = edgedla.fix(c2f(160), target="agx-orin-64gb", precision=precision, prove=False)
+    assert fixed.counts == {"conv-per-part": 2}
+    assert fixed.after.latency_us == pytest.approx(change.latency_us, rel=0.1)
+
+
+@pytest.mark.parametrize(("target", "size"), [("agx-orin-64gb", 16), ("xavier-nx-8gb", 160)])
+def test_small_slices_and_those_of_modules_without_a_figure_are_no_change(target: str, size: int) -> None:
+    graph = load_onnx(c2f(size), trt=platform_for(target).release.trt)
+    report = check_graph(graph, platform_for(target), "fp16")
+    assert with_cost(report, graph).ranking == ()
+    if "orin" not in target:
+        assert edgedla.fix(c2f(size), target=target, prove=False).counts == {}

@@ -73,11 +73,10 @@ def _maker(network: Network, value: Any, channels: int) -> Any:
     node = network.producer(value, "Conv", NORMALIZATION, *ELEMENTWISE)
     if node is None:
         maker = value.producer()
-        raise Refused(
-            f"it cuts what {'the network takes' if maker is None else maker.op_type + ' gives'}, no convolution"
-        )
+        what = "an input of the network" if maker is None else f"the output of {maker.op_type}"
+        raise Refused(f"it cuts {what}, not of a convolution")
     if network.nchw(value)[1] != channels or any(v.uses() or v.is_graph_output() for v in node.outputs[1:]):
-        raise Refused(f"{value.name} is no map of the {channels} channels that it cuts")
+        raise Refused(f"{value.name} has other channels than the {channels} that it cuts")
     if node.op_type in ELEMENTWISE:
         for operand in _operands(node):
             if network.is_constant(operand):

@@ -14,6 +14,9 @@ from edgedla.fixes.rewrites.resampling.slices import Steps, steps_of
 from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
 from edgedla.graph.kinds.slice import MOST_PARTS
 
+#: Older releases run no slice on a DLA (SLIC001), and there the rewrite helps whatever one costs.
+SLICES_FROM = (8, 5)
+
 
 def match(network: Network, node: Any) -> Optional[Site]:
     whole = node.inputs[0]
@@ -25,6 +28,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
         # The first of several cuts takes the others with it.
         return None
     chain = chain_behind(network, whole, cuts)
+    if network.goal.chip != "orin" and network.goal.trt >= SLICES_FROM:
+        raise Refused("what a slice takes on the DLA of this module is not known: no figure is published")
     parts: List[Tuple[Any, Steps]] = []
     for cut in cuts:
         for value, steps in zip(cut.outputs, _channels_of(network, cut) or ()):
@@ -110,13 +115,17 @@ REWRITE = Rewrite(
               "q = Slice(m, e, l, a) y = Concat<axis = 1>(q, p)"),
         holds("x 1x8x4x4, w 6x8x1x1, wd 6x1x3x3, wb 6", SPLIT + "c = Conv(x, w) r = Relu(c) "
               "d = Conv<group = 6, pads = [1, 1, 1, 1]>(r, wd, wb) p, q = Split<axis = 1>(d, n) y = Relu(q)"),
-        refuses("x 1x6x4x4", SPLIT + "r = Relu(x) p, q = Split<axis = 1>(r, n) y = Relu(q)", "no convolution"),
+        holds("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
+              chip="xavier", trt=(8, 4)),
+        refuses("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) y = Concat<axis = 1>(q, p)",
+                "not known", chip="xavier", trt=(8, 5)),
+        refuses("x 1x6x4x4", SPLIT + "r = Relu(x) p, q = Split<axis = 1>(r, n) y = Relu(q)", "not of a convolution"),
         refuses("x 1x8x4x4, w 6x4x1x1", SPLIT + "c = Conv<group = 2>(x, w) p, q = Split<axis = 1>(c, n) y = Relu(q)",
                 "2 groups"),
         refuses("x 1x8x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 1>(c, n) r = Relu(p) "
                 "t = Concat<axis = 1>(q, r) y = Add(t, c)", "c is read whole"),
         refuses("x 1x8x4x4, v 1x6x4x4, w 6x8x1x1", SPLIT + "c = Conv(x, w) t = Add(c, v) "
-                "p, q = Split<axis = 1>(t, n) y = Relu(q)", "no convolution"),
+                "p, q = Split<axis = 1>(t, n) y = Relu(q)", "not of a convolution"),
         no_pattern("x 1x8x4x6, w 6x8x1x1", SPLIT + "c = Conv(x, w) p, q = Split<axis = 3>(c, n) y = Relu(q)"),
         no_pattern("x 1x8x4x4, w 6x8x1x1", "s = Constant<value_ints = [0, 0]>() e = Constant<value_ints = [3, 2]>() "
                    "a = Constant<value_ints = [1, 2]>() c = Conv(x, w) y = Slice(c, s, e, a)"),
