@@ -57,11 +57,13 @@ def export(
         out: a folder; files of an earlier export are replaced, others stay.
 
     Raises:
-        UsageError: the runtime cannot run it as edgedla does (the message says why); or the folder has a README.md of another
-            origin, or no README but other files of these names. DocumentError: the source is invalid.
+        UsageError: the runtime cannot run it as edgedla does (the message says why), or calls no parser; or the folder has a
+            README.md of another origin, or no README but other files of these names. DocumentError: the source is invalid.
     """
     name = one_of("runtime", runtime, tuple(RUNTIMES))
-    models = handovers(source, request or ExportRequest())
+    request = request or ExportRequest()
+    _require_meaning(name, request)
+    models = handovers(source, request)
     # One folder per model, because files of several models have equal names; not so DeepStream's and Triton's.
     apart = len(models) > 1 and name in ("onnxruntime", "savant")
     exports = [(m, f"{m.name}/" if apart else "", RUNTIMES[name](m, i + 1)) for i, m in enumerate(models)]
@@ -74,6 +76,15 @@ def export(
             published.write(below(out, path), _body(data), follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
+
+
+def _require_meaning(runtime: str, request: ExportRequest) -> None:
+    """Raises UsageError for a parser that nothing would call."""
+    if runtime != "deepstream" and (request.parser or request.parser_library):
+        where = "--parser" if request.parser else "--parser-library"
+        raise UsageError(f"{TITLES[runtime]} calls no such function", where=where, allowed="for deepstream")
+    if request.parser_library and not request.parser:
+        raise UsageError("no function of it is named", where="--parser-library", allowed="with --parser FUNCTION")
 
 
 def _require_own(folder: Path, files: Files) -> None:

@@ -81,8 +81,12 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except IsADirectoryError as e:
+        inside = Path(path, "calib.cache")
+        hint = f"give the file in it: {inside}" if inside.is_file() else None
+        raise DocumentError("a folder, not a calibration cache", where=str(path), hint=hint) from e
     except OSError as e:
-        raise DocumentError(f"the calibration cache cannot be read: {e}", where=str(path)) from e
+        raise DocumentError(f"the calibration cache cannot be read: {e.strerror}", where=str(path)) from e
     except UnicodeDecodeError as e:
         raise DocumentError("not a calibration cache: it is not text", where=str(path),
                             hint="`edgedla quantize` writes one, as calib.cache") from e  # fmt: skip

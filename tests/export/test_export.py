@@ -328,3 +328,17 @@ def test_placements_on_both_cores_or_of_another_model_are_refused(tmp_path, arti
         export("triton", tmp_path / "nothing", tmp_path / "out")
     with pytest.raises(ModelError, match="no such file"):
         handovers(artifact, ExportRequest(onnx=tmp_path / "nothing.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "request_", "says"),
+    [
+        ("triton", ExportRequest(parser="f"), "--parser: Triton calls no such function (allowed: for deepstream)"),
+        ("savant", ExportRequest(parser_library="f.so"), "--parser-library: Savant calls no such function"),
+        ("deepstream", ExportRequest(parser_library="f.so"), "--parser-library: no function of it is named"),
+    ],
+)
+def test_a_parser_that_nothing_would_call_is_refused(tmp_path, runtime, request_, says):
+    with pytest.raises(UsageError) as e:
+        export(runtime, tmp_path / "artifact", tmp_path / "out", request_)
+    assert says in str(e.value)

@@ -184,6 +184,8 @@ def test_wrong_use_of_fix_is_refused_by_name():
         edgedla.fix(squeeze_excite(), **ORIN, objective="speed")
     with pytest.raises(UsageError, match="--approximate"):
         edgedla.fix(squeeze_excite(), **ORIN, approximate=2.0)
+    with pytest.raises(UsageError, match="--data: without proofs nothing reads it"):
+        edgedla.fix(squeeze_excite(), **ORIN, data="inputs.npz", prove=False)
     with pytest.raises(ModelError, match="operator set is 9"):
         edgedla.fix(squeeze_excite(opset=9), **ORIN, opset=9)
 

@@ -93,6 +93,10 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.cache").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DocumentError, match="cannot be read|it is not text"):
         read_cache(tmp_path / "binary.cache")
+    (tmp_path / "calib.cache").touch()
+    with pytest.raises(DocumentError, match="a folder, not a calibration cache") as caught:
+        read_cache(tmp_path)
+    assert caught.value.hint == f"give the file in it: {tmp_path / 'calib.cache'}"
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\r", "\u2028a", "a\x85"])
