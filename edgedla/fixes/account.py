@@ -11,6 +11,7 @@ from edgedla.fixes.network.network import Goal
 from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.result import FixedSite, PlacedLayer, RefusedSite
 from edgedla.fixes.seeded import has_all_weights
+from edgedla.graph.batch import batch_of, frame_text
 
 
 def fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
@@ -60,6 +61,12 @@ def _open_sizes(work: Any) -> Tuple[str, ...]:
     return (
         f"inputs with open sizes: {names}{more}; rewrites and times need numbers, give them with --shapes or --batch",
     )
+
+
+def frame_note(judge: Judge) -> Tuple[str, ...]:
+    """What the times are of, where a frame is no single picture."""
+    text = frame_text(batch_of(judge.last[0])) if judge.last is not None else ""
+    return (text,) if text else ()
 
 
 def model_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:

@@ -12,6 +12,7 @@ from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.fixes.account import (
     fixed_sites,
+    frame_note,
     model_notes,
     outputs_note,
     placed_layers,
@@ -142,6 +143,7 @@ def fix(
         notes=(
             *opened.notes,
             *model_notes(work, prove, seeded_weights, platform.no_dla),
+            *frame_note(judge),
             *outputs_note(purpose, goal, fixed),
         ),
         trials=choice.trials,

@@ -98,6 +98,13 @@ def test_the_figures_before_equal_those_of_check():
     assert (before.layers_dla, before.layers) == (totals.layers_dla, totals.layers_dla + totals.layers_gpu)
 
 
+def test_times_of_a_batch_say_what_a_frame_is():
+    model = squeeze_excite()
+    notes = edgedla.fix(model, **ORIN, prove=False, batch=4).notes
+    assert "a frame is one run of the network: a batch of 4" in notes
+    assert not [n for n in edgedla.fix(model, **ORIN, prove=False).notes if "a frame is" in n]
+
+
 def test_standalone_purpose_changes_the_output_and_records_it(tmp_path):
     result = edgedla.fix(squeeze_excite(), **ORIN, purpose="standalone")
     assert result.after.passes
