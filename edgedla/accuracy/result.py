@@ -12,6 +12,7 @@ from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
+from edgedla.arguments import typed
 from edgedla.builder.plan.from_quantization import PAGE
 from edgedla.documents import document_in, header
 from edgedla.errors import UsageError
@@ -147,6 +148,7 @@ class Quantized:
         """trtexec's --layerPrecisions argument; "" if all layers are in INT8."""
         return ",".join(f"{name}:{value}" for name, value in sorted(self.precisions.items()))
 
+    @typed
     def save(self, folder: Union[str, Path], more: Mapping[str, str] = {}) -> Tuple[Path, ...]:
         """Writes calib.cache, layer-precisions.txt, model.onnx (if it changed) and quantization.json.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.errors import ModelError, UsageError
 from edgedla.files import special_file, write_atomic
 from edgedla.importers.model_file.port_names import without_identities
@@ -57,6 +58,7 @@ class Converted:
         """Whether the difference is only rounding; None if not compared."""
         return None if self.rel_l2 is None else self.rel_l2 <= self.tolerance
 
+    @typed
     def save(self, path: Union[str, Path]) -> Path:
         """Writes the model and, for a quantised source, its calibration cache beside it (see cache_path).
 

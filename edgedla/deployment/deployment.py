@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.claim import FILES, REPORTS, require_own_folder
@@ -105,6 +106,7 @@ class Deployment:
         text: str = getattr(importlib.import_module(_RENDERER), "render_deployment")(self, form)  # noqa: B009
         return text
 
+    @typed
     def save(self, folder: Union[str, Path]) -> List[Path]:
         """Writes artifact, model, placement, scales and reports into a folder, all at once.
 

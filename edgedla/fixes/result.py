@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.documents import header
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
@@ -155,6 +156,7 @@ class FixResult:
 
         return written_proto(self.model)
 
+    @typed
     def save(self, path: Union[str, Path]) -> List[Path]:
         """Writes the model (see `save_model`) and a decoder that was cut off (NAME.decoder.onnx), all at once."""
         from edgedla.fixes.network.write_model import save_model

@@ -212,6 +212,14 @@ def test_a_negative_limit_is_refused() -> None:
         edgedla.Limits(max_regions=-1)
 
 
+@pytest.mark.parametrize("name", ["Converted", "Deployment", "FixResult", "Quantized"])
+def test_what_can_be_saved_needs_a_path(name: str) -> None:
+    save: Callable[[None, Any], Any] = getattr(edgedla, name).save
+    for wrong in (5, None, "\0"):
+        with pytest.raises(UsageError, match="allowed: text or a path|cannot name a file"):
+            save(None, wrong)
+
+
 #: Functions that take a path, with what else they need.
 PATHS: Dict[str, Callable[[str], Any]] = {
     "check": lambda path: edgedla.check(path, target="orin"),
