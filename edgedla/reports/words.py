@@ -6,6 +6,7 @@ from typing import Iterable
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
+from edgedla.reports.page.numbers import milliseconds
 from edgedla.rules.docs import fixes as load_fixes
 
 
@@ -29,8 +30,12 @@ def percent(share: float) -> str:
 
 def gains(report: CheckReport, change: RankedChange) -> str:
     """What a change gains on top of those before it: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
-    parts = [f"{change.layers_gained:+d} layer{'s' * (abs(change.layers_gained) != 1)}"]
-    if report.totals.macs:
+    removes = change.layers_gained < 0
+    number = f"{-change.layers_gained}" if removes else f"{change.layers_gained:+d}"
+    parts = [f"{number} layer{'s' * (abs(change.layers_gained) != 1)}{' fewer' * removes}"]
+    if removes and change.latency_us is not None:
+        parts.append(f"{milliseconds(change.latency_us)} per frame")
+    elif report.totals.macs:
         sign = "-" if change.macs_gained < 0 else "+"
         parts.append(f"{sign}{percent(abs(change.macs_gained) / report.totals.macs)} of MACs")
     if change.regions_merged:

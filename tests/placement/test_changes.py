@@ -7,8 +7,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Dict, FrozenSet, Sequence, Tuple
 
-import numpy as np
-import onnx
 import pytest
 
 import edgedla
@@ -19,10 +17,11 @@ from edgedla.placement.changes import Times, by_time
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
+from edgedla.reports import words
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import platform_for
-from tests.models import node, onnx_model
+from tests.placement.cut_blocks import c2f
 
 NETS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets"
 
@@ -114,22 +113,6 @@ def test_without_gpu_fallback_changes_are_ranked_regardless_of_cost() -> None:
     assert priced.slower is None
 
 
-def c2f(size: int) -> onnx.ModelProto:
-    """Two blocks of YOLO: a convolution is cut in two, a part goes through another one, and both are joined."""
-    weights = {"w": np.ones((32, 32, 1, 1), np.float32), "v": np.ones((16, 16, 3, 3), np.float32)}
-    nodes = [node("Relu", "x", "a0")]
-    for i in (0, 1):
-        nodes += [
-            node("Conv", f"a{i} w", f"c{i}"),
-            node("Sigmoid", f"c{i}", f"s{i}"),
-            node("Mul", f"c{i} s{i}", f"m{i}"),
-            node("Split", f"m{i}", f"p{i} q{i}", axis=1),
-            node("Conv", f"q{i} v", f"d{i}", pads=[1, 1, 1, 1]),
-            node("Concat", f"p{i} d{i}", f"a{i + 1}", axis=1),
-        ]
-    return onnx_model(nodes, {"x": (1, 32, size, size)}, {"a2": (1, 32, size, size)}, weights)
-
-
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_slices_that_hold_a_core_up_are_a_change_with_a_predicted_gain(precision: str) -> None:
     graph = load_onnx(c2f(160), trt=(10, 3))
@@ -137,6 +120,7 @@ def test_slices_that_hold_a_core_up_are_a_change_with_a_predicted_gain(precision
     assert report.ranking == ()
     priced = with_cost(report, graph)
     (change,) = priced.ranking
+    assert words.gains(priced, change).startswith("4 layers fewer, ")
     assert (change.fixes, len(change.layers), change.layers_after) == (("conv-per-part",), 4, len(graph.layers) - 4)
     assert priced.worth is not None
     now = priced.worth.to_dict()["ways"][0]["latency_us"]
