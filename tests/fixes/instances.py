@@ -589,8 +589,11 @@ def no_op(rng: np.random.Generator) -> Example:
     d = Draw(rng)
     shape = [d.n, d.c, d.h, d.w]
     d.say("a = Relu(x)")
+    whole = f"{d.ints([0])}, {d.ints([d.c])}, {d.ints([1])}"
+    turned = f"{d.ints([-1])}, {d.ints([-1 - d.c])}, {d.ints([1])}, {d.ints([-1])}"
     d.say(
         d.one(
+            f"b = Slice(a, {whole})", f"b = Slice(a, {turned})",
             "b = Identity(a)", "b = Concat<axis = 1>(a)", "b = Dropout(a)", "b = Cast<to = 1>(a)",
             "b = Transpose<perm = [0, 1, 2, 3]>(a)", "b = Transpose<perm = [0, 1, 3, 2]>(a)",
             f"b = Reshape(a, {d.ints(shape)})", f"b = Reshape(a, {d.ints(shape[:2] + [-1])})", "b = Flatten(a)",
@@ -650,8 +653,6 @@ def channel_mean(rng: np.random.Generator) -> Example:
 GENERATORS: Dict[str, Generator] = {
     "no-ops": no_op,
     "decoder-cut": decoder,
-    "conv-per-part": parted_conv,
-    "int32-slice": int_slice,
     "expand-layer-norm": layer_norm,
     "average-flag": average_pool("xavier", 1, 5),
     "resize-scales": lambda rng: resize(rng, True),
@@ -672,6 +673,8 @@ GENERATORS: Dict[str, Generator] = {
     "channel-shuffle": shuffle,
     "dense-to-conv": dense,
     "pad-into-conv": pad_conv,
+    "conv-per-part": parted_conv,
+    "int32-slice": int_slice,
     "deconv-dense": deconv,
     "deconv-crop": deconv,
     "deconv-subpixel": subpixel,

@@ -51,6 +51,7 @@ SPLIT = node("Split", "m", "p q", axis=1)
 ROWS = node("Split", "m", "p q", axis=2)
 SILU = [node("Conv", "x w", "c"), node("Sigmoid", "c", "s"), node("Mul", "c s", "m"), SPLIT]
 SUM_OF_TWO = [node("Conv", "x w", "c"), node("Conv", "x w", "d"), node("Add", "c d", "m")]
+DEPTHWISE = [node("Conv", "x w", "c"), node("Conv", "c grouped", "m", group=16)]
 POOLED = node("MaxPool", "x", "m", kernel_shape=[1, 1])
 
 
@@ -60,6 +61,10 @@ def cut(*nodes: Any, behind: str = "p q", size: int = 16) -> Any:
     return model([*nodes, *ends], constants, dims=(1, 16, size, size))
 
 
+WHOLE = model(
+    [node("Relu", "x", "r"), node("Slice", "r a b c", "y")],
+    [constant(n, np.array([v], np.int32)) for n, v in (("a", 0), ("b", 16), ("c", 1))],
+)
 ATTENTION = model([node("MatMul", "x z", "y")], inputs=("x", "z"))
 SUM = model([node("ReduceMean", "x", "y", axes=[1])])
 MEAN = model([node("ReduceMean", "x", "y", axes=[2, 3])])
@@ -76,9 +81,11 @@ CASES: Tuple[Tuple[str, Any, str, str, Set[str]], ...] = (
     ("many of them on 10.3", cut(*SILU, size=80), "SLICE", "10.3", {"conv-per-part"}),
     ("channels of the input", cut(node("Split", "x", "p q", axis=1)), "SLICE", "8.4", {"newer-release"}),
     ("channels of a pooling", cut(POOLED, SPLIT), "SLICE", "8.4", {"newer-release"}),
+    ("channels of a depthwise one", cut(*DEPTHWISE, SPLIT), "SLICE", "8.4", {"newer-release", "conv-per-part"}),
     ("channels of groups", cut(node("Conv", "x grouped", "m", group=16), SPLIT), "SLICE", "8.4", {"newer-release"}),
     ("channels of a sum of two", cut(*SUM_OF_TWO, SPLIT), "SLICE", "8.4", {"newer-release"}),
     ("rows of a convolution", cut(node("Conv", "x w", "m"), ROWS), "SLICE", "8.4", {"newer-release"}),
+    ("a slice of everything", WHOLE, "SLICE", "8.4", {"newer-release", "no-whole-slice"}),
     ("channels beside their whole", cut(*SILU, behind="p q m"), "SLICE", "8.4", {"newer-release"}),
     ("an Expand", REPEATED, "SLICE", "8.5.2", {"expand-operand"}),
     ("padding of the input", FIRST, "SLICE", "8.5.2", {"pad-with-zeros", "pad-before-network"}),

@@ -17,8 +17,6 @@ _PACKAGE = "edgedla.fixes.rewrites"
 ORDER: Tuple[str, ...] = (
     "shapes.no_ops",
     "shapes.decoder_cut",
-    "convolution.conv_per_part",
-    "shapes.int32_slice",
     "elementwise.expand_layer_norm",
     "pooling.average_flag",
     "resampling.resize_scales",
@@ -39,6 +37,8 @@ ORDER: Tuple[str, ...] = (
     "shapes.channel_shuffle",
     "shapes.dense_to_conv",
     "resampling.pad_into_conv",
+    "convolution.conv_per_part",
+    "shapes.int32_slice",
     "convolution.deconv_dense",
     "convolution.deconv_crop",
     "convolution.deconv_subpixel",

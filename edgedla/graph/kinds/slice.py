@@ -82,6 +82,11 @@ class Slice(Kind):
         return "zero in front of its layer" if inside else "zero"
 
     @property
+    def takes_all(self) -> bool:
+        """It gives back what it takes, as GhostNet's do."""
+        return self.made_by == "cut" and self.in_dims == self.out_dims and all(s > 0 for s in self.stride)
+
+    @property
     def keeps_batch(self) -> bool:
         """The dims before C, H, W stay whole."""
         return self.in_dims[:-3] == self.out_dims[:-3]
@@ -117,10 +122,11 @@ def _is_of_convolution(layer: Layer, graph: LayerGraph) -> bool:
             continue
         inside.add(index)
         maker = graph.layers[index]
+        read = [t for t in maker.inputs if t and not graph.tensors[t].is_constant]
         if maker.type == "CONVOLUTION" and int(maker.params.get("groups", 1)) == 1:
             convolutions += 1
-        elif maker.type in CHANNELWISE:
-            pending += [t for t in maker.inputs if t and not graph.tensors[t].is_constant]
+        elif maker.type in CHANNELWISE or _is_depthwise(maker, graph):
+            pending += read
         else:
             return False
     inner = {t for i in inside for t in graph.layers[i].outputs} - {whole}
@@ -129,3 +135,10 @@ def _is_of_convolution(layer: Layer, graph: LayerGraph) -> bool:
         and not graph.output_names & {*inner, whole}
         and all(i in inside for t in inner for i in graph.readers(t))
     )
+
+
+def _is_depthwise(layer: Layer, graph: LayerGraph) -> bool:
+    """Whether it is a convolution that makes one channel of each."""
+    dims = graph.tensors[layer.inputs[0]].dims
+    groups = int(layer.params.get("groups", 1))
+    return layer.type == "CONVOLUTION" and len(dims) == 4 and groups == int(layer.params["nb_output_maps"]) == dims[1]

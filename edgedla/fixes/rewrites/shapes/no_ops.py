@@ -1,4 +1,4 @@
-"""Nodes that return their input: Concat of one tensor, Identity, Dropout, a Reshape or Cast that changes nothing."""
+"""Nodes that return their input: Concat of one tensor, Identity, Dropout, a Reshape, Cast or Slice that changes nothing."""
 
 from __future__ import annotations
 
@@ -37,12 +37,17 @@ def _gives_back(network: Network, node: Any) -> bool:
         return False
     if kind == "Transpose":
         return attribute(node, "perm", None) == list(range(len(shape)))
+    if kind == "Slice" and len(node.inputs) > 4 and node.inputs[4] is not None:
+        steps = network.constant(node.inputs[4])
+        if steps is None or np.any(steps < 0):
+            # It may turn an axis around.
+            return False
     return network.shape(node.outputs[0]) == shape
 
 
 REWRITE = Rewrite(
     "no-ops",
-    ("Identity", "Concat", "Dropout", "Cast", "Transpose", "Reshape", "Flatten", "Expand"),
+    ("Identity", "Concat", "Dropout", "Cast", "Transpose", "Reshape", "Flatten", "Expand", "Slice"),
     match,
     (
         holds("x 1x8x4x4", "r = Relu(x) c = Concat<axis = 1>(r) y = Relu(c)"),
@@ -50,8 +55,12 @@ REWRITE = Rewrite(
         holds("x 1x8x4x4", "r = Relu(x) d = Dropout(r) y = Relu(d)"),
         holds("x 1x8x4x4", "r = Relu(x) d = Cast<to = 1>(r) y = Relu(d)"),
         holds("x 1x8x4x4", "r = Relu(x) s = Constant<value_ints = [1, 8, 4, 4]>() d = Reshape(r, s) y = Relu(d)"),
+        holds("x 1x8x4x4", "r = Relu(x) s = Constant<value_ints = [0]>() e = Constant<value_ints = [8]>() "
+              "a = Constant<value_ints = [1]>() d = Slice(r, s, e, a) y = Relu(d)"),
+        no_pattern("x 1x8x4x4", "s = Constant<value_ints = [-1]>() e = Constant<value_ints = [-9]>() "
+                   "a = Constant<value_ints = [1]>() p = Constant<value_ints = [-1]>() y = Slice(x, s, e, a, p)"),
         refuses("x 1x8x4x4", "y = Identity(x)", "joins an input"),
         no_pattern("x 1x8x4x4", "y = Concat<axis = 1>(x, x)"),
         no_pattern("x 1x8x4x4", "y = Transpose<perm = [0, 1, 3, 2]>(x)"),
     ),
-)
+)  # fmt: skip
