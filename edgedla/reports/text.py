@@ -35,6 +35,8 @@ _LABEL = re.compile(r"\w{1,10} {2,}(?=\S)")
 _COLUMNS = 4
 #: Stands for a space at which no line ends; printable text has none.
 _HELD = "\x00"
+#: The space between a number and its unit.
+_UNIT = re.compile(r"(?<=\d) (?=(?:ms|µs|us|s|%|mJ|W|[kMG]B|[KMG]iB|[kMGT])(?![\w/]))")
 
 
 def print_lines(lines: Sequence[Line], terminal: bool) -> str:
@@ -166,10 +168,12 @@ def folded(line: Line, width: int = 80) -> List[Line]:
     style, indent, text = line
     if indent + len(text) <= width:
         return [line]
+    text = _UNIT.sub(_HELD, text)
     first = textwrap.TextWrapper(width - indent, break_long_words=False, break_on_hyphens=False)
     head, *rest = first.wrap(text) or [""]
-    if not rest:
-        return [(style, indent, head)]
-    remainder = text[len(head) :].lstrip()
     further = textwrap.TextWrapper(width - indent - 2, break_long_words=False, break_on_hyphens=False)
-    return [(style, indent, head), *((style, indent + 2, part) for part in further.wrap(remainder))]
+    parts = [
+        (indent, head),
+        *((indent + 2, part) for part in (further.wrap(text[len(head) :].lstrip()) if rest else ())),
+    ]
+    return [(style, at, part.replace(_HELD, " ")) for at, part in parts]

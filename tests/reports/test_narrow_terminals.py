@@ -18,7 +18,7 @@ from edgedla.reports.layers import render_layers
 from edgedla.reports.quantization import render_evaluation
 from edgedla.reports.rules import render_rewrites, render_rules
 from edgedla.reports.targets import render_modules
-from edgedla.reports.text import labelled, table_lines, wrapped
+from edgedla.reports.text import folded, labelled, table_lines, wrapped
 from edgedla.rules import all_rules
 from tests.models import node, onnx_model, save
 
@@ -122,3 +122,11 @@ def test_commands_spans_of_code_and_columns_stay_whole() -> None:
     assert wrapped("  mean 1.25 ms  min 1.00 ms  p50 1.20 ms  max 2.25 ms", 40) == (
         "  mean 1.25 ms  min 1.00 ms  p50 1.20 ms\n    max 2.25 ms"
     )
+
+
+def test_a_number_is_not_parted_from_its_unit() -> None:
+    text = "the frame takes 8.44 ms of 100 % and 19.7 G MACs, 5 layers "
+    for width in range(24, 80):
+        lines = [part for _, _, part in folded(("", 0, text * 3), width)]
+        assert " ".join(lines) == (text * 3).strip()
+        assert not [line for line in lines if re.match(r"(ms|%|G) ", line)]

@@ -48,5 +48,5 @@ def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> L
         return []
     several = "s" * (len(tables) > 1)
     return [
-        f"the table look-ups of {len(tables)} activation{several} on the DLA (Sigmoid, Tanh, ...) from what they stand behind"
+        f"the table look-ups of {len(tables)} activation{several} on the DLA (Sigmoid, Tanh, ...) from the layers before them"
     ]
