@@ -64,7 +64,9 @@ def output_thresholds(
     gained_db = to_db(salient.share(repaired)) - to_db(salient.share(used))
     kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
-    noise_change = f"salient noise {abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
+    noise_change = (
+        f"noise where outputs vary, which decides, {abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
+    )
     detail = f"{len(changed)} tensors, {noise_change}: {', '.join(list(changed)[:4])}{more}"
     state.steps.append(Step("thresholds of smallest output error", detail, before, after, kept))
     if kept:
