@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
 
-from edgedla.errors import UsageError, for_lack_of_a_current_folder, of_system
+from edgedla.errors import UsageError, current_folder_is_gone, from_os_error
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -43,9 +43,9 @@ def typed(function: F) -> F:
         try:
             return function(*given.args, **given.kwargs)
         except OSError as e:
-            # Any other may be that of a function of the caller's, which must hear of it as it is.
-            if e.errno == errno.ENAMETOOLONG or for_lack_of_a_current_folder(e):
-                raise of_system(e) from e
+            # Any other may come from a function that the caller passed in: the caller gets it unchanged.
+            if e.errno == errno.ENAMETOOLONG or current_folder_is_gone(e):
+                raise from_os_error(e) from e
             raise
 
     return cast(F, call)

@@ -163,17 +163,17 @@ def described(error: Optional[BaseException]) -> str:
         return type(error).__name__
 
 
-def of_system(error: OSError) -> EnvironmentMissing:
-    """What the system refuses, where nobody knew better what it means."""
-    if for_lack_of_a_current_folder(error):
+def from_os_error(error: OSError) -> EnvironmentMissing:
+    """An error of the operating system as one of edgedla's, where no caller knows more about it."""
+    if current_folder_is_gone(error):
         return EnvironmentMissing("the current folder was removed", hint="Go to one that exists.")
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
     hint = "Give a shorter path." if error.errno == errno.ENAMETOOLONG else None
     return EnvironmentMissing(error.strerror or f"{error}", where=where, hint=hint)
 
 
-def for_lack_of_a_current_folder(error: OSError) -> bool:
-    """Whether the system refused because somebody removed it: then it names no file, or a relative path."""
+def current_folder_is_gone(error: OSError) -> bool:
+    """Whether the error comes from a current folder that was removed: it names no file, or a relative path."""
     if error.errno != errno.ENOENT or os.path.isabs(error.filename or ""):
         return False
     try:

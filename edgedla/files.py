@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Sequence, Tuple, Union
 
-from edgedla.errors import EnvironmentMissing, UsageError, for_lack_of_a_current_folder, of_system
+from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: Windows has no such flag.
@@ -293,8 +293,8 @@ def writing(path: PathLike) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as e:
-        if for_lack_of_a_current_folder(e):
-            raise of_system(e) from e
+        if current_folder_is_gone(e):
+            raise from_os_error(e) from e
         raise UsageError(
             "cannot write: a part of this path is a file, or a folder that does not exist", where=os.fspath(path)
         ) from e

@@ -16,7 +16,7 @@ import click
 from edgedla.cli.arguments.began import Began
 from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
-from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, of_system
+from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
 from edgedla.version import __version__
@@ -289,7 +289,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _explained(error: Exception) -> Tuple[str, int]:
-    error = of_system(error) if isinstance(error, OSError) else error
+    error = from_os_error(error) if isinstance(error, OSError) else error
     if isinstance(error, EdgedlaError):
         return f"error: {error}", error.exit_code
     if isinstance(error, MemoryError):
