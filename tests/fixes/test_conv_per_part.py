@@ -17,8 +17,13 @@ from edgedla.fixes.examples import outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.proofs.sites import prove_sites
 from edgedla.fixes.rewrites import all_rewrites
+from edgedla.importers import load_onnx
+from edgedla.placement.check_cost import with_cost
 from edgedla.quantization.session import open_session
+from edgedla.regions import check_graph
+from edgedla.targets import platform_for
 from tests.models import constant, ints, node, onnx_model
+from tests.placement.cut_blocks import c2f
 
 REWRITE = next(rewrite for rewrite in all_rewrites() if rewrite.id == "conv-per-part")
 SIDE = 6
@@ -222,3 +227,21 @@ def test_a_sum_of_two_convolutions_stays() -> None:
     ]
     model = onnx_model(nodes, {"x": (1, 4, SIDE, SIDE)}, ("y",), {"w": np.ones((8, 4, 1, 1), np.float32)})
     assert [r.reason for r in outcome(REWRITE, model).changes.refused] == ["it cuts a result of 2 convolutions"]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_fix_gains_what_the_ranked_change_of_check_says(precision: str) -> None:
+    fixed = edgedla.fix(c2f(160), target="agx-orin-64gb", precision=precision, prove=False)
+    assert fixed.counts == {"conv-per-part": 2}
+    graph = load_onnx(c2f(160), trt=(10, 3))
+    (change,) = with_cost(check_graph(graph, platform_for("agx-orin-64gb"), precision), graph).ranking
+    assert fixed.after.latency_us == pytest.approx(change.latency_us, rel=0.1)
+
+
+def test_a_module_without_a_figure_keeps_its_slices() -> None:
+    kept = edgedla.fix(c2f(160), target="xavier-nx-8gb", prove=False)
+    reasons = [r.reason for r in kept.refused if r.rewrite == "conv-per-part"]
+    assert (kept.counts, [r.partition(":")[0] for r in reasons]) == (
+        {},
+        ["what a slice takes on the DLA of this module is not known"] * 2,
+    )

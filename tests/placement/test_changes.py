@@ -9,7 +9,6 @@ from typing import Dict, FrozenSet, Sequence, Tuple
 
 import pytest
 
-import edgedla
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.placement import changes as changes_module
@@ -126,9 +125,6 @@ def test_slices_that_hold_a_core_up_are_a_change_with_a_predicted_gain(precision
     now = priced.worth.to_dict()["ways"][0]["latency_us"]
     assert change.latency_us is not None
     assert now - change.latency_us > 4 * 16 * 160 * 160 / 1600
-    fixed = edgedla.fix(c2f(160), target="agx-orin-64gb", precision=precision, prove=False)
-    assert fixed.counts == {"conv-per-part": 2}
-    assert fixed.after.latency_us == pytest.approx(change.latency_us, rel=0.1)
 
 
 @pytest.mark.parametrize(("target", "size"), [("agx-orin-64gb", 16), ("xavier-nx-8gb", 160)])
@@ -136,5 +132,3 @@ def test_small_slices_and_those_of_modules_without_a_figure_are_no_change(target
     graph = load_onnx(c2f(size), trt=platform_for(target).release.trt)
     report = check_graph(graph, platform_for(target), "fp16")
     assert with_cost(report, graph).ranking == ()
-    if "orin" not in target:
-        assert edgedla.fix(c2f(size), target=target, prove=False).counts == {}
