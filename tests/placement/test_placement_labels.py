@@ -292,7 +292,7 @@ def test_a_look_beyond_its_time_or_moment_limit_ends_within_a_step(
     problem = replace(problem, items=tuple(items))
     pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
     rounds = LabelRounds(pair, WEIGHTS, WEIGHED)
-    timelines = rounds._timelines
+    timelines = rounds.timelines
     clock = itertools.count()
     monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
     search = rounds.search(float(ticks), Room(2_000, 10**9, most_moments, most_moments))

@@ -54,6 +54,8 @@ class LabelRounds:
 
     Attributes:
         goes_on: further looks may improve the result.
+        timelines: what is known of both models' moments.
+        weights: (weights, 3): of the GPU's load and of both models' own times, those of the timelines.
     """
 
     def __init__(self, pair: Pair, weights: np.ndarray, weighed: np.ndarray) -> None:
@@ -66,9 +68,9 @@ class LabelRounds:
             own = of_time[:, 1 + m]
             models.append(Execution(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
             rests.append(Rests(models[m], prices, np.stack([of_time[:, 0] + own, own], axis=1)))
-        self._timelines = Timelines(models, rests)
+        self.timelines = Timelines(models, rests)
         self.goes_on = True
-        self._weights, self._used = of_time, np.zeros(len(of_time))
+        self.weights, self._used = of_time, np.zeros(len(of_time))
         #: Limit of the last look that the time ended.
         self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
@@ -102,7 +104,7 @@ class LabelRounds:
 
     def search(self, until: float, room: Room) -> LabelSearch:
         """A search that ends then, on time.monotonic's clock."""
-        return LabelSearch(self._timelines, self._weights, sum(self._pair.items), room, until)
+        return LabelSearch(self.timelines, self.weights, sum(self._pair.items), room, until)
 
     def _asked(self, bound: float) -> float:
         """The limit of the next look, from the growth of the number of labels."""
@@ -129,7 +131,7 @@ class LabelRounds:
                 if item >= 0:
                     devices[m][item] = self._pair.names[m][device]
             self._pair.best.offer(self._pair.placed(devices[0], devices[1]))
-        self._timelines.look_ahead()
+        self.timelines.look_ahead()
         self._used = self._used + search.used
-        self._timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
+        self.timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
         return low

@@ -105,7 +105,7 @@ def front(
         history.append((parent[keep], choice[keep]))
         if not len(state) or time.monotonic() > deadline:
             return none._replace(lost=lost, merged=merged, stopped=bool(len(state)))
-    row, choices = np.arange(len(state)), np.zeros((len(state), len(graph.ways)), np.int8)
+    row, choices = np.arange(len(state)), np.zeros((len(state), len(graph.ways)), graph.ways[0].choice.dtype)
     for i in reversed(range(len(history))):
         parent, choice = history[i]
         choices[:, i], row = choice[row], parent[row]

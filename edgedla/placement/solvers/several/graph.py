@@ -171,11 +171,14 @@ class Graph:
         if not self.empty:
             self.ahead = self.ahead_of(self.weights)
 
-    def narrowed(self, weights: np.ndarray, beside: np.ndarray, limit: float) -> Graph:
-        """A graph of what is left of this one by other weights of the columns, without `states`."""
+    def narrowed(
+        self, weights: Optional[np.ndarray], beside: np.ndarray, limit: float, with_states: bool = False
+    ) -> Graph:
+        """A graph of what is left of this one, by other weights of the columns unless None; `states` only if asked for."""
         other = copy(self)
-        other.weights, other.ahead = weights, self.ahead_of(weights)
-        other.ways, other.states = list(self.ways), []
+        if weights is not None:
+            other.weights, other.ahead = weights, self.ahead_of(weights)
+        other.ways, other.states = list(self.ways), list(self.states) if with_states else []
         other.narrow(limit, beside, None)
         return other
 
@@ -185,7 +188,7 @@ class Graph:
         Args:
             ahead: by position and state, the least that comes by these weights.
         """
-        load, choices, state = np.zeros(self.weights.shape[1]), np.zeros(len(self.ways), np.int8), 0
+        load, choices, state = np.zeros(self.weights.shape[1]), np.zeros(len(self.ways), self.ways[0].choice.dtype), 0
         for i, ways in enumerate(self.ways):
             on = slice(ways.first[state], ways.first[state + 1])
             way = ways.first[state] + int((ways.load[on] @ weights + ahead[i + 1][ways.target[on]]).argmin())

@@ -19,6 +19,7 @@ from edgedla.placement.solvers.several.pair_weights import climbed_weights, coar
 from edgedla.placement.solvers.several.row_pair import bound_of_pairs
 from edgedla.placement.solvers.several.segment_rows import segment_rows
 from edgedla.placement.solvers.several.turns import Turns
+from edgedla.placement.solvers.stays.stay_rounds import StayRounds
 from edgedla.placement.solvers.streams.load_weights import Prices
 
 #: Loadables of one model, and states before one item, to look for placements alone.
@@ -39,6 +40,9 @@ TURNING = 0.18
 #: Share of the time left that each search over labels may take, which ends sooner where it will not get through: one soon,
 #: and one once good placements are known, below which there is less to look into.
 LABELS: Tuple[float, ...] = (0.3, 0.95)
+
+#: Share of the time left that a search by stays may take.
+STAYING = 0.8
 
 #: The first search ends with a look of so many labels: a longer one shall know good placements.
 FEW_LABELS = 300_000.0
@@ -67,6 +71,7 @@ class PairSearch:
         self._turns: Optional[Turns] = None
         self._labels: Optional[LabelRounds] = None
         self._label_looks, self.knows = 0, False
+        self._has_looked = self._has_stayed = False
         if self.bound < self.pair.limit and LabelRounds.can_run(self.pair) and not self.pair.is_late:
             self._labels = LabelRounds(self.pair, self._weights, self._weighed)
             self._look_at_labels()
@@ -81,6 +86,8 @@ class PairSearch:
         if self._turns is None:
             self._take_turns()
         self._look_at_labels()
+        self._look_at_stays()
+        self._has_looked = True
         if self.bound >= self.pair.limit:
             return False
         asked = min(self.bound + share * (self.pair.limit - self.bound), self.pair.limit)
@@ -138,6 +145,15 @@ class PairSearch:
             until = self._until(LABELS[self._label_looks])
             self._label_looks += 1
             self.bound = max(self.bound, self._labels.run(self.bound, until, most))
+
+    def _look_at_stays(self) -> None:
+        """Once labels have shown that they will not get through: at once where that is soon done, else after the first look."""
+        if self._labels is None or self._labels.goes_on or self._has_stayed or self.bound >= self.pair.limit:
+            return
+        stays, until = StayRounds.of(self.pair, self._labels.timelines, self._labels.weights), self._until(STAYING)
+        if stays is not None and (self._has_looked or stays.is_soon_through(self.bound, until)):
+            self._has_stayed = True
+            self.bound = max(self.bound, stays.run(self.bound, until))
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
         pair = self.pair

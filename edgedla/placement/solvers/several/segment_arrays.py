@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Protocol, Tuple
+from typing import Iterator, List, Protocol, Tuple
 
 import numpy as np
 
@@ -52,23 +52,10 @@ class SegmentArrays:
         self.devices = (0, *(1, 0) * loadables)
         self.columns, self.last = len(self.devices), len(self.devices) - 1
         self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in self.devices)
-        without_time = self._without_time()
-        self.may_be_empty = tuple(0 < k < self.last and without_time[d] for k, d in enumerate(self.devices))
+        empty = without_time(frontier)
+        self.may_be_empty = tuple(0 < k < self.last and empty[d] for k, d in enumerate(self.devices))
         self.start = np.zeros((1, 2), ROW)
         self._columns = [Columns(self.frontier, i) for i in range(len(self.frontier.allowed) + 1)]
-
-    def _without_time(self) -> Tuple[bool, bool]:
-        """Whether the GPU's work between two loadables, and a loadable, may take no time.
-
-        What the GPU runs between two loadables reads something that the first one wrote, or is a reformat that takes time.
-        """
-        f = self.frontier
-        gpu = core = False
-        for allowed, step in zip(f.allowed, f.steps):
-            brought = [x.cost[1][0] for x in step.inputs if x.producer_at is not None]
-            gpu |= 0 in allowed and step.times[0] <= EMPTY_US and min(brought, default=0.0) <= EMPTY_US
-            core |= 1 in allowed and step.times[1] + f.loadable_us <= EMPTY_US
-        return gpu, core
 
     def ways(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Ways]:
         """(the states behind item i, the ways there from these states before it)."""
@@ -76,11 +63,11 @@ class SegmentArrays:
         parts: List[Tuple[np.ndarray, np.ndarray]] = []
         choices: List[np.ndarray] = []
         for k in range(self.columns):
-            rows = np.flatnonzero(self._may(i, states, k))
-            if len(rows):
-                of.append(rows)
-                choices.append(np.full(len(rows), k, np.int8))
-                parts.append(self._step(i, states[rows], k))
+            may = np.flatnonzero(self._may(i, states, k))
+            for which, *part in self._stepped(i, states[may], k) if len(may) else ():
+                of.append(may[which])
+                choices.append(np.full(len(which), k, np.int8))
+                parts.append((part[0], part[1]))
         if not of:
             none = np.zeros(0, int)
             return states[:0], Ways(np.zeros(len(states) + 1, int), none, none, np.zeros((0, self.columns)))
@@ -108,6 +95,10 @@ class SegmentArrays:
 
     def rest(self, i: int, states: np.ndarray) -> np.ndarray:
         """By state before item i and by weight, the least that is still to come."""
+        return self._flat.rest_of_rows(i, self._rows(i, states))
+
+    def _rows(self, i: int, states: np.ndarray) -> np.ndarray:
+        """The states before item i as `Columns` has them, without loadables."""
         f, c = self.frontier, self._columns[i]
         rows = np.zeros((len(states), c.size), np.int16)
         at = {item: a for a, item in enumerate(f.live_items[i])}
@@ -119,7 +110,7 @@ class SegmentArrays:
             on_gpu, on_core = (states[:, c.items + 2 * a + d] > 0 for d in (0, 1))
             rows[:, c.paid_at + a] = np.left_shift(1, source) | on_gpu | on_core * 2
         rows[:, c.engine_at] = states[:, -2] > 0
-        return self._flat.rest_of_rows(i, rows)
+        return rows
 
     def _may(self, i: int, states: np.ndarray, k: int) -> np.ndarray:
         """From which states item i may go to segment k."""
@@ -137,6 +128,10 @@ class SegmentArrays:
             if not before and k == 2:
                 may[:] = True
         return may
+
+    def _stepped(self, i: int, states: np.ndarray, k: int) -> Iterator[Tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(which of the states, the states behind item i in segment k, what that adds to each segment)."""
+        yield (np.arange(len(states)), *self._step(i, states, k))
 
     def _step(self, i: int, states: np.ndarray, k: int) -> Tuple[np.ndarray, np.ndarray]:
         """(the states behind item i in segment k, what that adds to each segment)."""
@@ -180,6 +175,19 @@ class SegmentArrays:
         for a in s.masks_at:
             behind += brought[a]
         return np.stack([*behind, engine, used], axis=1).astype(ROW), load
+
+
+def without_time(f: Frontier) -> Tuple[bool, bool]:
+    """Whether the GPU's work between two loadables, and a loadable, may take no time.
+
+    What the GPU runs between two loadables reads something that the first one wrote, or is a reformat that takes time.
+    """
+    gpu = core = False
+    for allowed, step in zip(f.allowed, f.steps):
+        brought = [x.cost[1][0] for x in step.inputs if x.producer_at is not None]
+        gpu |= 0 in allowed and step.times[0] <= EMPTY_US and min(brought, default=0.0) <= EMPTY_US
+        core |= 1 in allowed and step.times[1] + f.loadable_us <= EMPTY_US
+    return gpu, core
 
 
 def _add(load: np.ndarray, rows: np.ndarray, column: np.ndarray, us: float) -> None:
