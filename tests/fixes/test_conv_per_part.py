@@ -41,6 +41,7 @@ ACTIVATIONS = {
     "batch norm, silu": [
         node("BatchNormalization", "c k k k k", "b"), node("Sigmoid", "b", "s"), node("Mul", "b s", "m"),
     ],
+    "one number for all": [node("Mul", "c one", "t"), node("Max", "t c", "m")],
     "slope per channel": [node("PRelu", "c slope", "m")],
     "depthwise": [node("Conv", "c taps k", "m", pads=[1, 1, 1, 1], group=0)],
 }  # fmt: skip
@@ -58,6 +59,7 @@ def cut_network(
     channels, rng = sum(sizes), np.random.default_rng(len(sizes))
     ends = np.cumsum([0, *sizes]).tolist()
     shapes = {
+        "one": (1, 1, 1, 1),
         "w": (channels, 4, kernel, kernel),
         "k": (channels,),
         "slope": (channels, 1, 1),
@@ -181,10 +183,18 @@ def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def grouped_in_pairs() -> onnx.ModelProto:
+    """A Conv whose groups make one channel of two each, so that no part reads a part of its input."""
+    weights = {"w": np.ones((8, 4, 1, 1), np.float32), "v": np.ones((4, 2, 1, 1), np.float32)}
+    nodes = [node("Conv", "x w", "c"), node("Conv", "c v", "m", group=4), node("Split", "m", "p0 p1", axis=1)]
+    return onnx_model(nodes, {"x": (1, 4, SIDE, SIDE)}, ("p0", "p1"), weights)
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (cut_network([4, 4], group=2), "c comes from 2 groups: each part would read a cut of their input"),
+        (grouped_in_pairs(), "c has other channels than the 4 that it cuts"),
         (cut_network([1] * 9), "it is cut into 9 parts, more than 8"),
         (cut_network([4, 4], extra=[node("Relu", "m", "p2")]), "m is read whole too"),
         (cut_network([4, 4], extra=[node("Relu", "c", "p2")]), "c is read whole too"),
@@ -199,6 +209,13 @@ def test_what_stays_is_named_with_its_reason(model: onnx.ModelProto, reason: str
     model.graph.output.extend(onnx.helper.make_tensor_value_info("p2", 1, (1, 8, SIDE, SIDE)) for _ in extra)
     found = outcome(REWRITE, model)
     assert ([a.output for a in found.changes.applied], [r.reason for r in found.changes.refused]) == ([], [reason])
+
+
+@pytest.mark.parametrize("name", ["c", "m"])
+def test_a_tensor_that_is_an_output_of_the_network_stays_whole(name: str) -> None:
+    model = cut_network([4, 4])
+    model.graph.output.append(onnx.helper.make_tensor_value_info(name, 1, (1, 8, SIDE, SIDE)))
+    assert [r.reason for r in outcome(REWRITE, model).changes.refused] == [f"{name} is read whole too"]
 
 
 @pytest.mark.parametrize(

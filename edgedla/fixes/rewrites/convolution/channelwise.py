@@ -55,10 +55,10 @@ def chain_behind(network: Network, end: Any, readers: Sequence[Any]) -> Chain:
             pending += [v for v in _operands(node) if not network.is_constant(v)]
     if len(convolutions) != 1:
         raise Refused(f"it cuts a result of {len(convolutions)} convolutions")
+    allowed = {id(node) for node in (*readers, *nodes.values())}
     for node in nodes.values():
         value = node.outputs[0]
-        allowed = readers if value is end else tuple(nodes.values())
-        if value.is_graph_output() or not all(any(n is m for m in allowed) for n in network.readers(value)):
+        if value.is_graph_output() or any(id(n) not in allowed for n in network.readers(value)):
             raise Refused(f"{value.name} is read whole too")
     behind = [n for n in network.graph if id(n) in nodes and n is not convolutions[0]] if len(nodes) > 1 else []
     return Chain(convolutions[0], tuple(behind), end, channels)
@@ -90,8 +90,6 @@ def _maker(network: Network, value: Any, channels: int) -> Any:
             raise Refused(f"{weight.name} is quantized: `edgedla quantize` turns Q/DQ into scales first")
         if weight is not None and network.weight_shape(weight)[:1] != (channels,):
             raise Refused(f"{weight.name} has not one row for each of the {channels} channels")
-    if groups > 1 and network.nchw(node.inputs[0])[1] != channels:
-        raise Refused(f"{value.name} comes from groups of several channels: each part would read a cut of their input")
     return node
 
 
