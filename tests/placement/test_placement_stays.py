@@ -113,6 +113,31 @@ def test_two_chains_are_proven_from_either_side(host: int) -> None:
     assert bound == pytest.approx(least, rel=1.1e-4)
 
 
+def test_what_is_not_shown_in_time_is_not_soon_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, labels = rounds_of(two_chains())
+    rounds = StayRounds(pair, labels.timelines, labels.weights, 0)
+    # With a host of few states in reach, what the gaps say reaches as far.
+    monkeypatch.setattr(stay_rounds_module, "HOST_STATES", (1,))
+    assert rounds.is_soon_through(0.0, time.monotonic() + 20)
+    assert not rounds.is_soon_through(0.0, time.monotonic() - 1)
+
+
+def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = two_chains()
+    monkeypatch.setattr(rounds_module, "ROOM", label_search_module.Room(new_moments=0))
+    monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
+    asked: List[float] = []
+
+    def ask(rounds: StayRounds, bound: float, until: float) -> bool:
+        asked.append(until - time.monotonic())
+        return False
+
+    monkeypatch.setattr(StayRounds, "is_soon_through", ask)
+    solve_pair(problem, MAKESPAN, [["GPU"] * len(problem.items)], 20.0, value_of=schedule_length())
+    assert asked
+    assert max(asked) < 3.0
+
+
 def test_stays_are_looked_at_once_labels_find_too_many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = two_chains()
     assert can_solve(problem, MAKESPAN)

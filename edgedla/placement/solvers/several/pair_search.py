@@ -41,8 +41,8 @@ TURNING = 0.18
 #: and one once good placements are known, below which there is less to look into.
 LABELS: Tuple[float, ...] = (0.3, 0.95)
 
-#: Share of the time left that a search by stays may take.
-STAYING = 0.8
+#: Share of the time left that a search by stays may take, and what shows whether it is soon through.
+STAYING, ASKING = 0.8, 0.1
 
 #: The first search ends with a look of so many labels: a longer one shall know good placements.
 FEW_LABELS = 300_000.0
@@ -150,10 +150,10 @@ class PairSearch:
         """Once labels have shown that they will not get through: at once where that is soon done, else after the first look."""
         if self._labels is None or self._labels.goes_on or self._has_stayed or self.bound >= self.pair.limit:
             return
-        stays, until = StayRounds.of(self.pair, self._labels.timelines, self._labels.weights), self._until(STAYING)
-        if stays is not None and (self._has_looked or stays.is_soon_through(self.bound, until)):
+        stays = StayRounds.of(self.pair, self._labels.timelines, self._labels.weights)
+        if stays is not None and (self._has_looked or stays.is_soon_through(self.bound, self._until(ASKING))):
             self._has_stayed = True
-            self.bound = max(self.bound, stays.run(self.bound, until))
+            self.bound = max(self.bound, stays.run(self.bound, self._until(STAYING)))
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
         pair = self.pair
