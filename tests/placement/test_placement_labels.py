@@ -323,3 +323,17 @@ def test_a_look_with_too_many_moments_ends_the_search(
 )
 def test_ranges_concatenates_consecutive_integers(first: List[int], counts: List[int], numbers: List[int]) -> None:
     assert ranges(np.array(first, int), np.array(counts, int)).tolist() == numbers
+
+
+def test_a_limit_that_the_time_once_ended_at_is_passed_in_the_end() -> None:
+    pair, labels = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))
+    bound = 0.5 * pair.limit
+    labels._through = [(bound, 100)]
+    labels._stopped_at = bound * (1 + 100 * rounds_module.LEAST_STEP)
+    met: List[float] = []
+    while bound <= labels._stopped_at and len(met) < 20:
+        bound = labels._asked(bound)
+        labels._through = [*labels._through[-1:], (bound, 100)]
+        met.append(bound)
+    # Half of the way, a few times, and then on.
+    assert met[0] < labels._stopped_at < met[-1]

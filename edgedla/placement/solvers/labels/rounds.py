@@ -32,7 +32,7 @@ NEARLY = 0.7
 #: After a look that the time ended, the next one covers at most such a share of its gap.
 NEARER = 0.5
 
-#: Limits that are closer, as a share of the bound, do not show how the number of labels grows.
+#: Limits that are closer, as a share of the bound, do not show how the number of labels grows, and are no steps on the way.
 LEAST_STEP = 1e-4
 
 #: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
@@ -119,7 +119,7 @@ class LabelRounds:
             before, fewer = self._through[0]
             growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
         begin, step = max(last, bound), math.log(GROWTH) / growth
-        if begin < self._stopped_at < limit:
+        if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
             return begin + min(step, NEARER * (self._stopped_at - begin))
         return limit if step > NEARLY * (limit - begin) else begin + step
 
