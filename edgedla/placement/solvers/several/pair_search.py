@@ -71,7 +71,7 @@ class PairSearch:
         self._turns: Optional[Turns] = None
         self._labels: Optional[LabelRounds] = None
         self._label_looks, self.knows = 0, False
-        self._has_looked = self._has_stayed = False
+        self._is_stuck = self._has_asked = self._has_stayed = False
         if self.bound < self.pair.limit and LabelRounds.can_run(self.pair) and not self.pair.is_late:
             self._labels = LabelRounds(self.pair, self._weights, self._weighed)
             self._look_at_labels()
@@ -87,7 +87,6 @@ class PairSearch:
             self._take_turns()
         self._look_at_labels()
         self._look_at_stays()
-        self._has_looked = True
         if self.bound >= self.pair.limit:
             return False
         asked = min(self.bound + share * (self.pair.limit - self.bound), self.pair.limit)
@@ -101,7 +100,8 @@ class PairSearch:
         if not np.allclose(climbed, self._weights, atol=1e-6):
             self._weights = climbed
         if not more or self.bound >= any_order.limit or self.pair.is_late:
-            return self.bound >= asked
+            self._is_stuck = self.bound < asked
+            return not self._is_stuck
         if self.pair.best.value < before * (1 - SHORTER):
             # Much of what is to be looked at falls away.
             return True
@@ -116,7 +116,8 @@ class PairSearch:
             self._glance(any_order)
         if self.pair.best.value < before:
             self._take_turns()
-        return self.bound >= asked or self.pair.best.value < before
+        self._is_stuck = self.bound < asked
+        return not self._is_stuck or self.pair.best.value < before
 
     def _look_at_rows(self, any_order: AnyOrder, most: Sequence[int], low: float) -> None:
         # More loadables than are looked into say no more than `low`.
@@ -147,11 +148,14 @@ class PairSearch:
             self.bound = max(self.bound, self._labels.run(self.bound, until, most))
 
     def _look_at_stays(self) -> None:
-        """Once labels have shown that they will not get through: at once where that is soon done, else after the first look."""
+        """Once labels have shown that they will not get through: at once where that is soon done, else where a look got stuck."""
         if self._labels is None or self._labels.goes_on or self._has_stayed or self.bound >= self.pair.limit:
             return
+        if self._has_asked and not self._is_stuck:
+            return
         stays = StayRounds.of(self.pair, self._labels.timelines, self._labels.weights)
-        if stays is not None and (self._has_looked or stays.is_soon_through(self.bound, self._until(ASKING))):
+        self._has_asked = True
+        if stays is not None and (self._is_stuck or stays.is_soon_through(self.bound, self._until(ASKING))):
             self._has_stayed = True
             self.bound = max(self.bound, stays.run(self.bound, self._until(STAYING)))
 
