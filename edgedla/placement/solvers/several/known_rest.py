@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+from typing import List
 
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
-
-
-class _Known(NamedTuple):
-    """Of one position: what of the states matters, ordered by its hash, and by (row, weight) the least that comes behind."""
-
-    hashes: np.ndarray
-    rows: np.ndarray
-    least: np.ndarray
+from edgedla.placement.solvers.streams.known_rows import KnownRows
+from edgedla.placement.solvers.streams.state_arrays import Columns
 
 
 class KnownRest:
@@ -31,35 +24,20 @@ class KnownRest:
         without = -weights[:, 1:].sum(axis=1) * frontier.loadable_us
         ahead = graph.ahead_of(np.concatenate([weights, without[:, None]], axis=1))
         self._columns = [Columns(frontier, i) for i in range(len(graph.states))]
-        widest = max(c.size for c in self._columns)
-        self._multipliers = np.random.default_rng(0).integers(1 << 62, size=widest) * 2 + 1
-        self._known: List[_Known] = []
+        self._known: List[KnownRows] = []
         for columns, states, least in zip(self._columns, graph.states, ahead):
             rows = columns.rows(states) if isinstance(states, list) else states
-            self._known.append(self._told(_cleared(columns, rows), least))
+            self._known.append(KnownRows(_cleared(columns, rows), least))
 
     def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
         """By state before item i, as `Columns` has them, and by weight the least that is still to come."""
         if i == len(self._known) - 1:
             return np.zeros((len(states), self._known[i].least.shape[1]))
-        known, rows = self._known[i], _cleared(self._columns[i], states)
-        hashes = self._hashes(rows)
-        at = np.minimum(np.searchsorted(known.hashes, hashes), len(known.hashes) - 1)
+        known = self._known[i]
+        at, is_known = known.find(_cleared(self._columns[i], states))
         least: np.ndarray = known.least[at]
-        least[(known.rows[at] != rows).any(axis=1)] = np.inf
+        least[~is_known] = np.inf
         return least
-
-    def _told(self, rows: np.ndarray, least: np.ndarray) -> _Known:
-        first, number = distinct(packed(rows))
-        lowest = np.full((len(first), least.shape[1]), np.inf)
-        np.minimum.at(lowest, number, least)
-        hashes = self._hashes(rows[first])
-        order = np.argsort(hashes, kind="stable")
-        return _Known(hashes[order], rows[first][order], lowest[order])
-
-    def _hashes(self, rows: np.ndarray) -> np.ndarray:
-        hashes: np.ndarray = rows.astype(np.int64) @ self._multipliers[: rows.shape[1]]
-        return hashes
 
 
 def _cleared(columns: Columns, states: np.ndarray) -> np.ndarray:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple
+from typing import Any, List
 
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Graph, Ways
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
+from edgedla.placement.solvers.streams.known_rows import KnownRows
+from edgedla.placement.solvers.streams.state_arrays import Columns
 from edgedla.placement.solvers.streams.state_graph import least_in_order
-
-
-class _Known(NamedTuple):
-    """Of one position: what of the states matters, ordered by its hash, and by (row, loadables, weight) the least behind it."""
-
-    hashes: np.ndarray
-    rows: np.ndarray
-    least: np.ndarray
-
 
 #: Most numbers that are known in all.
 MOST = 20_000_000
@@ -40,15 +32,13 @@ class CountedRest:
 
     def __init__(self, frontier: Frontier, graph: Graph, weights: np.ndarray, most: int) -> None:
         self._columns = [Columns(frontier, i) for i in range(len(graph.states))]
-        widest = max(c.size for c in self._columns)
-        self._multipliers = np.random.default_rng(0).integers(1 << 62, size=widest) * 2 + 1
         loadable = weights[:, 1] * frontier.loadable_us
         least = ended(graph, most, len(weights))
-        known = [self._told(self._columns[-1], graph.states[-1], least)]
+        known = [_told(self._columns[-1], graph.states[-1], least)]
         for columns, states, ways in zip(self._columns[-2::-1], graph.states[-2::-1], reversed(graph.ways)):
             least = before(ways, least, weights, loadable)
-            known.append(self._told(columns, states, least))
-        self._known: List[_Known] = known[::-1]
+            known.append(_told(columns, states, least))
+        self._known: List[KnownRows] = known[::-1]
 
     def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
         """By state before item i, as `Columns` has them, and by weight, the least that is still to come."""
@@ -56,25 +46,10 @@ class CountedRest:
         if i == len(self._known) - 1:
             at_end: np.ndarray = np.where(counted[:, None] == 0, np.zeros(known.least.shape[2]), np.inf)
             return at_end
-        rows = _cleared(self._columns[i], states)
-        hashes = self._hashes(rows)
-        at = np.minimum(np.searchsorted(known.hashes, hashes), len(known.hashes) - 1)
+        at, is_known = known.find(_cleared(self._columns[i], states))
         least: np.ndarray = known.least[at, counted]
-        least[(known.rows[at] != rows).any(axis=1)] = np.inf
+        least[~is_known] = np.inf
         return least
-
-    def _told(self, columns: Columns, states: Any, least: np.ndarray) -> _Known:
-        rows = _cleared(columns, columns.rows(states) if isinstance(states, list) else states)
-        first, number = distinct(packed(rows))
-        lowest = np.full((len(first), *least.shape[1:]), np.inf)
-        np.minimum.at(lowest, number, least)
-        hashes = self._hashes(rows[first])
-        order = np.argsort(hashes, kind="stable")
-        return _Known(hashes[order], rows[first][order], lowest[order])
-
-    def _hashes(self, rows: np.ndarray) -> np.ndarray:
-        hashes: np.ndarray = rows.astype(np.int64) @ self._multipliers[: rows.shape[1]]
-        return hashes
 
 
 def ended(graph: Graph, most: int, weights: int) -> np.ndarray:
@@ -99,6 +74,11 @@ def before(ways: Ways, least: np.ndarray, weights: np.ndarray, without: np.ndarr
     behind += (ways.load[:, :2] @ weights.T)[:, None]
     flat = least_in_order(ways.first, behind.reshape(len(behind), -1))
     return flat.reshape(len(flat), *least.shape[1:])
+
+
+def _told(columns: Columns, states: Any, least: np.ndarray) -> KnownRows:
+    """Of one position: by (row, loadables, weight) the least behind it."""
+    return KnownRows(_cleared(columns, columns.rows(states) if isinstance(states, list) else states), least)
 
 
 def _cleared(columns: Columns, states: np.ndarray) -> np.ndarray:

@@ -190,7 +190,7 @@ class StateArrays:
 
 
 def packed(rows: np.ndarray) -> np.ndarray:
-    """Each row packed into few integers; equal rows, and only those, give equal results."""
+    """Each row of numbers from 0 on packed into few integers; equal rows, and only those, give equal results."""
     words: List[np.ndarray] = [np.zeros(len(rows), np.int64)]
     used = 0
     for column in rows.T:
