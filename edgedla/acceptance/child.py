@@ -17,6 +17,8 @@ from edgedla.files import write_atomic
 
 
 def main(arguments: List[str]) -> int:
+    # The parent holds some signals back while it starts this process, which inherits that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     step_id, context_file, result_file = arguments
     context = Context(**json.loads(Path(context_file).read_text(encoding="utf-8")))
     started = time.monotonic()
@@ -37,6 +39,4 @@ def main(arguments: List[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The parent holds some back while it starts this process, which inherits that.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     sys.exit(main(sys.argv[1:]))
