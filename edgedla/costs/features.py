@@ -20,7 +20,7 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     slice = elements / dla_mhz                   what a slice cuts out. The other two loadables of YOLO11n at FP16 (rows
         p587, p656) leave 3.1 and 2.6 clocks for each of 1.6 and 1.0 million elements. With these figures alone, YOLO11n without
         attention comes out at 26.9 ms; it takes 26.8 (row p665). At INT8 that network takes 2.3 ms more than all else in it
-        (row p664): 1.2 clocks for each element. YOLOv5s has no slices and takes no such time. Sums of additions
+        (row p664): 1.3 clocks for each element. YOLOv5s has no slices and takes no such time. Sums of additions
         behind them grow alike; YOLOv5s has those too.
     softmax = elements / dla_mhz                 a softmax; 22 clocks for each element at FP16 (row p588), 17 at INT8 (rows
         p658, p659), all over 2 x 400 x 400. Slices and transposes run in the same loadables, so the times hold those of
