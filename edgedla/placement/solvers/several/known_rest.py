@@ -26,8 +26,7 @@ class KnownRest:
         self._columns = [Columns(frontier, i) for i in range(len(graph.states))]
         self._known: List[KnownRows] = []
         for columns, states, least in zip(self._columns, graph.states, ahead):
-            rows = columns.rows(states) if isinstance(states, list) else states
-            self._known.append(KnownRows(_cleared(columns, rows), least))
+            self._known.append(KnownRows(_cleared(columns, columns.rows(states)), least))
 
     def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
         """By state before item i, as `Columns` has them, and by weight the least that is still to come."""

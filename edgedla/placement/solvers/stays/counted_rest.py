@@ -78,7 +78,7 @@ def before(ways: Ways, least: np.ndarray, weights: np.ndarray, without: np.ndarr
 
 def _told(columns: Columns, states: Any, least: np.ndarray) -> KnownRows:
     """Of one position: by (row, loadables, weight) the least behind it."""
-    return KnownRows(_cleared(columns, columns.rows(states) if isinstance(states, list) else states), least)
+    return KnownRows(_cleared(columns, columns.rows(states)), least)
 
 
 def _cleared(columns: Columns, states: np.ndarray) -> np.ndarray:

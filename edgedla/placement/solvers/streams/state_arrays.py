@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -38,7 +38,10 @@ class Columns:
         """The column of an item's slack; `core` is a position among the cores."""
         return item * (1 + self.cores) + 1 + core
 
-    def rows(self, states: Sequence[State]) -> np.ndarray:
+    def rows(self, states: Union[Sequence[State], np.ndarray]) -> np.ndarray:
+        """States as rows of numbers; what is rows already stays as it is."""
+        if isinstance(states, np.ndarray):
+            return states
         return np.array(
             [[*(v for x in s.items for v in x), *s.paid, *s.counts, *s.ends, s.engine] for s in states], np.int16
         ).reshape(len(states), self.size)
