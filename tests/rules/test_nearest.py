@@ -39,7 +39,7 @@ def test_every_message_is_among_the_nearest_of_its_examples() -> None:
 
 
 def test_a_fragment_with_another_number_finds_the_nearest_message() -> None:
-    message, line = nearest_messages("CUDLA ERR: 9")[0]
+    message, line = nearest_messages("CUDLA ERR: 99")[0]
     assert message.id == "MSG504"
     assert "CUDLA ERR: 7" in line
     assert nearest_messages("the cat sat on the mat") == ()
@@ -54,8 +54,8 @@ def test_misspelt_ids_find_the_nearest_id() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "says"),
     [
-        ("CUDLA ERR: 7", 0, "MSG504 load-failed"),
-        ("CUDLA ERR: 9", 1, "MSG504: load cuDLA module from memory FAILED"),
+        ("CUDLA ERR: 7", 0, "MSG519 cudla-driver-fails"),
+        ("CUDLA ERR: 99", 1, "MSG504: load cuDLA module from memory FAILED"),
         ("average-pol", 1, "average-pool: "),
         ("subgraph-limit", 0, "MSG201"),
         ("conv009", 0, "CONV009"),
@@ -70,7 +70,7 @@ def test_explain_of_an_unknown_text_suggests_the_nearest(
 
 
 def test_the_explain_document_names_the_nearest_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code_of(["explain", "CUDLA ERR: 9", "--format", "json"]) == 1
+    assert exit_code_of(["explain", "CUDLA ERR: 99", "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, json.loads((SCHEMAS / "explain.schema.json").read_text()))
     assert document["nearest"][0] == "MSG504"
