@@ -25,14 +25,18 @@ _TYPOGRAPHIC = str.maketrans(
 _TIME = r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d(?:\.\d+)?\]"
 _LOGGER = r"\[(?:TRT|TensorRT|(?:Torch-TensorRT|TRTorch)[^\]]*)\]"
 _LONG = r"VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR"
+_TORCH = r"torch_tensorrt \[TensorRT Conversion Context\]"
 # Time, severity and logger name stand in any order: trtexec writes [time] [W] [TRT], Python [time] [TRT] [W],
 # DeepStream "WARNING: [TRT]:", TensorRT 7's Python logger "[TensorRT] WARNING:", Torch-TensorRT "WARNING: [name] - ",
-# ONNX Runtime "[date time WARNING]", Triton "W0501 10:11:12.123456 1 logging.cc:43]", Polygraphy [X] and [!].
+# ONNX Runtime "[date time WARNING]", Triton "W0501 10:11:12.123456 1 logging.cc:43]", newer ones with the text in quotes,
+# Torch-TensorRT's Python logger "WARNING:name:", mmdeploy "[mmdeploy] [warning] [trt_net.cpp:15] TRTNet: ", Polygraphy [X], [!].
 _PREFIX = re.compile(
     rf"^\s*(?:[#>]\s*(?=\[))?(?:{_TIME}\s*|"
     r"\[(?P<short>[VIWEFX!])\]\s*|"
     rf"(?P<logger>{_LOGGER}):?\s*(?:- )?|"
     rf"(?:TRT )?(?P<long>{_LONG}):\s*|"
+    rf"(?:(?P<python>DEBUG|CRITICAL):)?{_TORCH}:\s*|"
+    r"\[[-\d :.]+\] \[mmdeploy\] \[(?P<spdlog>\w+)\] \[\S+:\d+\] TRTNet: |"
     rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +(?P<dated>{_LONG})\]\s*|"
     r"(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\]\s*"
     r")+"
@@ -41,13 +45,17 @@ _PREFIX = re.compile(
 _INNER = re.compile(
     rf"{_TIME}\s*\[|\[[VIWEF]\]\s*{_LOGGER}|{_LOGGER}:?\s|(?:{_LONG}): {_LOGGER}|TRT (?:{_LONG}): |"
     rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +(?:{_LONG})\]|(?<=[|:>\])] )\[[VIWEFX]\] |"
-    rf"(?<=[|:>\])Z/] )(?:{_LONG}): |(?<=[#/:])(?:{_LONG}): "
+    rf"(?<=[|:>\])Z/] )(?:{_LONG}): |(?<=[#/:])(?:{_LONG}): |"
+    r"(?<=[|\]] )[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] "
 )
 #: `_INNER` can only match if one of these occurs; searching for them is faster.
 _INNER_NEEDLES = ("] [", "][", "[T", "] ", "ERBOSE: ", "INFO: ", "WARNING: ", "ERROR: ")
 #: Two lines without a line break between them, as written by processes that share a file.
 _GLUED = re.compile(rf"(?<=\S)(?={_TIME} ?(?:\[[VIWEF]\]|\[TRT\]))")
-_SEVERITY = {"VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "X": "V", "!": "E"}
+_SEVERITY = {
+    "VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "X": "V", "!": "E",
+    "DEBUG": "V", "CRITICAL": "F", "info": "I", "warning": "W", "error": "E",
+}  # fmt: skip
 
 
 def split_prefix(line: str) -> Tuple[str, str]:
@@ -61,8 +69,11 @@ def split_prefix(line: str) -> Tuple[str, str]:
             match = _PREFIX.match(line)
     if not match:
         return "", line.strip()
-    word = match["short"] or match["long"] or match["dated"] or match["glog"] or ""
-    return _SEVERITY.get(word, word), line[match.end() :].strip()
+    word = next((match[name] for name in ("short", "long", "python", "spdlog", "dated", "glog") if match[name]), "")
+    text = line[match.end() :].strip()
+    if match["glog"] and len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    return _SEVERITY.get(word, word), text
 
 
 def split_glued(line: str) -> List[str]:
