@@ -76,10 +76,11 @@ def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str
     )  # fmt: skip
 
 
-def require_map_for_a_decoder(metric: Optional[str], decode: Optional[str]) -> None:
-    """Raises UsageError for a decoder that another metric would ignore."""
-    if decode is not None and metric != "map":
-        raise UsageError("only the metric map uses a decoder", where="decode", allowed="with --metric map")
+def require_map(metric: Optional[str], *, decode: Optional[str], **numbers: Optional[float]) -> None:
+    """Raises UsageError for a decoder, or a number of one, that another metric would ignore."""
+    for name, value in {"decode": decode, **numbers}.items():
+        if value is not None and metric != "map":
+            raise UsageError("only the metric map uses a decoder", where=name, allowed="with --metric map")
 
 
 def device(value: object, allowed: Sequence[str] = DEVICES, where: Optional[str] = None) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.deployment.request import APPROXIMATE
+
 #: A smaller relative change of the objective counts as no change.
 SAME = 1e-6
-#: The level of approximate rewrites.
-APPROXIMATE = 3
 
 
 @dataclass(frozen=True)

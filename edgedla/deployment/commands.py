@@ -6,7 +6,7 @@ import shlex
 from typing import List, Tuple
 
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.request import APPROXIMATE, DeployRequest
 from edgedla.graph.open_sizes import GivenSizes
 
 
@@ -24,7 +24,7 @@ def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -
     fixed = "model.onnx" if only else "MODEL"
     commands: List[str] = [_whole(request, platform)]
     if only:
-        approximate = f" --approximate {request.approximate:g}" if best.level >= 3 else ""
+        approximate = f" --approximate {request.approximate:g}" if best.level >= APPROXIMATE else ""
         commands.append(
             f"edgedla fix MODEL -o model.onnx {platform} --precision {best.precision}{approximate} "
             f"--only {','.join(only)}"
@@ -59,9 +59,9 @@ def _whole(request: DeployRequest, platform: str) -> str:
 
 def _metric(request: DeployRequest) -> str:
     text = f" --metric {_word(request.metric)}"
-    if request.metric == "map":
-        text += f" --decode {_word(request.decode)} --reg-max {request.reg_max}"
-        text += f" --iou {request.iou:g}" if request.iou != DeployRequest.iou else ""
+    text += f" --decode {_word(request.decode)}" if request.decode is not None else ""
+    text += f" --reg-max {request.reg_max}" if request.reg_max is not None else ""
+    text += f" --iou {request.iou:g}" if request.iou is not None else ""
     return text
 
 

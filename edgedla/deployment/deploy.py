@@ -128,12 +128,9 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
 def _metric(request: DeployRequest, network: Any) -> Metric:
     if request.metric != "map":
         return metric_of(request.metric or "l2")
-    from edgedla.runtime.decode.make_decoder import DecodeOptions
-    from edgedla.runtime.decode.map_metric import LEAST_SCORE, map_metric
+    from edgedla.runtime.decode.map_metric import map_metric, map_options
 
-    if request.decode is None:
-        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
-    options = DecodeOptions(request.decode, score=LEAST_SCORE, iou=request.iou, reg_max=request.reg_max)
+    options = map_options(request.decode, request.reg_max, request.iou)
     return map_metric(options, network.outputs, network.inputs[0].shape)
 
 

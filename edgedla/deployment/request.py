@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.vocabulary import BACKENDS, one_of, require_map_for_a_decoder
+from edgedla.vocabulary import BACKENDS, one_of, require_map
 
 #: Level -> the changes it may make. Each level includes those below it.
 LEVELS: Mapping[int, str] = {
@@ -18,6 +18,8 @@ LEVELS: Mapping[int, str] = {
     2: "INT8 with calibration and mixed precision, as far as the metric holds",
     3: "approximate rewrites, one at a time, as far as the metric holds",
 }
+#: The level of approximate rewrites, and the error of one place that it allows by default (relative L2).
+APPROXIMATE, DEFAULT_ERROR = 3, 0.03
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "loadables")
 #: "best": the placement of minimum cost, which may leave the DLA empty; "dla": TensorRT's own placement, with all
 #: layers that the DLA supports on one core.
@@ -40,9 +42,9 @@ class DeployRequest:
             decides on steps, the last fifth judges the result, once.
         holdout: samples to judge the result on, in place of the last fifth.
         metric: one of vocabulary.METRICS, or `module:function`; higher is better. None: l2.
-        decode, reg_max, iou: for the metric map, as in `evaluate`.
+        decode, reg_max, iou: for the metric map only, as in `evaluate`.
         max_drop: maximum drop of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
-        approximate: maximum relative L2 error of one place with an approximate rewrite (level 3).
+        approximate: maximum relative L2 error of one place with an approximate rewrite, at level 3 only. None: DEFAULT_ERROR there.
         budget_s: seconds for the whole call. Level 0 is always finished; after that the best result so far counts.
         backend: of the artifact, as in `build`. Steps are always judged by simulation.
     """
@@ -60,10 +62,10 @@ class DeployRequest:
     preprocess: Optional[PreprocessSettings] = None
     metric: Optional[str] = None
     decode: Optional[str] = None
-    reg_max: int = 16
-    iou: float = 0.6
+    reg_max: Optional[int] = None
+    iou: Optional[float] = None
     max_drop: float = 0.005
-    approximate: float = 0.03
+    approximate: Optional[float] = None
     budget_s: Optional[float] = None
     shapes: Optional[Mapping[str, Sequence[int]]] = None
     batch: Optional[int] = None
@@ -87,14 +89,22 @@ class DeployRequest:
             raise UsageError(f"level {self.level}", where="--level", allowed=", ".join(map(str, LEVELS)))
         if self.metric is None:
             put("metric", "l2")
-        require_map_for_a_decoder(self.metric, self.decode)
+        require_map(self.metric, decode=self.decode, reg_max=self.reg_max, iou=self.iou)
         if self.place == "dla" and self.devices is not None:
             raise UsageError("--place dla takes TensorRT's own placement", where="--devices",
                              allowed="with --place best")  # fmt: skip
         if not 0 <= self.max_drop < float("inf"):
             raise UsageError(f"a drop of {self.max_drop}", where="--max-drop", allowed="0 or more")
-        if not 0 < self.approximate < 1:
-            raise UsageError(f"an error of {self.approximate}", where="--approximate", allowed="between 0 and 1")
+        if self.approximate is None:
+            put("approximate", DEFAULT_ERROR if self.level == APPROXIMATE else None)
+        elif self.level != APPROXIMATE:
+            raise UsageError(
+                f"level {self.level} makes no approximate rewrites",
+                where="approximate",
+                allowed=f"with level {APPROXIMATE}",
+            )
+        elif not 0 < self.approximate < 1:
+            raise UsageError(f"an error of {self.approximate}", where="approximate", allowed="between 0 and 1")
         for name in ("budget_s", "max_latency_us"):
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from edgedla.deployment.budget import Budget, BudgetSpent
-from edgedla.deployment.candidate import APPROXIMATE, Candidate
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.request import APPROXIMATE
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
@@ -143,7 +144,7 @@ class Search:
                 return
             name = f"approximate: {rewrite}"
             fixed = self.steps.fix(
-                base.model, base.precision, f"rewriting ({rewrite})", approximate=self.request.approximate,
+                base.model, base.precision, f"rewriting ({rewrite})", approximate=self.request.approximate or 0.0,
                 only=(rewrite,),
             )  # fmt: skip
             if not fixed.value["rewrites"]:

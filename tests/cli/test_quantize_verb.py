@@ -236,8 +236,18 @@ def test_evaluate_and_quantize_measure_map_of_a_detector(tmp_path: Path, capsys:
     assert run("evaluate", model, "--data", samples, "--metric", "map") == 2
     assert "needs a decoder" in capsys.readouterr().err
     for verb in (("evaluate",), ("quantize", "-o", tmp_path / "q"), ("deploy", "-o", tmp_path / "d")):
-        assert run(*verb, model, "--data", samples, "--metric", "l2", "--decode", "yolov8") == 2
-        assert "--decode: only the metric map uses a decoder (allowed: with --metric map)" in capsys.readouterr().err
+        for option, value in (("--decode", "yolov8"), ("--reg-max", 16), ("--iou", 0.6)):
+            assert run(*verb, model, "--data", samples, "--metric", "l2", option, value) == 2
+            assert (
+                f"{option}: only the metric map uses a decoder (allowed: with --metric map)" in capsys.readouterr().err
+            )
+        for wrong, said in (
+            (["classification"], "--decode: classification finds no boxes, and mAP compares boxes"),
+            (["ssd"], "--decode: ssd needs the network's prior boxes, which mAP has no setting for"),
+            (["yolov5", "--reg-max", 8], "--reg-max: boxes of yolov5 have no bins (allowed: with yolov8, yolo11,"),
+        ):
+            assert run(*verb, model, "--data", samples, "--metric", "map", "--decode", *wrong) == 2
+            assert said in capsys.readouterr().err
 
 
 def test_a_user_metric_is_loaded_from_a_file_and_its_errors_are_reported(

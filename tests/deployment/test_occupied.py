@@ -132,4 +132,14 @@ def test_an_unusable_work_folder_is_refused_with_the_reason(tmp_path: Path) -> N
 @pytest.mark.parametrize("value", ["1", float("nan"), -1])
 def test_numeric_fields_of_a_request_refuse_other_types(name: str, value: Any) -> None:
     with pytest.raises(UsageError):
-        DeployRequest("orin", **{name: value})
+        DeployRequest("orin", level=3, **{name: value})
+
+
+def test_an_error_of_approximate_rewrites_is_for_level_3_only() -> None:
+    assert DeployRequest("orin", level=3).approximate == 0.03
+    assert DeployRequest("orin", level=2).approximate is None
+    for level in (None, 0, 1, 2):
+        with pytest.raises(
+            UsageError, match=r"approximate: level \d makes no approximate rewrites \(allowed: with level 3\)"
+        ):
+            DeployRequest("orin", level=level, approximate=0.03)

@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.option import Command, option, stacked
 from edgedla.errors import UsageError
-from edgedla.vocabulary import METRICS, require_map_for_a_decoder
+from edgedla.vocabulary import METRICS, require_map
 
 NAMES = f"{', '.join(METRICS)}, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
@@ -36,32 +36,32 @@ class DropType(click.ParamType):
         return parse_drop(value) if isinstance(value, str) else value
 
 
-def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """--metric, and for mAP --decode, --reg-max and --iou."""
-    shown = f"{NAMES}  [default: {default}]" if default else NAMES
-    options = [
-        option("--metric", default=default, metavar="NAME", help=shown),
-        option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd."),
+def metric_options(default: Optional[str], why: str = "") -> Callable[[Command], Command]:
+    """--metric, and for mAP --decode, --reg-max and --iou.
+
+    Args:
+        why: the default in words, where another place fills it in.
+    """
+    shown = default or why
+    return stacked(
+        option("--metric", default=default, metavar="NAME", help=f"{NAMES}  [default: {shown}]" if shown else NAMES),
+        option(
+            "--decode",
+            metavar="NAME",
+            help="For map: yolov5, yolov8, yolo11, instances, pose, centernet, final (boxes after NMS), or module:function or "
+            "FILE.py:function of your own.",
+        ),
         option(
             "--reg-max",
             type=click.IntRange(1, 256),
-            default=16,
-            help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]",
+            help="For map: bins per side of a YOLOv8 box (reg_max).  [default: 16]",
         ),
         option(
             "--iou",
             type=click.FloatRange(0, 1),
-            default=0.6,
             help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
         ),
-    ]
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for add_option in reversed(options):
-            command = add_option(command)
-        return command
-
-    return decorate
+    )
 
 
 def classes_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -88,18 +88,16 @@ def chosen_metric(given: Dict[str, Any], network: Opened) -> Any:
     Raises:
         UsageError: no such metric, mAP without a decoder, or a decoder without mAP.
     """
-    require_map_for_a_decoder(given["metric"], given["decode"])
+    settings = {name: given[name] for name in ("decode", "reg_max", "iou")}
+    require_map(given["metric"], **settings)
     if given["metric"] is None:
         return None
     if given["metric"] != "map":
         from edgedla.accuracy.metrics import metric_of
 
         return metric_of(given["metric"])
-    if given["decode"] is None:
-        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
-    from edgedla.runtime.decode.make_decoder import DecodeOptions
-    from edgedla.runtime.decode.map_metric import LEAST_SCORE, map_metric
+    from edgedla.runtime.decode.map_metric import map_metric, map_options
 
+    options = map_options(**settings)
     outputs, shape = network()
-    options = DecodeOptions(given["decode"], score=LEAST_SCORE, iou=given["iou"], reg_max=given["reg_max"])
     return map_metric(options, outputs, shape)

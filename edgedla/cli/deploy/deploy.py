@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from edgedla.cli.accuracy.metric_options import NAMES, DropType
+from edgedla.cli.accuracy.metric_options import DropType, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
@@ -70,19 +70,7 @@ def parse_budget(text: str) -> float:
     "the procedure. Three fifths calibrate, one fifth decides on steps, the last fifth judges the result, once.",
 )  # fmt: skip
 @option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
-@option(
-    "--metric", metavar="NAME", help=f"{NAMES}  [default: l2, which needs no labels]",
-)  # fmt: skip
-@option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
-@option(
-    "--reg-max", type=click.IntRange(1, 256), default=16, help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]"
-)
-@option(
-    "--iou",
-    type=click.FloatRange(0, 1),
-    default=0.6,
-    help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
-)
+@metric_options(None, "l2, which needs no labels")
 @option(
     "--max-drop",
     type=DropType(),
@@ -92,8 +80,8 @@ def parse_budget(text: str) -> float:
     help="Maximum drop of the metric: 0.5% or 0.005.",
 )
 @option(
-    "--approximate", type=float, default=0.03, show_default=True, metavar="MAX_ERROR",
-    help="Level 3: maximum relative L2 error of one rewritten place.",
+    "--approximate", type=float, metavar="MAX_ERROR",
+    help="Level 3: maximum relative L2 error of one rewritten place.  [default: 0.03]",
 )  # fmt: skip
 @option(
     "--budget",

@@ -27,9 +27,12 @@ DECODERS: Dict[str, Callable] = {
     "yolov8": decode_dfl,
     "yolo11": decode_dfl,
 }
+#: Decoders without boxes: nothing of them can be cropped, tracked, or scored by mAP.
+WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 
 __all__ = [
     "DECODERS",
+    "WITHOUT_BOXES",
     "BoxSettings",
     "ClassScore",
     "DepthMap",

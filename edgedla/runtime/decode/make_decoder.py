@@ -23,6 +23,8 @@ Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
 #: Decoders that read the outputs of the last convolutions.
 RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})
+#: Decoders of boxes whose sides are distributions over `reg_max` bins.
+BINNED = ("yolov8", "yolo11", "pose", "instances")
 #: Limits of settings that determine array sizes before any output is known.
 MOST = {"reg_max": 256, "keypoints": 1000}
 
@@ -108,7 +110,7 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     if options.kind == "ssd":
         return _ssd(options, names, _settings(options, artifact))
     extra: Dict[str, Any] = {}
-    if options.kind in ("yolov8", "yolo11", "pose", "instances"):
+    if options.kind in BINNED:
         extra["reg_max"] = options.reg_max
     if options.kind == "yolov5" and options.anchors:
         extra["anchors"] = parse_anchors(options.anchors)

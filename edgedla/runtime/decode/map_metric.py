@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Optional, Sequence
 
 import numpy as np
 
 from edgedla.accuracy.metrics import Metric, Outputs
-from edgedla.errors import DataError
+from edgedla.errors import DataError, UsageError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.decode import WITHOUT_BOXES
 from edgedla.runtime.decode.accuracy import Matches, Truth, accuracy_of, matches
 from edgedla.runtime.decode.detections import Detection
-from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder
+from edgedla.runtime.decode.make_decoder import BINNED, DecodeOptions, make_decoder
+from edgedla.runtime.decode.own import is_own
 
 #: Detections from this score on count: average precision needs low scores too.
 LEAST_SCORE = 0.01
+#: IoU threshold of NMS: closer boxes than on a screen count too.
+_NMS_IOU = 0.6
 _RESAMPLES = 40
+
+
+def map_options(decode: Optional[str], reg_max: Optional[int] = None, iou: Optional[float] = None) -> DecodeOptions:
+    """The decoder's settings for mAP.
+
+    Raises:
+        UsageError: no decoder, one that finds no boxes, or a number that it does not use.
+    """
+    if decode is None:
+        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
+    if decode in WITHOUT_BOXES:
+        raise UsageError(
+            f"{decode} finds no boxes, and mAP compares boxes", where="decode", allowed="a detector's decoder"
+        )
+    if decode == "ssd":
+        raise UsageError(
+            "ssd needs the network's prior boxes, which mAP has no setting for",
+            where="decode",
+            hint="A decoder of your own can read them: FILE.py:function.",
+        )
+    if reg_max is not None and decode not in BINNED and not is_own(decode):
+        raise UsageError(f"boxes of {decode} have no bins", where="reg_max", allowed=f"with {', '.join(BINNED)}")
+    plain = DecodeOptions(decode, score=LEAST_SCORE, iou=_NMS_IOU if iou is None else iou)
+    return plain if reg_max is None else replace(plain, reg_max=reg_max)
 
 
 def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequence[int]) -> Metric:

@@ -8,6 +8,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.runtime.decode import WITHOUT_BOXES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.mqtt import check_mqtt
 from edgedla.runtime.outputs.rtsp import check_rtsp
@@ -17,8 +18,6 @@ from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, Prepr
 from edgedla.runtime.sources.uri import in_folder
 
 PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
-#: Decoders without boxes, so that nothing can be cropped.
-WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 TRACKERS = ("", "bytetrack")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
 #: Minimum of stall_s: with less, every read would count as hanging.
