@@ -282,6 +282,39 @@ def test_reported_commands_hold_the_decoder_options_of_map() -> None:
     ]
 
 
+def test_reported_commands_hold_every_option_that_the_result_depends_on(
+    model: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, run again, asks for the same."""
+    import edgedla.deployment.deploy
+    from edgedla.cli.main import main
+    from edgedla.preprocess.settings import PreprocessSettings
+
+    request = DeployRequest(
+        "orin-nx-16gb", jetpack="6.2", level=3, objective="energy", devices="GPU,DLA1", max_latency_us=12345.5,
+        data=samples, holdout=samples, metric="map", decode="yolov8", reg_max=8, iou=0.25, max_drop=0.125,
+        preprocess=PreprocessSettings("crop", "bgr", mean=(-1.5, 2, 3), std=(128, 64.25, 32)), approximate=0.1,
+        budget_s=90.5, shapes={"x": (1, 3, 32, 32)}, power_mode="15W", backend="host",
+    )  # fmt: skip
+    candidate = SimpleNamespace(
+        rewrites=("mish",), quantization=Path("q"), placement=Path("p"), precision="int8", level=3
+    )
+    commands = commands_of(request, candidate)  # type: ignore[arg-type]
+    assert [("15W" in c, "GPU,DLA1" in c, "--fit crop --colour bgr --mean=-1.5,2,3" in c) for c in commands] == [
+        (True, True, True), (True, False, False), (False, False, True), (True, True, False), (False, False, False),
+        (False, False, True),
+    ]  # fmt: skip
+    asked: list = []
+    monkeypatch.setattr(edgedla.deployment.deploy, "deploy", lambda *_, request, **__: asked.append(request) or 1 / 0)
+    files = {"MODEL": str(model), "DATA": str(samples), "HOLDOUT": str(samples), "out": str(tmp_path / "out")}
+    with pytest.raises(ZeroDivisionError):
+        main([files.get(word, word) for word in commands[0].split()[1:]], standalone_mode=False)
+    again = replace(asked[0], data=samples, holdout=samples, devices=request.devices, shapes=request.shapes)
+    assert again == request
+    own = replace(request, preprocess=PreprocessSettings(pad=0))
+    assert "--preprocess PIPELINE" in commands_of(own, candidate)[0]  # type: ignore[arg-type]
+
+
 def test_reported_commands_hold_all_input_sizes_in_one_option() -> None:
     """A second --shapes would take the place of the first."""
     request = DeployRequest("agx-orin-64gb", shapes={"left": (1, 3, 8, 8), "right": (1, 3, 8, 8)}, batch=2)
