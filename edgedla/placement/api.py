@@ -215,9 +215,7 @@ def devices_of(platform: Platform, objective: str, given: Optional[Sequence[str]
 def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight], costs: CostModel) -> str:
     """A note on frames per second of each model with one frame in flight, which queues for the GPU each time it needs it."""
     one = pace or OneInFlight(costs, one_process=True)
-    rates = ", ".join(
-        f"{name} {short(1e6 / p.frame_us, 4)}" for name, p in zip(problem.models, one.paces(problem, best))
-    )
+    rates = ", ".join(f"{name} {short(1e6 / p.frame_us)}" for name, p in zip(problem.models, one.paces(problem, best)))
     process = "in one process" if one.one_process else "in processes of their own"
     text = f"with one frame of each model in flight, {process}, frames/s: {rates}"
     return text if pace else f"{text}; the period needs several in flight"

@@ -6,8 +6,8 @@ import html
 from typing import List, Tuple
 
 from edgedla.placement.pareto import ParetoFront, ParetoPoint
-from edgedla.printable import short
 from edgedla.reports.page.figures import Fact
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 
@@ -24,7 +24,7 @@ def to_html(front: ParetoFront) -> str:
     second = front.objectives[1]
     points = [
         {
-            "latency": f"{short(p.latency_us / 1e3)} ms (±{p.spread * 100:.0f} %)",
+            "latency": f"{milliseconds(p.latency_us)} (±{p.spread * 100:.0f} %)",
             "value": _value(p, second)[1],
             "loadables": ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none",
             "proven": p.proven,
@@ -57,12 +57,12 @@ def _answers(front: ParetoFront, second: str) -> List[Verdict]:
         return [Verdict("bad", "No placement", "No placement keeps the limits.")]
     fastest = min(front.points, key=lambda p: p.latency_us)
     best = (min if second == "energy" else max)(front.points, key=lambda p: _value(p, second)[0])
-    quick = f"{short(fastest.latency_us / 1e3)} ms per frame, {_value(fastest, second)[1]}."
+    quick = f"{milliseconds(fastest.latency_us)} per frame, {_value(fastest, second)[1]}."
     if count == 1:
         proven = Verdict("good", "Proven", f"{front.completeness[0].upper()}{front.completeness[1:]}.")
         open_end = Verdict("unknown", "Not proven", "The time limit ended the search.")
         return [Verdict("plain", "One placement is best for both", quick), proven if front.complete else open_end]
-    other = f"{_value(best, second)[1]}, {short(best.latency_us / 1e3)} ms per frame."
+    other = f"{_value(best, second)[1]}, {milliseconds(best.latency_us)} per frame."
     return [Verdict("plain", "Lowest latency", quick), Verdict("plain", f"Best {second}", other)]
 
 
@@ -80,8 +80,8 @@ def to_svg(front: ParetoFront) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" style="max-width: 45rem" '
         f'font-size="13" role="img" aria-label="latency against {html.escape(second)}">',
         f'<path d="M{MARGIN} {MARGIN}V{HEIGHT - MARGIN}H{WIDTH - MARGIN}" fill="none" stroke="currentColor"/>',
-        f'<text fill="currentColor" x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">latency, ms: 0 to {short(right)}</text>',
-        f'<text fill="currentColor" x="8" y="{MARGIN - 16}">{UNITS[second]}: 0 to {short(top)}</text>',
+        f'<text fill="currentColor" x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">latency, ms: 0 to {significant(right)}</text>',
+        f'<text fill="currentColor" x="8" y="{MARGIN - 16}">{UNITS[second]}: 0 to {significant(top)}</text>',
     ]
     for x, y, p in points:
         (left, level), (end, _), (centre, _) = at(x * (1 - p.spread), y), at(x * (1 + p.spread), y), at(x, y)
@@ -93,5 +93,5 @@ def to_svg(front: ParetoFront) -> str:
 
 def _value(p: ParetoPoint, second: str) -> Tuple[float, str]:
     if second == "energy":
-        return p.energy_mj, f"{short(p.energy_mj)} mJ (±{p.energy_spread:.0%})"
-    return p.throughput_fps, f"{short(p.throughput_fps, 4)} frames/s"
+        return p.energy_mj, f"{significant(p.energy_mj)} mJ (±{p.energy_spread:.0%})"
+    return p.throughput_fps, f"{significant(p.throughput_fps)} frames/s"

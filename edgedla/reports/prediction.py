@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, List
 from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
-from edgedla.printable import short
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, aligned, folded, print_lines
 from edgedla.reports.words import count
 from edgedla.reports.worth import parts_text
@@ -62,18 +62,18 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
             [
                 s.name,
                 s.devices,
-                *(f"{short(t.latency_us / 1e3)} ±{t.spread:.0%}" for t in times),
-                short(s.throughput_fps, 4),
-                f"{short(s.energy_mj)} ±{s.latency.energy_spread:.0%}",
+                *(f"{significant(t.latency_us / 1e3)} ±{t.spread:.0%}" for t in times),
+                significant(s.throughput_fps),
+                f"{significant(s.energy_mj)} ±{s.latency.energy_spread:.0%}",
             ]
         )
     yield from aligned(rows)
     if p.concurrent:
         # Not `side by side`: that is `place`'s term for one frame of each model; here the other models keep running.
         yield "beside others: ms of a frame while the other models keep running"
-    together = f", together {short(p.throughput_fps, 4)}" if several else ""
+    together = f", together {significant(p.throughput_fps)}" if several else ""
     yield (
-        f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {short(p.pipeline_fps, 4)}"
+        f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {significant(p.pipeline_fps)}"
         f"{' of each model' if several else ''} (±{p.period.spread:.0%})"
     )
     idle = float(p.costs.get("idle_power_w", 0.0))
@@ -90,13 +90,13 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
 
 def _memory_lines(s: PredictedStream) -> Iterator[str]:
     mib = 1 / (1 << 20)
-    yield f"{s.name}: of {short(s.latency.latency_us / 1e3)} ms {parts_text(s.parts)}"
+    yield f"{s.name}: of {milliseconds(s.latency.latency_us)} {parts_text(s.parts)}"
     yield f"{s.name}: weights {s.weight_bytes * mib:.1f} MiB, activations {s.activation_bytes * mib:.1f} MiB"
     for n, x in enumerate(s.loadables):
         m = x.memory
         over = f"; exceeds {', '.join(m.over)}" if m.over else ""
         yield (
-            f"  loadable {n} on {x.core}: {count(len(x.layers), 'layer')}, {short(x.cost.latency_us / 1e3)} ms with its start, weights "
+            f"  loadable {n} on {x.core}: {count(len(x.layers), 'layer')}, {milliseconds(x.cost.latency_us)} with its start, weights "
             f"{m.weight_bytes * mib:.1f} MiB, intermediate {m.intermediate_bytes * mib:.1f} MiB (±{m.spread:.0%}){over}"
         )
     for text in s.broken:
@@ -111,9 +111,9 @@ def _front_lines(front: ParetoFront) -> Iterator[str]:
         loadables = ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none"
         rows.append(
             [
-                f"{short(p.latency_us / 1e3)} ±{p.spread:.0%}",
-                f"{short(p.energy_mj)} ±{p.energy_spread:.0%}",
-                short(p.throughput_fps, 4),
+                f"{significant(p.latency_us / 1e3)} ±{p.spread:.0%}",
+                f"{significant(p.energy_mj)} ±{p.energy_spread:.0%}",
+                significant(p.throughput_fps),
                 loadables,
                 front.optimality(p),
             ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Tuple
 
-from edgedla.printable import short
 from edgedla.regions.report import CheckReport
 from edgedla.reports.layer_groups import unknowns
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count, percent
 from edgedla.rules.remedies import remedies
 
@@ -95,8 +95,8 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
         priced = way(report, name)
         if priced is not None:
             cost, unit = priced.cost, "" if parts else f" per {frame_word(report)}"
-            spread, energy = f"(±{cost.spread * 100:.0f} %, {cost.basis})", f"{short(cost.energy_mj)} mJ"
-            parts.append(f"{short(cost.latency_us / 1e3)} ms{unit} {spread}, {energy} {where}")
+            spread, energy = f"(±{cost.spread * 100:.0f} %, {cost.basis})", f"{significant(cost.energy_mj)} mJ"
+            parts.append(f"{milliseconds(cost.latency_us)}{unit} {spread}, {energy} {where}")
     if parts:
         yield "cost", f"predicted {'; '.join(parts)}"
     slow = slow_text(report)
@@ -157,7 +157,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
     if fixed["speedup"]:
         times = fixed["speedup"]
         than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times as long as"
-        text += f"; {short(after['latency_us'] / 1e3)} ms per frame, {than} now"
+        text += f"; {milliseconds(after['latency_us'])} per frame, {than} now"
     lines.append((2, text))
     if after["passes"] is not None:
         lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))

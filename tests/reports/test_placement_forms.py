@@ -9,6 +9,7 @@ from typing import Callable, List
 
 import pytest
 
+from edgedla.cli.main import exit_code_of
 from edgedla.costs.cost import Cost
 from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
@@ -118,6 +119,38 @@ def test_placements_do_not_use_checks_term_transition() -> None:
     assert "transition" not in text
 
 
+def test_a_period_of_other_numbers_of_frames_states_the_frames_per_second_of_each_model() -> None:
+    alike = of_several(2, 1485.0)
+    first, second = alike.models
+    found = replace(alike, models=(replace(first, rate=2.0), second))
+    text = " ".join(render_placement(found, "text").split())
+    assert "period of 2 of timm_mobilenetv3_large_100 and 1 of tv_resnet18: 100 us (20000, 10000 frames/s)" in text
+    assert "latency us periods/s makespan" in text
+    page = replace(placement(), models=tuple(replace(m, rate=2.0) for m in placement().models))
+    assert "Periods/s" in render_placement(page, "html")
+    assert "time between frames of each model: 100 us (10000 frames/s)" in " ".join(
+        render_placement(alike, "text").split()
+    )
+    one = replace(found, in_flight="one")
+    assert "and 1 of tv_resnet18, one of each in flight: 100 us" in " ".join(render_placement(one, "text").split())
+
+
+def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.CaptureFixture) -> None:
+    """The rule of `significant`: three digits with trailing zeros, everywhere."""
+    asked = [str(EXAMPLE), "--target", "orin-nx-16gb"]
+    for command, shown in (
+        (["check"], "1.80 ms ±20 %, 7.30 mJ"),
+        (["check", "--all"], "1.80 ms per frame (±20 %, fitted), 7.30 mJ"),
+        (["check", "--format", "markdown"], "1.80 ms per frame \\(±20 %, fitted\\), 7.30 mJ"),
+        (["check", "--format", "html"], "7.30 mJ"),
+        (["place", "--evaluate", "tensorrt"], "1.80 ±20%   555       7.30 ±29%"),
+        (["place", "--layer-device-types", "*:DLA0"], "1800 ±20%   605 ±18%   7.30 ±29%"),
+        (["place", "--pareto", "latency,energy"], "0.351 ±17%  1.77 ±29%  2850"),
+    ):
+        assert exit_code_of([*command, *asked]) == 0
+        assert " ".join(shown.split()) in " ".join(capsys.readouterr().out.split())
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(UsageError, match="no form"):
         render_placement(placement(), "pdf")
@@ -185,5 +218,5 @@ def test_several_models_fit_80_columns(models: int, us: float, golden: Callable[
 def test_a_too_wide_placement_table_lists_loadables_separately() -> None:
     text = render_placement(of_several(7, 41234500.0), "text")
     assert max(len(line) for line in text.splitlines()) <= 80
-    assert "this placement        41234500 ±31%" in text
+    assert "this placement        41200000 ±31%" in text
     assert "loadables on DLA0 + DLA1: this placement 2 + 1, GPU alone 0 + 0, all legal on" in text

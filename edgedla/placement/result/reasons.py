@@ -29,16 +29,12 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
         saved = borders_of.price(item.cost(other)) - borders_of.price(item.cost(device))
         borders = borders_of.added(i, other)
         if saved >= 0:
-            text = f"{short(saved, 4)} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
+            text = f"{short(saved)} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
             sentences.append(("chosen", text))
         elif saved + borders >= 0 and borders > 0:
-            text = (
-                f"{other} would run it {short(-saved, 4)} {unit} faster, its transitions would add {short(borders, 4)}"
-            )
+            text = f"{other} would run it {short(-saved)} {unit} faster, its transitions would add {short(borders)}"
             if objective == "energy":
-                text = (
-                    f"on {other} it would take {short(-saved, 4)} mJ less, its transitions {short(borders, 4)} mJ more"
-                )
+                text = f"on {other} it would take {short(-saved)} mJ less, its transitions {short(borders)} mJ more"
             sentences.append(("kept", text))
         elif objective in ("throughput", "makespan"):
             sentences.append(("chosen", "balances the load of the engines"))

@@ -16,7 +16,7 @@ from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
-from edgedla.reports.page.numbers import milliseconds, significant
+from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.text import Line, clean, folded, print_lines
 from edgedla.reports.unchecked import Unchecked
 from edgedla.reports.words import count, macs_text, percent
@@ -143,7 +143,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         yield (
             "",
             2,
-            f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross into or out of loadables)",
+            f"transitions  {totals.transitions} ({megabytes(size)} per frame cross into or out of loadables)",
         )
     basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
     yield "dim", 2, f"basis        {basis}"

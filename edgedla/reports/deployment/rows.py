@@ -68,9 +68,16 @@ def gain(deployment: Deployment) -> str:
             else f"the cost is the same with {clean(deployment.best.name)}"
         )
         return f"No step lowered the predicted cost; {ending}."
-    unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",
-            "loadables": "loadables"}[objective]  # fmt: skip
-    return f"Predicted {short(before, 4)} {unit} before, {short(after, 4)} after ({before / after:.2f} times better)."
+    what = {"latency": "per frame", "throughput": "between frames", "energy": "per frame"}.get(objective, "loadables")
+    first, last = (_with_unit(objective, value) for value in (before, after))
+    return f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better)."
+
+
+def _with_unit(objective: str, value: float) -> str:
+    """The objective's value, as the table writes it."""
+    if objective == "loadables":
+        return f"{value:g}"
+    return f"{significant(value)} mJ" if objective == "energy" else milliseconds(value)
 
 
 def _measured(deployment: Deployment) -> List[Row]:

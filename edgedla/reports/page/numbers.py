@@ -9,7 +9,7 @@ MINUS = "\u2212"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """0.840, 3.60, 11.5, 1234: `digits` significant digits with trailing zeros; integer digits are never cut."""
+    """0.840, 3.60, 11.5, 1230: `digits` significant digits with trailing zeros."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))

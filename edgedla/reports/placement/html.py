@@ -9,7 +9,7 @@ from edgedla.reports.page.figures import Bar, Fact, Part
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.reports.placement.text import goal_text, proof_text, value_text
+from edgedla.reports.placement.text import goal_text, has_rates, proof_text, value_text
 from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
 from edgedla.reports.text import clean
 
@@ -28,6 +28,7 @@ def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
         names=names,
         about=f"{platform['title']}, {jetpack}TensorRT {platform['trt']}, {placement.precision.upper()}{mode}",
         verdicts=_verdicts(placement),
+        per_second="Periods/s" if has_rates(placement) else "Frames/s",
         bars=[
             _bar("This placement", "", placement.figures),
             *(_bar(b.title, _broken(b), b.figures) for b in placement.baselines),

@@ -6,8 +6,8 @@ import itertools
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.costs.cost import Cost
 from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedLayer, PlacedModel, Placement
+from edgedla.reports.page.numbers import megabytes, significant
 from edgedla.reports.placement.timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.words import count
@@ -15,7 +15,7 @@ from edgedla.reports.words import count
 #: Objective -> what it minimises, for the headline.
 GOALS = {
     "latency": "latency per frame",
-    "throughput": "time between frames of a stream",
+    "throughput": "time between frames",
     "energy": "energy per frame",
     "makespan": "time for one frame of every model",
 }
@@ -48,12 +48,18 @@ def value_text(placement: Placement) -> str:
     value = placement.proof.value
     if placement.frames_per_second:
         idle = float(placement.costs.get("idle_power_w", 0.0))
-        return f"{idle + value:.3f} W, of which {idle:g} W idle"
+        return f"{significant(idle + value)} W, of which {idle:g} W idle"
     if placement.objective == "energy":
-        return f"{value:.3f} mJ"
-    if placement.objective == "throughput":
-        return f"{value:.1f} us ({1e6 / value:.1f} frames/s)" if value > 0 else f"{value:.1f} us"
-    return f"{value:.1f} us"
+        return f"{significant(value)} mJ"
+    if placement.objective == "throughput" and value > 0:
+        rates = ", ".join(significant(m.rate * 1e6 / value) for m in placement.models) if has_rates(placement) else ""
+        return f"{significant(value)} us ({rates or significant(1e6 / value)} frames/s)"
+    return f"{significant(value)} us"
+
+
+def has_rates(placement: Placement) -> bool:
+    """Whether a period is another number of frames than one of each model."""
+    return any(m.rate != 1 for m in placement.models)
 
 
 def proof_text(placement: Placement) -> str:
@@ -85,9 +91,15 @@ def goal_text(placement: Placement) -> str:
     if placement.frames_per_second:
         rates = ", ".join(f"{fps:g}" for fps in placement.frames_per_second)
         return f"board power at {rates} frames/s"
-    if placement.in_flight == "one":
-        return "time between frames with one of each model in flight"
-    return GOALS[placement.objective]
+    goal = GOALS[placement.objective]
+    if placement.objective != "throughput" or len(placement.models) == 1:
+        return goal
+    if has_rates(placement):
+        frames = (f"{m.rate:g} of {clean(m.name)}" for m in placement.models)
+        goal = f"period of {' and '.join(frames)}"
+    else:
+        goal = f"{goal} of each model"
+    return f"{goal}, one of each in flight" if placement.in_flight == "one" else goal
 
 
 def report_lines(placement: Placement, everything: bool = False) -> Iterator[Line]:
@@ -119,7 +131,8 @@ def report_lines(placement: Placement, everything: bool = False) -> Iterator[Lin
 
 def _table(placement: Placement) -> Iterator[Line]:
     several = len(placement.models) > 1
-    head = ["one frame", "latency us", "frames/s", "energy mJ", "loadables"]
+    per_second = "periods/s" if has_rates(placement) else "frames/s"
+    head = ["one frame", "latency us", per_second, "energy mJ", "loadables"]
     if several:
         head.insert(3, "makespan")
     table = [head, _row("this placement", placement.figures, several, "")]
@@ -138,12 +151,13 @@ def _table(placement: Placement) -> Iterator[Line]:
         counts = ", ".join(f"{row[0]} {row[-1]}" for row in table[1:])
         if cores:
             yield "", 2, f"loadables on {cores}: {counts}" if apart else f"loadables: on {cores}"
-    loads = (f"{d} {c.latency_us:.0f} us" for d, c in placement.figures.loads.items())
+    loads = (f"{d} {significant(c.latency_us)} us" for d, c in placement.figures.loads.items())
     frames = "one frame of each model" if placement.in_flight == "one" else "many frames"
-    yield "", 2, f"frames/s: with {frames} in flight"
+    of_each = " of each model" if several else ""
+    yield "", 2, f"{per_second}{'' if has_rates(placement) else of_each}: with {frames} in flight"
     yield "", 2, f"busy per period: {', '.join(loads)}"
     if placement.frame_latency_us:
-        times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
+        times = ", ".join(f"{significant(t)} us" for t in placement.frame_latency_us)
         where = "with its waits" if placement.in_flight == "one" else "through the pipeline"
         yield "", 2, f"latency per frame {where}: {times}"
 
@@ -159,22 +173,21 @@ def _broken(baseline: Baseline) -> str:
 
 
 def _row(name: str, figures: Figures, several: bool, mark: str) -> List[str]:
-    energy_mj = figures.energy.energy_mj
     row = [
         name + mark,
-        _spread(figures.latency, figures.latency.latency_us, figures.latency.spread, 0),
-        _spread(figures.period, figures.throughput_fps, figures.period.spread, 1),
-        _spread(figures.energy, energy_mj, figures.energy.energy_spread, 2 if energy_mj < 1000 else 0),
+        _spread(figures.latency.latency_us, figures.latency.spread),
+        _spread(figures.throughput_fps, figures.period.spread),
+        _spread(figures.energy.energy_mj, figures.energy.energy_spread),
         ", ".join(f"{core} {n}" for core, n in figures.regions.items()) or "-",
     ]
     if several:
         row[-1] = " + ".join(str(n) for n in figures.regions.values()) or "-"
-        row.insert(3, "-" if figures.makespan_us is None else f"{figures.makespan_us:.0f}")
+        row.insert(3, "-" if figures.makespan_us is None else significant(figures.makespan_us))
     return row
 
 
-def _spread(cost: Cost, value: float, spread: float, digits: int) -> str:
-    return f"{value:.{digits}f} ±{spread:.0%}"
+def _spread(value: float, spread: float) -> str:
+    return f"{significant(value)} ±{spread:.0%}"
 
 
 def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
@@ -190,12 +203,16 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         # Not `transitions`: a check's transitions leave out the network's inputs and outputs.
         n = len(model.transitions)
         text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
-        yield "", 2, f"{text}: {size / 1e6:.3g} MB, {moved:.1f} us"
+        yield "", 2, f"{text}: {megabytes(size)}, {significant(moved)} us"
         if model.call is not None:
             call = model.call
-            yield "", 2, f"the call of the engine, once per frame: {call.cost.latency_us:.1f} us of {call.device}"
+            yield (
+                "",
+                2,
+                f"the call of the engine, once per frame: {significant(call.cost.latency_us)} us of {call.device}",
+            )
         if model.torn:
-            times = ", ".join(f"{x.cost.latency_us:.1f} us of {x.device}" for x in model.torn)
+            times = ", ".join(f"{significant(x.cost.latency_us)} us of {x.device}" for x in model.torn)
             yield "", 2, f"operators that are divided between devices cost more: {times}"
     yield from _every_layer(model) if everything else _by_reason(model)
 
@@ -207,7 +224,7 @@ def _loadables(model: PlacedModel, everything: bool) -> List[List[str]]:
     table = [["loadable", "on", "layers (fused)" if fused else "layers", "us with start"]]
     for r in model.regions:
         layers = f"{len(r.layers)} ({r.size})" if fused else str(len(r.layers))
-        table.append([str(r.id), r.device, layers, f"{r.cost.latency_us:.1f}"])
+        table.append([str(r.id), r.device, layers, significant(r.cost.latency_us)])
     room = WIDTH - 2 - sum(2 + max(len(cell) for cell in column) for column in zip(*table))
     table[0].append("from ... to")
     for row, r in zip(table[1:], model.regions):

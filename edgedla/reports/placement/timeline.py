@@ -6,6 +6,7 @@ from html import escape
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.placement.result.placement import Placement, TimelineBar
+from edgedla.reports.page.numbers import significant
 from edgedla.reports.text import clean
 
 #: Letters of the models in the text form, repeated if there are more models.
@@ -17,7 +18,7 @@ WIDTH = 60
 KINDS = {
     "frame": "one frame; several models one after the other",
     "schedule": "one frame of every model, side by side",
-    "period": "one period of the stream; the same repeats with the next frames",
+    "period": "one period; the same repeats with the next frames",
 }
 
 #: Colours by model that colour-blind readers can tell apart (Okabe and Ito, 2008).
@@ -37,7 +38,7 @@ def rows(placement: Placement) -> Iterator[Tuple[str, Tuple[TimelineBar, ...]]]:
 def timeline_lines(placement: Placement) -> List[str]:
     """The timeline as text: one letter per model, lower case for reformats without layers, dots for idle."""
     length = placement.timeline.length_us
-    lines = [f"{KINDS[placement.timeline.kind]}, {length:.0f} us", "(. idle, lower case: reformat only)"]
+    lines = [f"{KINDS[placement.timeline.kind]}, {significant(length)} us", "(. idle, lower case: reformat only)"]
     for device, bars in rows(placement):
         cells = ["."] * WIDTH
         for b in bars:
