@@ -11,7 +11,7 @@ from edgedla.conversion.cached import conversion_line
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.source import Facts
-from edgedla.deployment.steps import LAYERS
+from edgedla.deployment.steps import LAYERS, PLACEMENT
 from edgedla.printable import short
 from edgedla.version import __version__
 from edgedla.vocabulary import GPU
@@ -23,6 +23,7 @@ MOST_ERRORS = 20
 def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
     """Layers before and after, proofs by site, and, for INT8, errors by tensor."""
     return {
+        "power_mode": _power_mode(best),
         "layers_before": _layers(first),
         "layers_after": _layers(best),
         "proofs": _proofs(best),
@@ -35,6 +36,12 @@ def _layers(candidate: Candidate) -> List[Dict[str, Any]]:
     """The layers of the build, as they are placed."""
     layers: List[Dict[str, Any]] = json.loads((candidate.placed / LAYERS).read_text(encoding="utf-8"))
     return layers
+
+
+def _power_mode(candidate: Candidate) -> str:
+    """The power mode that the costs are predicted for; "" for a module without modes."""
+    placement: Dict[str, Any] = json.loads((candidate.placed / PLACEMENT).read_text(encoding="utf-8"))
+    return str(placement["power_mode"])
 
 
 def _proofs(candidate: Candidate) -> List[Dict[str, Any]]:

@@ -57,6 +57,19 @@ def test_check_and_place_default_to_the_board(
     assert checked["worth"]["power_mode"] == placed["power_mode"] == "15W"
 
 
+def test_deploy_predicts_for_the_power_mode_of_the_board(
+    board: Callable[[dict], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board(ORIN_NX)
+    placed = json_of(["place", SHAPES], capsys)
+    words = ["deploy", SHAPES, "--backend", "host", "--level", "0", "-o", str(tmp_path / "out")]
+    deployed = json_of(words, capsys)
+    assert deployed["power_mode"] == "15W"
+    assert deployed["after"]["predicted"]["build"]["latency_us"] == placed["predicted"]["latency"]["latency_us"]
+    assert exit_code_of(words) == 0
+    assert "fitted: in 15W; frames per second: with many frames in flight" in capsys.readouterr().out
+
+
 def test_the_boards_release_is_the_default_for_its_own_module_only(
     board: Callable[[dict], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

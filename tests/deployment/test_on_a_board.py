@@ -47,3 +47,4 @@ def test_the_engine_is_built_scored_and_measured_on_the_device(hard_swish: Path,
     assert "no board took part" not in document["basis"]["predicted"]
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "measured" in report
+    assert "no board took part" not in report

@@ -95,7 +95,10 @@ def parse_budget(text: str) -> float:
     "per size; equal ranges vary together.",
 )  # fmt: skip
 @option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
-@option("--power-mode", metavar="NAME", help="nvpmodel mode to predict costs for.")
+@option(
+    "--power-mode", metavar="NAME",
+    help="nvpmodel mode to predict costs for.  [default: this Jetson's; elsewhere the module's default]",
+)  # fmt: skip
 @option(
     "--backend", type=click.Choice(["auto", "tensorrt", "host"]), default="auto", show_default=True,
     help="Backend of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
@@ -111,6 +114,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     far on the last samples, or nothing keeps --max-latency; 2: FOLDER holds other files, or another model's deployment; 5:
     a build failed, or a deployment with other options is writing into FOLDER.
     """
+    from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.deployment.claim import claim
     from edgedla.deployment.deploy import deploy as run
     from edgedla.deployment.request import DeployRequest
@@ -121,6 +125,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     output_format, fresh = given.pop("output_format"), given.pop("fresh")
     max_latency, budget = given.pop("max_latency"), given.pop("budget")
     given["preprocess"] = preprocess_settings(given)
+    given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
     accepted: List[bool] = []
     requests = [
         DeployRequest(

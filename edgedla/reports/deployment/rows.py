@@ -168,9 +168,10 @@ def _scored(score: Mapping[str, Any]) -> str:
 def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
     """(name, text, badge) of the basis of the figures."""
     samples = deployment.samples
+    mode = deployment.details["power_mode"]
+    fitted = f"edgedla's cost model{f' in {mode}' if mode else ''}; ± one standard deviation; frames per second with many in flight"
     entries = [
-        ("Times, energy", "edgedla's cost model; ± one standard deviation; frames per second with many in flight; no board took part",
-         "fitted"),
+        ("Times, energy", fitted if deployment.measured else f"{fitted}; no board took part", "fitted"),
         ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
         ("Accuracy", f"{samples['final']}; no step looked at them",
          "simulated" if deployment.artifact.simulated else "measured"),

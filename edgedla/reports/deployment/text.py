@@ -23,7 +23,8 @@ def _lines(deployment: Deployment) -> Iterator[Line]:
     table = [("", "before", "after", "")]
     table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]
     yield from (("", 2, line) for line in aligned(table))
-    yield "dim", 2, "frames per second: with many frames in flight"
+    mode = deployment.details["power_mode"]
+    yield "dim", 2, f"{f'fitted: in {mode}; ' if mode else ''}frames per second: with many frames in flight"
     yield "", 0, ""
     yield "title", 0, "Tried"
     for trial in deployment.trials:
