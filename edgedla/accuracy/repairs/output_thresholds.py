@@ -64,10 +64,9 @@ def output_thresholds(
     gained_db = to_db(salient.share(repaired)) - to_db(salient.share(used))
     kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
-    noise_change = (
-        f"noise where outputs vary, which decides, {abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
-    )
-    detail = f"{len(changed)} tensors, {noise_change}: {', '.join(list(changed)[:4])}{more}"
+    noise_change = f"{abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
+    names = f"{len(changed)} tensor{'s' * (len(changed) != 1)} ({', '.join(list(changed)[:4])}{more})"
+    detail = f"{names}; judged by the noise where outputs vary: {noise_change}"
     state.steps.append(Step("thresholds of smallest output error", detail, before, after, kept))
     if kept:
         state.absmax = {**state.absmax, **changed}
