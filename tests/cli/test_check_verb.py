@@ -125,6 +125,28 @@ def test_wrong_use_of_check_exits_with_2(args: List[str], street: Path) -> None:
     assert exit_code_of(["check", str(street), *args]) == 2
 
 
+@pytest.mark.parametrize(
+    ("platforms", "option", "refused"),
+    [
+        ("orin,xavier", ["--target", "orin-nx-16gb"], True),
+        ("orin,jp5.1.4", ["--target", "orin-nx-16gb"], False),
+        ("orin,xavier", ["--target", "orin"], False),
+        ("orin,xavier", ["--jetpack", "5.1.2"], True),
+        ("orin-nx-16gb@8.5.2,xavier", ["--trt", "10.3"], True),
+        ("int8,xavier@jp5.1.4", ["--jetpack", "5.1.2"], False),
+        ("orin@int8,xavier@int8", ["--precision", "fp16"], True),
+        ("orin,xavier@int8", ["--precision", "fp16"], False),
+        ("orin,xavier", ["--all"], True),
+    ],
+)
+def test_compare_refuses_what_changes_no_cell(
+    platforms: str, option: List[str], refused: bool, street: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = exit_code_of(["check", str(street), "--no-cost", "--fail-on", "never", "--compare", platforms, *option])
+    assert code == (2 if refused else 0)
+    assert capsys.readouterr().err.startswith(f"edgedla: error: {option[0]}: " if refused else "")
+
+
 def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path) -> None:
     models = []
     for name in ("one", "two"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+
+import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.models import ModelSource
@@ -34,6 +36,7 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     from edgedla.reports.table import render_table
 
     places = parse_platforms(given["compare"], given["target"], given["jetpack"], given["trt"])
+    _require_meaning(click.get_current_context(), given, places)
     most = request.costed_layers([form for form, _ in targets])
     table = _table(sources, places, request, most)
     deliver(targets, lambda form, terminal: render_table(table, form, terminal))
@@ -48,6 +51,35 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     reports = [cell.report for _, _, cell in table.cells()]
     passed = all(report is not None and gate.passes(report, given["fail_on"]) for report in reports)
     return 0 if passed or given["fail_on"] == "never" else 1
+
+
+def _require_meaning(context: click.Context, given: Mapping[str, Any], places: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuses options that change no cell of the table.
+
+    Raises:
+        UsageError: a module, release or precision that no platform takes over; --all.
+    """
+    from edgedla.cli.arguments.platforms import parse_platform
+
+    own = {label: parse_platform(label, "") for label in places}
+    meant = {
+        "target": any(parts["target"] in ("", given["target"]) for parts in own.values()),
+        **{name: any(name in places[label] and name not in own[label] for label in own) for name in ("jetpack", "trt")},
+        "precision": any("precision" not in parts for parts in own.values()),
+        "everything": False,
+    }
+    for parameter in context.command.params:
+        name, source = parameter.name or "", context.get_parameter_source(parameter.name or "")
+        if source != click.core.ParameterSource.COMMANDLINE or meant.get(name, True):
+            continue
+        option = parameter.opts[0]
+        if name == "everything":
+            raise UsageError("a table of platforms lists no findings", where=option, allowed="without --compare")
+        raise UsageError(
+            f"no platform of --compare takes it over: {', '.join(places)}",
+            where=option,
+            hint="Leave it out, or name it in --compare: MODULE, RELEASE, PRECISION, or several joined by @.",
+        )
 
 
 def _table(
