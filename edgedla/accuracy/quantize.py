@@ -22,7 +22,7 @@ from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
 from edgedla.accuracy.state import State
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
-from edgedla.preprocess.pictures import open_samples
+from edgedla.preprocess.pictures import open_samples, require_pictures
 from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import METHODS, method_of, thresholds
@@ -99,6 +99,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     def opened(path: Union[str, Path]) -> Samples:
         return open_samples(path, job.specs, settings, None, request.classes, like)
 
+    require_pictures(data, request.preprocess, request.classes)
     calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share, opened)
     job.notes.extend(notes)
     if job.turned is not None:

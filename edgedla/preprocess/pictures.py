@@ -63,6 +63,24 @@ def is_pictures(path: Union[str, Path]) -> bool:
     return (root.is_file() and root.suffix.lower() in VIDEOS) or bool(pictures_of(root))
 
 
+def require_pictures(data: object, settings: Optional[PreprocessSettings], classes: Sequence[str] = ()) -> None:
+    """Refuses a preprocessing, or classes, for samples that are arrays: they are the inputs already, and have labels.
+
+    Raises:
+        UsageError
+    """
+    if (settings is None and not classes) or data is None or callable(data) or isinstance(data, Samples):
+        return
+    if isinstance(data, (str, Path)) and (is_pictures(data) or not Path(data).exists()):
+        return
+    raise UsageError(
+        "the samples are arrays: they are taken as the network's inputs, unchanged",
+        where="preprocess" if settings is not None else "classes",
+        allowed="with pictures or a video",
+        hint="prepare the arrays yourself, or give the pictures" if settings is not None else "labels are in the .npz",
+    )
+
+
 def _samples(
     feeds: Sequence[Feed],
     root: Path,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
 import numpy as np
 import onnx
 import pytest
 
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
 from edgedla.cli.main import exit_code_of
+from edgedla.errors import UsageError
+from edgedla.preprocess.settings import PreprocessSettings
 from tests.models import node, onnx_model, save
 
 
@@ -134,6 +138,20 @@ def test_a_missed_min_sqnr_exits_with_1(files: Tuple[Path, Path], capsys: pytest
     assert run("quantize", model, "--data", samples, "--min-sqnr", 300, "--fail-on", "never") == 0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [["--report"], ["--format", "json"], ["--min-sqnr", "30"], ["--metric", "top1", "--max-drop", "1%"], ["--equalize"],
+     ["--method", "auto"], ["--holdout", "gone.npz"], ["--batch", "1"]],
+)  # fmt: skip
+def test_a_translation_refuses_options_that_only_measuring_has(
+    options: List[str], files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    names = ", ".join(word for word in options if word.startswith("--"))
+    assert run("quantize", files[0], "-o", tmp_path / "q", *options) == 2
+    assert f"{names}: means nothing without --data" in capsys.readouterr().err
+    assert not (tmp_path / "q").exists()
+
+
 def test_quantize_converts_to_qdq_and_back_to_a_cache(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -248,6 +266,25 @@ def test_evaluate_and_quantize_measure_map_of_a_detector(tmp_path: Path, capsys:
         ):
             assert run(*verb, model, "--data", samples, "--metric", "map", "--decode", *wrong) == 2
             assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "where"),
+    [(["--std", "128"], "--preprocess"), (["--fit", "crop"], "--preprocess"), (["--classes", "a,b"], "--classes")],
+)
+def test_a_preprocessing_and_classes_of_arrays_are_refused(
+    option: List[str], where: str, files: Tuple[Path, Path], capsys: pytest.CaptureFixture
+) -> None:
+    """They were ignored: --std 255 left pictures in an .npz at 0..255."""
+    model, samples = files
+    for verb in ("evaluate", "quantize"):
+        assert run(verb, model, "--data", samples, *option) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(
+            f"edgedla: error: {where}: the samples are arrays: they are taken as the network's inputs"
+        )
+    with pytest.raises(UsageError, match="preprocess: the samples are arrays"):
+        quantize(model, np.zeros((8, 3, 32, 32), np.float32), QuantizeRequest(preprocess=PreprocessSettings()))
 
 
 def test_a_user_metric_is_loaded_from_a_file_and_its_errors_are_reported(

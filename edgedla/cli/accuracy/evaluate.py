@@ -74,13 +74,14 @@ def _on_device(stack: ExitStack, artifact: Any, name: str) -> Any:
 
 def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str, Any]) -> Any:
     from edgedla.accuracy.evaluate import evaluate as run
-    from edgedla.preprocess.pictures import open_samples
+    from edgedla.preprocess.pictures import open_samples, require_pictures
     from edgedla.preprocess.settings import agreed
 
     made_for = opened.preprocess
     pictures = preprocess_settings(given)
     if made_for is not None and pictures is not None:
         agreed(made_for, pictures.to_dict(), "--preprocess")
+    require_pictures(data, pictures, given["classes"])
     samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
     with progress_bar() as bar:
         show = None if bar is None else (lambda done, of, bar=bar: bar("evaluating", done, of))

@@ -9,12 +9,15 @@ import click
 
 from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
-from edgedla.cli.arguments.option import option
+from edgedla.cli.arguments.option import given_options, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import deliver, echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS
+
+#: Parameters that have a meaning without samples.
+_TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory")
 
 
 @click.command()
@@ -144,6 +147,13 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
             "no samples to measure scales on", where="--data",
             hint="Add --data SAMPLES. A model with Q/DQ nodes holds its scales: for it -o FOLDER is enough.",
         )  # fmt: skip
+    needless = [shown for name, shown in given_options(click.get_current_context()).items() if name not in _TRANSLATES]
+    if needless:
+        raise UsageError(
+            "means nothing without --data: the scales are translated, and nothing is measured",
+            where=", ".join(needless),
+            allowed="-o, --calib, --target, --jetpack, --trt",
+        )
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     given_model = read_model(model)
     wide = turned(given_model)

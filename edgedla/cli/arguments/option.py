@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import click
 
@@ -64,6 +64,16 @@ def typed_name(where: Optional[str], context: click.Context) -> Optional[str]:
     # Two options may fill one argument, as --devices and --evaluate do.
     options.sort(key=lambda p: running.params.get(p.name or "") in (None, (), p.default))
     return options[0].opts[0] if options else where
+
+
+def given_options(context: click.Context) -> Dict[str, str]:
+    """The options that the user gave, by parameter, as errors name them: --cost/--no-cost."""
+    given = {}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE:
+            given[name] = "/".join((*parameter.opts[:1], *parameter.secondary_opts[:1]))
+    return given
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:

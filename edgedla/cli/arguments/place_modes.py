@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Mapping, Optional, Seque
 
 import click
 
+from edgedla.cli.arguments.option import given_options
 from edgedla.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,16 +37,12 @@ def require_meaning(context: click.Context) -> None:
     Raises:
         UsageError: an option that has no meaning in this mode.
     """
-    names = {
-        option.name or "": _shown(option)
-        for option in context.command.params
-        if context.get_parameter_source(option.name or "") == click.core.ParameterSource.COMMANDLINE
-    }
+    names = given_options(context)
     mode = next((name for name in TAKES if name in names), None)
     if mode is not None:
         odd = [names[name] for name in names if name not in TAKES[mode] | {mode}]
         if odd:
-            shown = [_shown(p) for p in context.command.params if p.name in TAKES[mode] and not _is_hidden(p)]
+            shown = [p.opts[0] for p in context.command.params if p.name in TAKES[mode] and not _is_hidden(p)]
             does = {"verified": "checks an existing placement", "evaluated": "predicts one assignment"}[mode]
             raise UsageError(
                 f"means nothing with {names[mode]}, which {does}",
@@ -63,10 +60,6 @@ def require_meaning(context: click.Context) -> None:
                 where=shown_name,
                 hint=f"Leave out {shown_name}.",
             )
-
-
-def _shown(parameter: click.Parameter) -> str:
-    return "/".join((*parameter.opts[:1], *parameter.secondary_opts[:1]))
 
 
 def _is_hidden(parameter: click.Parameter) -> bool:

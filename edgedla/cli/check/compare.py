@@ -8,6 +8,7 @@ import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.models import ModelSource
+from edgedla.cli.arguments.option import given_options
 from edgedla.cli.output import deliver, destinations, echo, say_where
 from edgedla.errors import ModelError, UsageError
 
@@ -68,11 +69,9 @@ def _require_meaning(context: click.Context, given: Mapping[str, Any], places: M
         "precision": any("precision" not in parts for parts in own.values()),
         "everything": False,
     }
-    for parameter in context.command.params:
-        name, source = parameter.name or "", context.get_parameter_source(parameter.name or "")
-        if source != click.core.ParameterSource.COMMANDLINE or meant.get(name, True):
+    for name, option in given_options(context).items():
+        if meant.get(name, True):
             continue
-        option = parameter.opts[0]
         if name == "everything":
             raise UsageError("a table of platforms lists no findings", where=option, allowed="without --compare")
         raise UsageError(
