@@ -69,6 +69,9 @@ def read_model(path: Union[str, Path]) -> Any:
 
     model = load_model(path)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not model.opset_import:
+        # An empty file parses too.
+        raise ModelError("it names no operator set", where=str(path), hint="export the model again")
     if opset < MIN_OPSET:
         try:
             # The converter crashes in native code at an attribute whose value differs from its declared type.

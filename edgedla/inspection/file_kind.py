@@ -74,6 +74,11 @@ def detect(path: Path) -> DetectedFile:
         return DetectedFile("onnx")
     # UTF-16, and logs cut by a power loss, contain zeros; a loadable contains none of these words.
     marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
+    if plain[:1] == b"{" and not marked and _begins_with_a_row(plain):
+        raise DocumentError(
+            "JSON lines, as a sweep or a pipeline writes them: each line is a document of its own",
+            where=str(path), allowed="one JSON document of edgedla or TensorRT, or another kind of file",
+        )  # fmt: skip
     if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
             return DetectedFile("build-log")
@@ -93,6 +98,15 @@ def detect(path: Path) -> DetectedFile:
             where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
         )  # fmt: skip
     return DetectedFile("loadable")
+
+
+def _begins_with_a_row(plain: bytes) -> bool:
+    """Whether the first line is a JSON object; the words in it may look like lines of a log."""
+    first, end, _ = plain.partition(b"\n")
+    try:
+        return bool(end) and isinstance(parse_json(first), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _head(path: Path) -> bytes:

@@ -159,7 +159,7 @@ def test_damaged_or_tampered_artifacts_are_refused(tmp_path: Path, damage: Calla
 def test_a_folder_without_an_artifact_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="not an artifact"):
         load_artifact(tmp_path)
-    with pytest.raises(DocumentError, match="not an artifact"):
+    with pytest.raises(DocumentError, match="nowhere: no such file or folder"):
         load_artifact(tmp_path / "nowhere")
 
 

@@ -84,6 +84,15 @@ def test_a_truncated_model_gives_the_same_error_as_check(tmp_path: Path) -> None
         load_model(tmp_path / "none.onnx")
 
 
+def test_a_model_without_an_operator_set_is_said_to_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    made = small_model()
+    del made.opset_import[:]
+    onnx.save(made, str(path))
+    with pytest.raises(ModelError, match="it names no operator set"):
+        read_model(path)
+
+
 def test_missing_weights_are_named(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(small_model(), str(path), save_as_external_data=True, location="w.bin", size_threshold=0)

@@ -286,6 +286,20 @@ def test_a_log_with_nul_bytes_is_a_build_log(tmp_path, data):
     assert (inspection.kind, [f.key for f in inspection.facts]) == ("build-log", ["a (CAST)"])
 
 
+def test_rows_of_a_sweep_are_no_build_log(tmp_path):
+    """The words in a row look like lines of a log, so that it was shown as a log without any content."""
+    path = tmp_path / "rows.jsonl"
+    model = two_convolutions(tmp_path / "net.onnx")
+    assert (
+        main.exit_code_of(["sweep", str(model), "--precision", "fp16,int8", "-j", "1", "-o", str(path), "--quiet"]) == 0
+    )
+    with pytest.raises(DocumentError, match="JSON lines, as a sweep or a pipeline writes them"):
+        detect(path)
+    log = tmp_path / "container.jsonl"
+    log.write_text('{"log": "[01/01/2024-00:00:00] [I] [TRT] [MemUsageChange] Init CUDA: CPU +1, GPU +0"}\n' * 3)
+    assert detect(log).kind == "build-log"
+
+
 def test_check_documents_and_profiles_are_shown(tmp_path):
     inspection = inspect(check_document(tmp_path / "check.json", two_convolutions(tmp_path / "net.onnx")))
     assert inspection.kind == "check"

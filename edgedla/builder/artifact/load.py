@@ -76,6 +76,10 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         raise DocumentError(
             "a file, not the folder of an artifact", where=str(path.parent), hint=artifact_hint(path.parent)
         )
+    if not path.parent.exists():
+        raise DocumentError(
+            "no such file or folder", where=str(path.parent), hint=f"the current folder is {Path.cwd()}"
+        )
     if not path.is_file():
         unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
         raise DocumentError(
