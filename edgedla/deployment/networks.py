@@ -8,6 +8,7 @@ import numpy as np
 
 from edgedla.accuracy.evaluate import Network
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.errors import UsageError
 from edgedla.quantization.samples import Feed, InputSpec
 
 #: Element type of a binding -> NumPy type that feeds have.
@@ -38,7 +39,11 @@ class ArtifactRunner:
 
         Args:
             inputs: input name -> array of the binding's shape, in real values.
+
+        Raises:
+            UsageError: an input is missing or unknown, of another shape, or not of numbers.
         """
+        inputs = self._checked(inputs)
         if not self._runners:
             outputs = self._host.run_arrays(inputs)
             return {b.name: np.asarray(outputs[b.name]) for b in self.artifact.outputs}
@@ -54,6 +59,25 @@ class ArtifactRunner:
         }
         runner = self._runners[0]
         return outputs_as_arrays(self.artifact, runner.wait(runner.submit(buffers)))
+
+    def _checked(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        try:
+            arrays = {name: np.asarray(array) for name, array in inputs.items()}
+        except ValueError as e:
+            raise UsageError(f"an input is not an array: {e}", where="inputs", allowed="arrays of numbers") from e
+        shapes = {b.name: tuple(b.shape_nchw) for b in self.artifact.inputs}
+        if set(arrays) != set(shapes):
+            raise UsageError(
+                f"arrays for {', '.join(sorted(arrays)) or 'no input'}", where="inputs", allowed=", ".join(shapes)
+            )
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise UsageError(f"input {name!r} holds {array.dtype}", where="inputs", allowed="real numbers")
+            if array.shape != shapes[name]:
+                raise UsageError(
+                    f"input {name!r} of shape {list(array.shape)}", where="inputs", allowed=str(list(shapes[name]))
+                )
+        return arrays
 
     def close(self) -> None:
         for runner in self._runners:

@@ -32,6 +32,20 @@ def outcomes(found: Any) -> Dict[str, str]:
     return {t.name: t.outcome for t in found.trials}
 
 
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (np.zeros((3, 32, 32)), r"input 'x' of shape \[3, 32, 32\] \(allowed: \[1, 3, 32, 32\]\)"),
+        ({"x": "text"}, "input 'x' holds <U4 \\(allowed: real numbers\\)"),
+        ({"x": [[1.0], [1.0, 2.0]]}, "an input is not an array: .* \\(allowed: arrays of numbers\\)"),
+        ({"y": np.zeros((1, 3, 32, 32))}, "arrays for y \\(allowed: x\\)"),
+    ],
+)
+def test_a_deployment_names_an_input_that_does_not_fit(inputs: Any, said: str, model: Path, tmp_path: Path) -> None:
+    with edgedla.deploy(model, tmp_path / "out", level=0, **TARGET) as found, pytest.raises(UsageError, match=said):
+        found.run(inputs)
+
+
 def test_level_0_builds_the_model_without_changes(model: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=0, **TARGET)
     assert outcomes(found) == {"the model as it is": "kept"}
