@@ -105,7 +105,7 @@ def verdict(report: CheckReport) -> Verdict:
     if joint is not None and dla is not None and joint < dla.cost.latency_us * (1 - LEAST_GAIN):
         n = len(report.ranking)
         named = "One change brings" if n == 1 else f"{_WORDS.get(n, str(n))} changes bring"
-        after = f" {named} {_ms(dla)} to {significant(joint / 1e3)} ms."
+        after = f" {named} {_ms(dla)} to {milliseconds(joint)}."
     if r.wins:
         return Verdict("good", "Worth it", f"One frame takes {share} as long as on the GPU alone.")
     if r.equal:
@@ -140,9 +140,9 @@ def buys(report: CheckReport) -> Iterator[str]:
     reformats = ", with reformats" if busy > dla.parts.gpu_us else ""
     if busy < alone:
         free = f"{_percent(1 - busy / alone)} less{reformats}"
-        yield f"GPU time: {_time(busy)} per frame instead of {_time(alone)} ({free})"
+        yield f"GPU time: {milliseconds(busy)} per frame instead of {milliseconds(alone)} ({free})"
     elif busy:
-        yield f"GPU time: {_time(busy)} per frame{reformats}, {_time(alone)} on the GPU alone"
+        yield f"GPU time: {milliseconds(busy)} per frame{reformats}, {milliseconds(alone)} on the GPU alone"
     less = dla.cost.energy_mj / gpu.cost.energy_mj if gpu.cost.energy_mj else 1.0
     saved = f"{_percent(1 - less)} less" if less < 1 else f"{significant(less)} times"
     yield (
@@ -192,11 +192,7 @@ def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
 
 
 def _ms(way: Optional[Way]) -> str:
-    return f"{significant(way.cost.latency_us / 1e3)} ms" if way is not None else "?"
-
-
-def _time(time_us: float) -> str:
-    return f"{significant(time_us / 1e3)} ms"
+    return milliseconds(way.cost.latency_us) if way is not None else "?"
 
 
 def _percent(share: float) -> str:

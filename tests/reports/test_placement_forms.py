@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from edgedla.regions import check_graph
 from edgedla.reports.placement import render_placement
 from edgedla.reports.placement.timeline import WIDTH, timeline_lines, timeline_svg
 from edgedla.targets import platform_for
+from tests.models import node, ones, onnx_model, save
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
@@ -149,6 +151,20 @@ def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.Ca
     ):
         assert exit_code_of([*command, *asked]) == 0
         assert " ".join(shown.split()) in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_time_below_a_tenth_of_a_millisecond_is_in_microseconds_on_the_whole_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    small = [node("Conv", "x w", "y", "conv")]
+    path = save(
+        onnx_model(small, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 14, 14)}, [ones("w", 8, 8, 3, 3)]), tmp_path / "m.onnx"
+    )
+    assert exit_code_of(["check", str(path), "--target", "orin-nx-16gb"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    alone = re.search(r"on the GPU alone ([\d.]+) µs", text)
+    assert alone is not None
+    assert f"{alone[1]} µs" in text.partition("GPU time: ")[2].partition("energy")[0]
 
 
 def test_an_unknown_form_is_refused() -> None:

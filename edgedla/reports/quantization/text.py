@@ -10,7 +10,7 @@ from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
 from edgedla.printable import number
 from edgedla.quantization.scale_rules import scale_rules
-from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.text import labelled, print_lines
 
 _WORST = 8
@@ -114,7 +114,7 @@ def judged(r: Quantized) -> str:
 
 
 def _time(time_us: float) -> str:
-    return f"{significant(time_us / 1e3)} ms" if time_us >= 100 else f"{time_us:.1f} us" if time_us else "nothing"
+    return milliseconds(time_us) if time_us else "nothing"
 
 
 def _coverage(r: Quantized) -> List[str]:
