@@ -79,7 +79,8 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
     except PermissionError as e:
         raise EnvironmentMissing(f"cannot read it: {e.strerror}", where=str(path)) from e
     except (tarfile.TarError, OSError, EOFError, ValueError) as e:
-        raise DocumentError(f"not a truth report: {e}", where=str(path)) from e
+        what = e.strerror if isinstance(e, OSError) and e.strerror else e
+        raise DocumentError(f"not a truth report: {what}", where=str(path)) from e
     try:
         report = json.loads(members["report.json"])
     except (KeyError, ValueError, RecursionError) as e:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Tuple
 
@@ -32,7 +33,7 @@ def is_bundle(path: Path) -> bool:
     with contextlib.suppress(OSError, EOFError, tarfile.TarError):
         if path.is_file() and path.name.lower().endswith(TARS):
             with tarfile.open(path) as tar:
-                return SETTINGS in _members(tar)
+                return _is_of_bundle(tar)
         if path.is_file():
             with open(path, "rb") as f:
                 return f.read(len(_BEGINS)) == _BEGINS
@@ -61,6 +62,7 @@ def read_bundle(path: Path) -> Dict[str, Any]:
         RuntimeError,
         RecursionError,
         zipfile.BadZipFile,
+        zlib.error,
         tarfile.TarError,
     ) as e:
         what = f"{e.strerror}: {e.filename}" if isinstance(e, OSError) and e.strerror else e
@@ -113,6 +115,17 @@ def _opener(path: Path) -> Iterator[Open]:
     else:
         with zipfile.ZipFile(path) as archive:
             yield archive.open
+
+
+def _is_of_bundle(tar: tarfile.TarFile) -> bool:
+    """Also of one that was cut off before its bundle.json: the file that Python starts is the first."""
+    names: List[str] = []
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError, zlib.error):
+        for member in tar:
+            names.append(member.name.partition("/")[2] if member.isfile() else "")
+            if len(names) > MOST_FILES:
+                break
+    return SETTINGS in names or "__main__.py" in names[:2]
 
 
 def _members(tar: tarfile.TarFile) -> Dict[str, tarfile.TarInfo]:

@@ -456,6 +456,8 @@ def test_invalid_report_archives_are_refused(tmp_path: Path) -> None:
         unpack(broken)
     with pytest.raises(DocumentError, match="no such file"):
         unpack(tmp_path / "absent.tar.gz")
+    with pytest.raises(DocumentError, match="not a truth report: Is a directory$"):
+        unpack(tmp_path)
     for name in ("../evil", "/etc/passwd", "a/../../b"):
         with tarfile.open(broken, "w:gz") as tar:
             info = tarfile.TarInfo(name)

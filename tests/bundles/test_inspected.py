@@ -106,3 +106,13 @@ def test_a_truncated_pyz_and_invalid_settings_are_refused(made: Path, tmp_path: 
         body = json.dumps({**settings, **change}).encode()
         with pytest.raises(DocumentError, match=says):
             edgedla.inspect(copied(made, "app", folder, {"bundle.json": body}))
+
+
+@pytest.mark.parametrize("form", ["app.tar", "app.tgz", "app.pyz"])
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
+def test_a_bundle_that_was_cut_off_is_said_to_be_one(made: Path, form: str, share: float, tmp_path: Path) -> None:
+    """It was taken for a damaged DLA loadable."""
+    whole = (made / form).read_bytes()
+    (tmp_path / form).write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(DocumentError, match="the bundle is damaged: .*\n.*copy or bundle it again"):
+        edgedla.inspect(tmp_path / form)
