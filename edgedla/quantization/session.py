@@ -161,10 +161,10 @@ def _cores() -> int:
 
 
 def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -> bytes:
-    """The model with all that ONNX Runtime needs lest it crashes, if its memory is within the limit."""
+    """The model with all that ONNX Runtime needs lest it crashes or refuses it, if its memory is within the limit."""
     import onnx
 
-    from edgedla.importers.model_file.port_names import name_unread_outputs
+    from edgedla.importers.model_file.port_names import drop_repeated_node_names, name_unread_outputs
     from edgedla.quantization.memory_limit import require
 
     light = _light(model)
@@ -172,10 +172,12 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -
     require(memory, fed_bytes)
     if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
         say(f"ONNX Runtime takes {memory}")
-    if not name_unread_outputs(light):
+    odd = name_unread_outputs(light)
+    if not (drop_repeated_node_names(light) or odd):
         return model
     whole = onnx.ModelProto.FromString(model)
     name_unread_outputs(whole)
+    drop_repeated_node_names(whole)
     return bytes(whole.SerializeToString())
 
 

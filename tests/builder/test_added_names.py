@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
 
+from edgedla import BuildRequest, build
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.builder.host.rounding import scale_input, switch_input
@@ -93,3 +95,27 @@ def test_quantize_measures_and_repairs_a_model_with_any_of_its_own_names() -> No
         return [result.absmax[name] for name in ("x", *names, "y")]
 
     assert ranges(NAMES) == ranges([f"t{i}" for i in range(len(NAMES))])
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_nodes_of_one_name_are_built_and_give_the_results_of_named_ones(precision: str, tmp_path: Path) -> None:
+    """TensorRT numbers them (n, n_0, n_1); ONNX Runtime refuses two nodes of one name."""
+    arrays = []
+    for names in (("n", "n", "n"), ("a", "b", "c")):
+        nodes = [
+            node("Conv", "x w", "a", names[0], pads=[1] * 4),
+            node("Relu", "a", "b", names[1]),
+            node("Conv", "b w", "y", names[2], pads=[1] * 4),
+        ]
+        weights = {"w": np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)}
+        model = onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}, weights, opset=17)
+        request = BuildRequest(target="agx-orin-64gb", backend="host", precision=precision)
+        built = build(model, tmp_path / "".join(names), request)
+        assert set(built.placement_predicted.values()) == {"DLA0"}
+        # As a bundle opens it: without onnx.
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(built.file("host_model")), providers=["CPUExecutionProvider"])
+        x = np.random.default_rng(1).standard_normal((1, 8, 16, 16)).astype(np.float32)
+        arrays.append(session.run(["y"], {"x": x})[0])
+    assert np.array_equal(*arrays)

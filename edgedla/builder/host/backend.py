@@ -11,6 +11,7 @@ from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import BuildError
+from edgedla.importers.model_file.port_names import drop_repeated_node_names
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import import_onnxruntime, model_input_specs, open_session
 
@@ -51,6 +52,8 @@ def build_host(
     # Frees one session before the next opens: each holds the weights.
     del reference
     simulated = simulate(static, plan)
+    # A bundle opens it without onnx, as it is.
+    drop_repeated_node_names(simulated.model)
     data = bytes(simulated.model.SerializeToString())
     session = open_session(data, error=BuildError, say=say)
     errors = output_errors(expected, session, checked.feeds)

@@ -1,7 +1,8 @@
-"""Cleans up after an exporter: numbers as names of inputs and outputs, and Identity nodes."""
+"""Cleans up after an exporter: numbers as names of inputs and outputs, repeated names of nodes, and Identity nodes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
 
 
@@ -106,6 +107,17 @@ def name_unread_outputs(model: Any) -> bool:
                 node.output[i] = free_name(f"{node.name or node.op_type}/unread", taken)
                 taken.add(node.output[i])
     return True
+
+
+def drop_repeated_node_names(model: Any) -> bool:
+    """Takes names away that several nodes of one graph have, which ONNX Runtime refuses; True for any. TensorRT numbers them."""
+    repeated = False
+    for graph in _graphs(model.graph):
+        counts = Counter(node.name for node in graph.node if node.name)
+        for node in graph.node:
+            if counts[node.name] > 1:
+                node.name, repeated = "", True
+    return repeated
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
