@@ -19,9 +19,10 @@ from edgedla.cli.main import exit_code_of
 from edgedla.documents import schema
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.preprocess import Embedded
+from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
-from edgedla.reports.fixes.text import headline
+from edgedla.reports.fixes.text import figure_rows, headline, proof_text
 from tests.models import node, onnx_model, save
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
@@ -440,3 +441,12 @@ def test_onnx_runtimes_message_is_shown_without_its_codes():
         "ONNX Runtime refuses the model: a text stands where a number is read (stod)",
         "ONNX Runtime fails: at y [Cast]: a text stands where a number is read (stod)",
     )
+
+
+def test_times_are_written_as_check_writes_them_and_equal_networks_differ_by_nothing() -> None:
+    example = Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx"
+    result = edgedla.fix(example, target="orin-nx-16gb", prove=False)
+    assert ("latency per frame", "1.80 ms", "1.80 ms") in figure_rows(result.before, result.after)
+    proven = replace(result, network=NetworkProof(True, 0.0, 0.0))
+    assert proof_text(proven) == "sites: none; whole network: no difference"
+    assert "within rounding (differs by 1.0e-06" in proof_text(replace(result, network=NetworkProof(True, 1e-6, 1e-7)))

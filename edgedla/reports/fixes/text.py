@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.fixes.judge import Figures, pays, value_of
 from edgedla.fixes.result import FixResult, RefusedSite
-from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, aligned, clean
 from edgedla.reports.words import count, macs_text, percent
 
@@ -16,8 +16,8 @@ SHOWN = 8
 _ERROR = re.compile(r"differs by \S+ \(relative L2\), allowed is (\S+)")
 
 
-def _us(value: Optional[float]) -> str:
-    return "-" if value is None else f"{value:.0f} us"
+def _time(value_us: Optional[float]) -> str:
+    return "-" if value_us is None else milliseconds(value_us)
 
 
 #: (name, function that gives its text), for every network.
@@ -29,12 +29,12 @@ ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
     ("unknown layers", lambda f: str(f.layers_unknown)),
     ("MACs on the DLA", lambda f: percent(f.share_macs_dla)),
     ("MACs", lambda f: macs_text(f.macs)),
-    ("latency per frame", lambda f: _us(f.latency_us)),
-    ("latency, all on the GPU", lambda f: _us(f.gpu_us)),
+    ("latency per frame", lambda f: _time(f.latency_us)),
+    ("latency, all on the GPU", lambda f: _time(f.gpu_us)),
 )
 #: One more row for the requested objective.
 OBJECTIVE_ROWS: Mapping[str, Tuple[str, Callable[[Figures], str]]] = {
-    "throughput": ("busiest device, per frame", lambda f: _us(f.period_us)),
+    "throughput": ("busiest device, per frame", lambda f: _time(f.period_us)),
     "energy": ("energy per frame", lambda f: "-" if f.energy_mj is None else f"{significant(f.energy_mj)} mJ"),
 }
 #: The objective in the headline of a gain; the number of loadables is in the table.
@@ -121,6 +121,8 @@ def proof_text(result: FixResult) -> str:
     network = result.network
     if network.within is None:
         return f"{sentence}; whole network: {network.detail}"
+    if not network.rel_l2:
+        return f"{sentence}; whole network: no difference"
     verdict = "within rounding" if network.within else "beyond rounding"
     if network.within and any(site.proof.equality == "approximate" for site in result.applied):
         verdict = "within the error that was allowed"
