@@ -337,3 +337,17 @@ def test_a_limit_that_the_time_once_ended_at_is_passed_in_the_end() -> None:
         met.append(bound)
     # Half of the way, a few times, and then on.
     assert met[0] < labels._stopped_at < met[-1]
+
+
+def test_after_a_look_of_many_labels_the_limit_rises_step_by_step() -> None:
+    rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
+    rounds._pair.best.value = 1_000.0
+    rounds._through = [(950.0, 90_000), (980.0, 80_000)]
+    assert rounds._asked(980.0) == rounds._pair.limit
+    # Fewer labels than before show no growth: without a step, the next look would cover all of the gap.
+    rounds._through = [(970.0, 900_000), (980.0, 800_000)]
+    assert rounds._asked(980.0) == pytest.approx(990.0)
+    rounds._through = [(979.0, 900_000), (980.0, 800_000)]
+    assert rounds._asked(980.0) == pytest.approx(980.0 * (1 + rounds_module.LEAST_RISE))
+    rounds._through = [(992.0, 900_000), (998.0, 800_000)]
+    assert rounds._asked(998.0) == rounds._pair.limit

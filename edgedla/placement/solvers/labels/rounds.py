@@ -26,7 +26,11 @@ FIRST = 0.005
 #: Most labels of a look, relative to the last one: a look relies on what the last one found out about the rest of each moment.
 GROWTH = 4.0
 
-#: A look that would cover such a share of the gap covers all of it.
+#: The same after a look of so many; then the limit also rises no more than it did before, or than a share of the bound. The
+#: dearer a look is, the more labels are spared by what a nearer one finds out, or by a placement that it meets.
+MANY, SLOWER, LEAST_RISE = 500_000, 2.5, 0.0025
+
+#: A look that would cover such a share of the gap covers all of it, where labels are few.
 NEARLY = 0.7
 
 #: After a look that the time ended, the next one covers at most such a share of its gap.
@@ -118,10 +122,13 @@ class LabelRounds:
         if len(self._through) > 1:
             before, fewer = self._through[0]
             growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
-        begin, step = max(last, bound), math.log(GROWTH) / growth
+        begin, step, nearly = max(last, bound), math.log(GROWTH) / growth, NEARLY
+        if labels > MANY:
+            rise = max(last - self._through[0][0], bound * LEAST_RISE)
+            step, nearly = min(math.log(SLOWER) / growth, rise), 1.0
         if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
             return begin + min(step, NEARER * (self._stopped_at - begin))
-        return limit if step > NEARLY * (limit - begin) else begin + step
+        return limit if step > nearly * (limit - begin) else begin + step
 
     def _look(self, search: LabelSearch, limit: float) -> float:
         low, met = search.look(limit)
