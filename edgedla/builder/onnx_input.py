@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.errors import ModelError
+from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.converted_bounds import type_bounds
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.port_names import name_ports, name_unread_outputs
+from edgedla.importers.model_file.tensor_data import ITEM_BYTES
 from edgedla.vocabulary import HANDED_ON
 
 if TYPE_CHECKING:
@@ -20,16 +22,27 @@ if TYPE_CHECKING:
 MIN_OPSET = 10
 
 
-def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
+#: Most bytes of weights in a model that runs here: protobuf serialises up to 2 GiB, and a simulation adds nodes and scales.
+MOST_WEIGHT_BYTES = (2 << 30) - (128 << 20)
+
+
+def load_model(path: Union[str, Path], *, weights: bool = True, most_bytes: Optional[int] = None) -> Any:
     """An onnx.ModelProto with its external data, or without where that is missing and `weights` is False.
 
+    Args:
+        most_bytes: limit of its weights; None: none.
+
     Raises:
-        ModelError: unreadable, external data missing or cut off.
+        ModelError: unreadable, external data missing or cut off. ModelTooLarge: beyond the limit.
     """
     import onnx
 
     try:
-        model = onnx.load(str(path))
+        model = onnx.load(str(path), load_external_data=False)
+        size = sum(_bytes_of(tensor) for tensor in model.graph.initializer)
+        small_enough = most_bytes is None or size <= most_bytes
+        if small_enough:
+            onnx.external_data_helper.load_external_data_for_model(model, os.path.dirname(str(path)))
     except Exception as e:
         # protobuf, the file system and onnx raise unrelated classes here. For a damaged file the importer raises the
         # same error as a check does.
@@ -41,10 +54,20 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
             where=str(path),
             hint="what runs or builds the model needs its weights; a check does not",
         ) from e
+    if not small_enough:
+        raise ModelTooLarge(
+            f"{size / (1 << 30):.1f} GiB of weights cannot run here: protobuf, which ONNX Runtime reads, ends at 2 GiB",
+            where=str(path),
+            hint="`edgedla check`, `place`, `fix` and `build --backend trtexec` take it",
+        )
     # onnx 1.17 and older load a truncated file without an error.
     check_constants(model, str(path))
     name_unread_outputs(model)
     return model
+
+
+def _bytes_of(tensor: Any) -> int:
+    return math.prod(tensor.dims) * ITEM_BYTES.get(tensor.data_type, 2)
 
 
 def _what_is_missing(file: OnnxFile) -> str:
@@ -63,11 +86,11 @@ def read_model(path: Union[str, Path]) -> Any:
     """An onnx.ModelProto with its external data, its ports as an engine's, at an opset that the simulation can be written in.
 
     Raises:
-        ModelError: unreadable, external data missing, or too old to convert.
+        ModelError: unreadable, external data missing, too old to convert, or too large to run.
     """
     from onnx import checker, version_converter
 
-    model = load_model(path)
+    model = load_model(path, most_bytes=MOST_WEIGHT_BYTES)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if not model.opset_import:
         # An empty file parses too.

@@ -15,6 +15,7 @@ from onnx import TensorProto
 import edgedla
 from edgedla import BuildRequest, build
 from edgedla.builder.onnx_input import by_port, load_model, open_batches, read_model
+from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.quantization.calibration_cache import write_cache
@@ -91,6 +92,25 @@ def test_a_model_without_an_operator_set_is_said_to_have_none(tmp_path: Path) ->
     onnx.save(made, str(path))
     with pytest.raises(ModelError, match="it names no operator set"):
         read_model(path)
+
+
+def test_weights_beyond_protobufs_limit_are_refused_before_they_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Serialising the model ended as a bug, with exit code 70."""
+    weights = [TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[16384, 16384]) for i in range(2)]
+    for weight in weights:
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="weights.bin")
+    nodes = [node("MatMul", "x w0", "a", "mm0"), node("MatMul", "a w1", "y", "mm1")]
+    path = tmp_path / "large.onnx"
+    made = onnx_model(nodes, {"x": (1, 16384)}, {"y": (1, 16384)}, weights, opset=17)
+    path.write_bytes(made.SerializeToString())
+    for command in (["build", "--backend", "host"], ["deploy"], ["quantize", "--data", "gone.npy"]):
+        assert exit_code_of([command[0], str(path), *command[1:], "-o", str(tmp_path / command[0])]) == 3
+        assert "large.onnx: 2.0 GiB of weights cannot run here: protobuf" in capsys.readouterr().err
+    assert exit_code_of(["check", str(path), "-q", "--fail-on", "never"]) == 0
+    assert exit_code_of(["build", str(path), "--backend", "trtexec", "-o", str(tmp_path / "script")]) == 0
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
