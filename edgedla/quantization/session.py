@@ -133,7 +133,8 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        hint = _OF_A_PLUGIN if "not a registered function/op" in str(e) else None
+        unknown = any(words in str(e) for words in ("not a registered function/op", "No Op registered for"))
+        hint = _OF_A_PLUGIN if unknown else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.

@@ -40,12 +40,14 @@ def test_a_session_has_as_many_threads_as_the_process_may_use_cores(tmp_path: Pa
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
-def test_an_operator_of_a_plugin_is_refused_with_an_alternative() -> None:
-    model = onnx_model([node("EfficientNMS_TRT", "x", "y", domain="TRT")], opset=17)
+@pytest.mark.parametrize(("operator", "domain"), [("EfficientNMS_TRT", "TRT"), ("VoxelGenerator", "")])
+def test_an_operator_of_a_plugin_is_refused_with_an_alternative(operator: str, domain: str) -> None:
+    """Exporters write TensorRT's plugins into a domain of their own, or among ONNX's operators."""
+    model = onnx_model([node(operator, "x", "y", domain=domain)], opset=17)
     model.opset_import.add(domain="TRT", version=1)
     with pytest.raises(ModelError) as error:
         open_session(model.SerializeToString())
-    assert "EfficientNMS_TRT" in error.value.what
+    assert operator in error.value.what
     assert "end the model in front of it" in error.value.hint
 
 
