@@ -64,13 +64,11 @@ def quantize(
     request = request or QuantizeRequest()
     method_of(request.method)
     if request.max_drop is not None and request.metric is None:
-        raise UsageError("--max-drop needs a metric", where="--max-drop", hint="for example --metric top1")
+        raise UsageError("a drop needs a metric", where="max_drop", hint="for example --metric top1")
     if request.max_drop is not None and not request.max_drop >= 0:
-        raise UsageError(
-            f"{request.max_drop} is not a drop", where="--max-drop", allowed="0 or more; 0.01 is one point"
-        )
+        raise UsageError(f"{request.max_drop} is not a drop", where="max_drop", allowed="0 or more; 0.01 is one point")
     if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
-        raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="--min-sqnr", allowed="a number of dB, as 20")
+        raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="min_sqnr_db", allowed="a number of dB, as 20")
     odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)
     if odd is not None:
         raise UsageError(f"{odd} is not a range", where="absmax", allowed="finite numbers above 0")

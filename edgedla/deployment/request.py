@@ -86,15 +86,14 @@ class DeployRequest:
         if self.level is None:
             put("level", 2 if self.data is not None else 1)
         if self.level not in LEVELS:
-            raise UsageError(f"level {self.level}", where="--level", allowed=", ".join(map(str, LEVELS)))
+            raise UsageError(f"level {self.level}", where="level", allowed=", ".join(map(str, LEVELS)))
         if self.metric is None:
             put("metric", "l2")
         require_map(self.metric, decode=self.decode, reg_max=self.reg_max, iou=self.iou)
         if self.place == "dla" and self.devices is not None:
-            raise UsageError("--place dla takes TensorRT's own placement", where="--devices",
-                             allowed="with --place best")  # fmt: skip
+            raise UsageError("place dla is TensorRT's own placement", where="devices", allowed="with place best")
         if not 0 <= self.max_drop < float("inf"):
-            raise UsageError(f"a drop of {self.max_drop}", where="--max-drop", allowed="0 or more")
+            raise UsageError(f"a drop of {self.max_drop}", where="max_drop", allowed="0 or more")
         if self.approximate is None:
             put("approximate", DEFAULT_ERROR if self.level == APPROXIMATE else None)
         elif self.level != APPROXIMATE:
@@ -108,8 +107,7 @@ class DeployRequest:
         for name in ("budget_s", "max_latency_us"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise UsageError(f"{value}", where=f"--{name.rpartition('_')[0].replace('_', '-')}",
-                                 allowed="a number > 0")  # fmt: skip
+                raise UsageError(f"{value}", where=name, allowed="a number > 0")
         for name, dims in (self.shapes or {}).items():
             if not all(d >= 1 for d in dims):
                 raise UsageError(
@@ -118,9 +116,7 @@ class DeployRequest:
                 )  # fmt: skip
         if self.holdout is not None and self.data is None:
             raise UsageError(
-                "--holdout only judges the result: other samples are needed too",
-                where="--holdout",
-                allowed="with --data",
+                "these samples only judge the result: others are needed too", where="holdout", allowed="with data"
             )
 
     @property

@@ -95,9 +95,9 @@ def fix(
     purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
     objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
-        raise UsageError(f"an error of {approximate}", where="--approximate", allowed="0 to below 1, relative L2")
+        raise UsageError(f"an error of {approximate}", where="approximate", allowed="0 to below 1, relative L2")
     if data is not None and not prove:
-        raise UsageError("without proofs nothing reads it", where="--data", allowed="without --no-prove")
+        raise UsageError("without proofs nothing reads it", where="data", allowed="with proofs")
     require_samples(data)
     source = _path_of(model)
     platform = platform_for(target, jetpack=jetpack, trt=trt)

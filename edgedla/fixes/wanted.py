@@ -45,7 +45,7 @@ def wanted_rewrites(
     if named and approximate == 0 and all(entries[name].equality == "approximate" for name in named):
         raise UsageError(
             f"{', '.join(sorted(named))}: an approximation, which needs --approximate",
-            where="--only",
+            where="only",
             hint="Say how large an error may be: --approximate 0.01 is 1 % (relative L2) per site.",
         )
     return tuple(chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -133,6 +133,27 @@ def test_an_unusable_work_folder_is_refused_with_the_reason(tmp_path: Path) -> N
 def test_numeric_fields_of_a_request_refuse_other_types(name: str, value: Any) -> None:
     with pytest.raises(UsageError):
         DeployRequest("orin", level=3, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "option", "typed"),
+    [
+        ("level", 9, "--level", "9"),
+        ("max_drop", -1.0, "--max-drop", "-1"),
+        ("budget_s", -5, "--budget", None),
+        ("max_latency_us", -5, "--max-latency", "-5"),
+        ("holdout", "h.npz", "--holdout", "h.npz"),
+    ],
+)
+def test_errors_name_the_field_in_python_and_the_option_on_the_command_line(
+    field: str, value: Any, option: str, typed: Optional[str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(UsageError) as error:
+        DeployRequest("orin", **{field: value})
+    assert error.value.where == field
+    if typed is not None and field != "level":
+        assert exit_code_of(["deploy", str(tmp_path / "m.onnx"), f"{option}={typed}", "-o", str(tmp_path / "o")]) == 2
+        assert capsys.readouterr().err.startswith(f"edgedla: error: {option}: ")
 
 
 def test_an_error_of_approximate_rewrites_is_for_level_3_only() -> None:

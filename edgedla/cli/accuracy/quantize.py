@@ -48,7 +48,13 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     help="Start from the scales of this calibration cache: measure their error and repair them.",
 )
 @metric_options(None)
-@option("--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples.")
+@option(
+    "--min-sqnr",
+    field="min_sqnr_db",
+    type=float,
+    metavar="DB",
+    help="Repair until the outputs have this SQNR on held-out samples.",
+)
 @option("--max-drop", type=DropType(), metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
 @option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
 @option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")

@@ -61,7 +61,7 @@ def parse_budget(text: str) -> float:
 )  # fmt: skip
 @option("--devices", joins=True, metavar="LIST", help="Devices that --place best may use: GPU,DLA0,DLA1.")
 @option(
-    "--max-latency", type=float, metavar="US",
+    "--max-latency", field="max_latency_us", type=float, metavar="US",
     help="Maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.",
 )  # fmt: skip
 @option(
@@ -85,6 +85,7 @@ def parse_budget(text: str) -> float:
 )  # fmt: skip
 @option(
     "--budget",
+    field="budget_s",
     metavar="TIME",
     help="Time limit for the whole call: 10m, 90s. When it ends, the best result so far counts.",
 )
