@@ -66,7 +66,8 @@ class EngineSearch:
         self.bound = max(self.bound, reached)
         self._weights = np.unique(self._prices.weights, axis=0)
         self._mover = Mover(self._frontier, self._factors)
-        self._arrays = StateArrays(self._frontier, len(self._frontier.devices) == 3 and alike(problem))
+        two_alike = len(self._frontier.devices) == 3 and alike(problem)
+        self._arrays = StateArrays(self._frontier, two_alike, merged=True)
         self._pool = PooledCores(problem, engines, self._factors) if self._arrays.alike else None
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None

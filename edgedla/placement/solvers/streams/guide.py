@@ -98,7 +98,7 @@ class Guided(StateArrays):
         self, arrays: StateArrays, pooled: StateArrays, graph: StateGraph, factors: np.ndarray, limit: float
     ) -> None:
         """The guide is a pooled graph from which no state was dropped for lack of room."""
-        super().__init__(arrays.frontier, arrays.alike)
+        super().__init__(arrays.frontier, arrays.alike, merged=True)
         self.start = np.concatenate([self.start, np.zeros((1, 2), np.int16)], axis=1)
         self.fronts = Fronts(graph, factors, limit)
         self._next: List[np.ndarray] = []

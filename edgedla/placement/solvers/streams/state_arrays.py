@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.implied_paths import implied_paths
 from edgedla.placement.solvers.streams.rows import Edges, Rows
 
 #: Bits used per word when rows are packed for comparison.
@@ -63,7 +64,12 @@ class StateArrays:
     """`Frontier.step` for arrays of states."""
 
     def __init__(
-        self, frontier: Frontier, alike: bool, allowed: Optional[Sequence[Tuple[int, ...]]] = None, paid: int = 0
+        self,
+        frontier: Frontier,
+        alike: bool,
+        allowed: Optional[Sequence[Tuple[int, ...]]] = None,
+        paid: int = 0,
+        merged: bool = False,
     ) -> None:
         """Steps over a frontier's items.
 
@@ -71,10 +77,12 @@ class StateArrays:
             alike: the two cores are equal, so that one of two mirror images is enough.
             allowed: allowed devices per item; by default the frontier's.
             paid: loadables per core that the first item pays in advance, whether or not so many are formed.
+            merged: slack that can no longer matter is lowered, so that more states are equal. Rows of other arrays differ then.
         """
         self.frontier, self.alike, self.paid = frontier, alike, paid
         self.allowed = frontier.allowed if allowed is None else allowed
         self.columns = [Columns(frontier, i) for i in range(len(frontier.allowed) + 1)]
+        self._implied = implied_paths(frontier) if merged else None
         self.start = self.columns[0].rows([frontier.start._replace(counts=(paid,) * len(frontier.cores))])
 
     def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
@@ -154,6 +162,8 @@ class StateArrays:
                 behind[:, after.slack(kept, a)] += new
             if s.is_kept:
                 behind[:, after.slack(len(s.items_at), a)] = slack
+            if self._implied is not None:
+                self._lower(i + 1, behind, a, core)
             if s.more_sources:
                 behind[:, after.counts_at + a] = states[:, c.counts_at + a] + new
             if s.more_ends:
@@ -165,6 +175,15 @@ class StateArrays:
         if i == 0:
             load[:, 1:] += self.paid * f.loadable_us
         return behind, load * s.rate, added
+
+    def _lower(self, i: int, states: np.ndarray, a: int, core: int) -> None:
+        """Lowers the slack of items whose readers have a longer path by way of an item that was read since."""
+        assert self._implied is not None
+        c = self.columns[i]
+        for item, others in reversed(self._implied[i]):
+            apart = states[:, c.device(item)] != core
+            least = [states[:, c.slack(b, a)] + (apart & (states[:, c.device(b)] == core)) for b in others]
+            states[:, c.slack(item, a)] = np.maximum.reduce(least)
 
     def _transitions(self, i: int, states: np.ndarray, device: int, load: np.ndarray) -> List[np.ndarray]:
         """`paid` masks of every tensor after item i, in the order of `Frontier`; adds the cost of the transitions to `load`."""

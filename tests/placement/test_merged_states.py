@@ -1,0 +1,66 @@
+"""States whose slack is lowered where it no longer matters: no placement costs more or less, and there are fewer states."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.placement.problem.problem import Flow, Item, Problem
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
+from tests.placement.placement_problems import checked, cost, problems
+
+pytestmark = pytest.mark.once
+
+ALL = ("GPU", "DLA0", "DLA1")
+
+
+def loads_of(arrays: StateArrays) -> Tuple[List[int], np.ndarray]:
+    """(states before each item, the loads of all placements, in the order of their devices)."""
+    loads, at, counts = np.zeros((1, len(arrays.frontier.devices))), np.zeros(1, int), []
+    states = arrays.start
+    for i, allowed in enumerate(arrays.frontier.allowed):
+        behind, edges, _ = arrays.edges(i, states)
+        way = (edges.first[at][:, None] + np.arange(len(allowed))).ravel()
+        loads, at = np.repeat(loads, len(allowed), axis=0) + edges.load[way], edges.target[way]
+        states = behind
+        counts.append(len(states))
+    return counts, loads
+
+
+@checked(150, 10_000)
+@given(
+    st.one_of(problems(8, ALL), problems(9, ALL[:2]), problems(8, ALL, 2)),
+    st.booleans(),
+    st.sampled_from([ALL, ALL[:2], ALL[1:], ALL[2:]]),
+)
+def test_every_placement_has_the_same_loads(drawn: Problem, narrow: bool, engines: Tuple[str, ...]) -> None:
+    problem = reordered(drawn, narrow_order(drawn)) if narrow else drawn
+    frontier = Frontier(problem, tuple(e for e in engines if e in drawn.devices))
+    if not all(frontier.allowed):
+        return
+    count, expected = loads_of(StateArrays(frontier, alike=False))
+    merged, loads = loads_of(StateArrays(frontier, alike=False, merged=True))
+    assert np.allclose(loads, expected, atol=1e-9)
+    assert all(few <= many for few, many in zip(merged, count))
+
+
+def test_what_is_skipped_adds_no_states() -> None:
+    """The last item also reads what the first one wrote: the path over all items between is at least as long."""
+    change = {(a, b): cost(1.0) for a in ("GPU", "DLA") for b in ("GPU", "DLA")}
+    count = 9
+    items = tuple(Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(3.0), "DLA": cost(4.0)}) for k in range(count))
+    flows = [Flow("x", 0, None, (0,), False, change)]
+    for k in range(count):
+        readers = () if k + 1 == count else (k + 1,) if k else (1, count - 1)
+        flows.append(Flow(f"t{k}", 0, k, readers, k + 1 == count, change))
+    frontier = Frontier(Problem(items, tuple(flows), (), lambda *_: (), ("m",), cost(2), ALL), ALL)
+    many, expected = loads_of(StateArrays(frontier, alike=False))
+    few, loads = loads_of(StateArrays(frontier, alike=False, merged=True))
+    assert np.allclose(loads, expected)
+    assert sum(few) < 0.6 * sum(many)
