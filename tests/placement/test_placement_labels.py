@@ -17,16 +17,20 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.labels import label_search as label_search_module
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.bits import Slots, add, bits_of, has, keys_of, meet, members, numbered, remove
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.grown import Grown
-from edgedla.placement.solvers.labels.label_search import Room
+from edgedla.placement.solvers.labels.label_search import Labels, LabelSearch, Room
 from edgedla.placement.solvers.labels.moments import Moments
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
+from edgedla.placement.solvers.labels.timelines import Known
+from edgedla.placement.solvers.several import pair_search as pair_search_module
 from edgedla.placement.solvers.several.pair import Pair
+from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.placement.solvers.several.pair_weights import weights_in_rings
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
@@ -70,18 +74,80 @@ def least_on_all(problem: Problem) -> float:
     return least
 
 
+shares = st.sampled_from([0.0, 0.5, 1.0])
+
+
 @CHECKED
-@given(problems(6, ALL, 2), st.integers(1, 5), st.booleans())
-def test_no_placement_is_below_the_bound_however_few_labels_are_kept(drawn: Problem, few: int, narrow: bool) -> None:
+@given(problems(6, ALL, 2), st.integers(1, 5), st.booleans(), shares, shares)
+def test_no_placement_is_below_the_bound_however_few_labels_are_kept(
+    drawn: Problem, few: int, narrow: bool, evenly: float, dearer: float
+) -> None:
     problem = of_one_batch(drawn)
     least = least_on_all(problem)
     pair, labels = rounds_of(problem)
+    room = Room(labels=few, evenly=evenly, dearer=dearer)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
-            patch.setattr(rounds_module, "ROOM", Room(labels=few))
-        bound = labels.run(0.0, time.monotonic() + 20)
+            patch.setattr(rounds_module, "ROOM", room)
+        patch.setattr(rounds_module, "DIVES", (room, room))
+        bound = labels.dive(0.0, time.monotonic() + 20)
+        assert bound <= least * (1 + 1e-9)
+        bound = labels.dive(bound, time.monotonic() + 20)
+        assert bound <= least * (1 + 1e-9)
+        bound = labels.run(bound, time.monotonic() + 20)
     assert bound <= least * (1 + 1e-9)
     assert narrow or pair.best.value <= least * (1 + 2e-4) or bound < pair.limit
+
+
+@pytest.mark.parametrize("evenly", [0.5, 1.0])
+def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
+    evenly: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, cuts = 4, 0
+    _, labels = rounds_of(wide_choice())
+    search = labels.search(INFINITY, Room(labels=few, evenly=evenly))
+    ordered = LabelSearch._most_promising
+
+    def checked_order(self: LabelSearch, known: Known, met: Labels) -> np.ndarray:
+        nonlocal cuts
+        order = ordered(self, known, met)
+        assert sorted(order.tolist()) == list(range(len(order)))
+        first = labels.timelines.model[met.runs] == 0
+        come = labels.timelines.run[np.where(first, met.runs, met.waits)]
+        by_bound = round(few * (1 - evenly))
+        assert met.bound[order[:by_bound]].tolist() == sorted(met.bound)[:by_bound]
+        dealt = order[by_bound:few]
+        stages = {c: [k for k in order.tolist() if come[k] == c] for c in come.tolist()}
+        for k in dealt.tolist():
+            place = stages[come[k]].index(k)
+            # A second one of a stage is taken once every stage has its first.
+            assert all(len(of) <= place - 1 or {*of[:place]} <= {*order[:few].tolist()} for of in stages.values())
+        cuts += 1
+        return order
+
+    monkeypatch.setattr(LabelSearch, "_most_promising", checked_order)
+    search.look(1e6)
+    assert cuts > 5
+
+
+def test_the_second_dive_is_had_once_labels_no_longer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds what neither turns nor looks at rows were let find."""
+    problem = wide_choice()
+    monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=0))
+    monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
+    monkeypatch.setattr(rounds_module, "DIVES", (Room(labels=1, new_moments=0), Room(labels=10**4)))
+    monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
+    found: List[float] = []
+    monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
+    monkeypatch.setattr(PairSearch, "_look_at_stays", lambda search: found.append(search.pair.best.value))
+    best = Best(problem, MAKESPAN, schedule_length())
+    best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
+    PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60).look(1)
+    all_on_the_gpu, after_the_dive = found[0], found[-1]
+    assert after_the_dive < all_on_the_gpu
+    assert after_the_dive == pytest.approx(least_on_all(problem))
+    # What is found so late is a reason to take turns once more.
+    assert found[1] == after_the_dive
 
 
 def test_labels_alone_prove_most_tiny_pairs() -> None:
@@ -216,6 +282,13 @@ def pair_of(networks: Sequence[Network], loadable_us: int, engine_us: int = 0, l
 
 def chain(*times: Tuple[str, int]) -> Network:
     return list(times), [(k - 1 if k else None, (k,) if k < len(times) else (), 0) for k in range(len(times) + 1)]
+
+
+def wide_choice() -> Problem:
+    """Two chains whose items may run anywhere."""
+    problem = pair_of([chain(*[("GPU", 3)] * 5), chain(*[("GPU", 3)] * 4)], 2)
+    items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
+    return replace(problem, items=tuple(items))
 
 
 def bound_of(problem: Problem, limit: float) -> float:

@@ -36,7 +36,7 @@ from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.orders import orders, paths
 from edgedla.placement.solvers.several.pair import simple_bounds
 from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
-from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+from edgedla.placement.solvers.several.solve_pair import _by_more, can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
@@ -83,6 +83,52 @@ def test_bound_and_value_enclose_the_brute_force_makespan_of_pairs(drawn: Proble
     assert can_solve(problem, MAKESPAN)
     solution, least = held_against_brute_force(problem)
     assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+SETS = [frozenset(s) for n in (2, 3) for s in itertools.combinations(ALL, n)]
+factors = st.lists(st.sampled_from([1.0, 1.05, 1.5]), min_size=6, max_size=6)
+
+
+def slowed(problem: Problem, drawn: List[float]) -> Problem:
+    """With these factors, of the GPU and of both cores: one core beside the GPU, both cores alone, and all engines."""
+    kinds = [{"GPU", "DLA0"}, {"DLA0", "DLA1"}, {*ALL}]
+    slowdown = {}
+    for s in SETS:
+        k = kinds.index({"GPU", "DLA0"} if len(s) == 2 and "GPU" in s else {*s})
+        slowdown[s] = {d: drawn[2 * k + (d != "GPU")] for d in sorted(s)}
+    return replace(problem, slowdown=slowdown)
+
+
+@CHECKED
+@given(problems(6, ALL, 2), factors)
+def test_pairs_whose_engines_slow_each_other_are_held_against_brute_force(drawn: Problem, slower: List[float]) -> None:
+    solution, least = held_against_brute_force(slowed(of_one_batch(drawn), slower))
+    assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+@CHECKED
+@given(problems(6, ALL, 2), factors)
+def test_what_holds_of_more_engines_holds_of_fewer_but_for_the_slowdown(drawn: Problem, slower: List[float]) -> None:
+    problem, length = slowed(of_one_batch(drawn), slower), schedule_length()
+    on_all = replace(problem, slowdown=dict.fromkeys(SETS, problem.slowdown[frozenset(ALL)]))
+    least, _ = brute_force(on_all, MAKESPAN, lambda p, e: INFINITY if on_two_cores(p, e) else length(p, e)[0])
+    for fewer in (ONE_CORE, ("GPU",), ("DLA0",), ("DLA0", "DLA1")):
+        on_fewer, _ = brute_force(
+            problem,
+            MAKESPAN,
+            lambda p, e, s={*fewer}: INFINITY if e.engines != s or on_two_cores(p, e) else length(p, e)[0],
+        )
+        assert _by_more(problem, fewer, {ALL: least}, INFINITY) <= on_fewer * (1 + 1e-9)
+
+
+def test_bounds_of_more_engines_are_divided_by_the_slowdown_of_what_is_in_use() -> None:
+    problem = slowed(Problem((), (), (), lambda p, c, m: (), (), cost(0), ALL), [1.0] * 6)
+    problem.slowdown[frozenset(ALL)].update({"GPU": 1.2, "DLA0": 1.1, "DLA1": 1.3})
+    problem.slowdown[frozenset(ONE_CORE)].update({"DLA0": 1.04})
+    assert _by_more(problem, ONE_CORE, {ALL: 250.0}, INFINITY) == pytest.approx(250.0 / (1.3 / 1.04))
+    assert _by_more(problem, ("GPU",), {ALL: 240.0}, INFINITY) == pytest.approx(200.0)
+    assert _by_more(problem, ("GPU",), {ALL: 240.0}, 120.0) == pytest.approx(100.0)
+    assert _by_more(problem, ALL, {ONE_CORE: 240.0}, INFINITY) == 0.0
 
 
 @CHECKED

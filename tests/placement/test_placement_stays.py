@@ -124,6 +124,7 @@ def test_what_is_not_shown_in_time_is_not_soon_through(monkeypatch: pytest.Monke
 
 def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = two_chains()
+    monkeypatch.setattr(rounds_module, "DIVES", ())
     monkeypatch.setattr(rounds_module, "ROOM", label_search_module.Room(new_moments=0))
     monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
     asked: List[float] = []
@@ -141,6 +142,7 @@ def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(m
 def test_stays_are_looked_at_once_labels_find_too_many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = two_chains()
     assert can_solve(problem, MAKESPAN)
+    monkeypatch.setattr(rounds_module, "DIVES", ())
     monkeypatch.setattr(rounds_module, "ROOM", label_search_module.Room(new_moments=0))
     monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
     monkeypatch.setattr(Turns, "begin", lambda *_: None)

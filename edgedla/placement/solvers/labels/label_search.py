@@ -43,15 +43,20 @@ class Room(NamedTuple):
     """Limits of a look.
 
     Attributes:
-        labels: kept after a step, those with the lowest bounds. The bound accounts for dropped ones.
+        labels: kept after a step, by default those with the lowest bounds. The bound accounts for dropped ones.
         in_all: labels of all steps together, limited by memory: each is kept until the look ends.
         new_moments, moments: found by the look and in all. Beyond, the models have too many branches that may run in any order.
+        evenly: share of the kept labels that is dealt out over how far the first model has come. A narrow look dies out
+            without it: it keeps many labels that differ in little, and all of them lead to nothing.
+        dearer: so much more than its bound the rest is taken to cost where labels are chosen; 0 chooses by the bound.
     """
 
     labels: int = 256_000
     in_all: int = 24_000_000
     new_moments: int = 45_000
     moments: int = 300_000
+    evenly: float = 0.0
+    dearer: float = 0.0
 
 
 class Labels(NamedTuple):
@@ -158,14 +163,31 @@ class LabelSearch:
         left_out = INFINITY
         most = self._room.labels
         if len(keep) > most:
-            which = np.argsort(behind.bound, kind="stable")
-            left_out = float(behind.bound[which[most]])
+            which = self._most_promising(known, behind)
+            left_out = float(behind.bound[which[most:]].min())
             behind, keep = behind.taken(which[:most]), keep[which[:most]]
         step = Step(step.parent[keep].astype(np.int32), step.way[keep].astype(np.int32))
         some = behind.taken(slice(None, None, len(keep) // ASKED + 1))
         of_all = self._least(some, known.rest, self._weights)
         self.used += np.bincount(of_all.argmax(axis=1), minlength=len(self.used))
         return behind, step, left_out, float(behind.bound.min(initial=limit))
+
+    def _most_promising(self, known: Known, labels: Labels) -> np.ndarray:
+        """The labels in the order in which they are kept."""
+        room = self._room
+        rest = known.telling[labels.runs, labels.row] + known.telling[labels.waits, labels.row]
+        order: np.ndarray = np.argsort(labels.bound + room.dearer * rest, kind="stable")
+        if room.evenly == 0.0:
+            return order
+        first = self._timelines.model[labels.runs] == 0
+        come = self._timelines.run[np.where(first, labels.runs, labels.waits)][order]
+        # Per label, how many with a first model as far precede it.
+        by_come = np.argsort(come, kind="stable")
+        begins: np.ndarray = np.flatnonzero(np.diff(come[by_come], prepend=-1))
+        rank = np.zeros(len(order), int)
+        rank[by_come] = ranges(np.zeros(len(begins), int), np.diff(begins, append=len(order)))
+        rank[: round(room.labels * (1.0 - room.evenly))] = -1
+        return order[np.argsort(rank, kind="stable")]
 
     def _starts(self, moments: np.ndarray) -> np.ndarray:
         """Per moment, whether its model has not begun."""

@@ -45,6 +45,12 @@ EXPECTED = 1.5
 #: Limits of a look.
 ROOM = Room()
 
+#: Narrow looks for short schedules alone, below the best known: one soon, and a wider one where no proof is in sight.
+DIVES: Tuple[Room, ...] = (
+    Room(labels=400, evenly=0.5, dearer=0.1),
+    Room(labels=2_500, evenly=0.8, dearer=0.1, new_moments=150_000),
+)
+
 #: Rows of weights that a look uses: those that gave most bounds in the looks before.
 TELLING = 16
 
@@ -58,6 +64,7 @@ class LabelRounds:
 
     Attributes:
         goes_on: further looks may improve the result.
+        dives: so many narrow looks were had.
         timelines: what is known of both models' moments.
         weights: (weights, 3): of the GPU's load and of both models' own times, those of the timelines.
     """
@@ -75,6 +82,7 @@ class LabelRounds:
         self.timelines = Timelines(models, rests)
         self.goes_on = True
         self.weights, self._used = of_time, np.zeros(len(of_time))
+        self.dives = 0
         #: Limit of the last look that the time ended.
         self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
@@ -105,6 +113,13 @@ class LabelRounds:
             else:
                 self._stopped_at = asked
         return min(bound, pair.best.value)
+
+    def dive(self, bound: float, until: float) -> float:
+        """The next narrow look, which offers what it finds; until then, on time.monotonic's clock. Returns the bound, as `run` does."""
+        if self.dives < len(DIVES) and bound < self._pair.limit:
+            bound = max(bound, self._look(self.search(until, DIVES[self.dives]), self._pair.limit))
+            self.dives += 1
+        return min(bound, self._pair.best.value)
 
     def search(self, until: float, room: Room) -> LabelSearch:
         """A search that ends then, on time.monotonic's clock."""

@@ -73,6 +73,11 @@ class Timelines:
         return self._model.rows
 
     @property
+    def run(self) -> np.ndarray:
+        """Per moment, how many items have run."""
+        return self._run.rows
+
+    @property
     def size(self) -> int:
         """The number of moments so far."""
         return len(self._model.rows)

@@ -37,6 +37,9 @@ SHORTER = 1e-3
 #: Share of the time left that a search in turns may take.
 TURNING = 0.18
 
+#: Share of the time left that a narrow look over labels may take.
+DIVING = 0.4
+
 #: Share of the time left that each search over labels may take, which ends sooner where it will not get through: one soon,
 #: and one once good placements are known, below which there is less to look into.
 LABELS: Tuple[float, ...] = (0.3, 0.95)
@@ -84,8 +87,14 @@ class PairSearch:
         """
         before = self.pair.best.value
         if self._turns is None:
+            self._dive_among_labels()
             self._take_turns()
         self._look_at_labels()
+        if self._labels is not None and not self._labels.goes_on and self._labels.dives == 1:
+            value = self.pair.best.value
+            self._dive_among_labels()
+            if self.pair.best.value < value:
+                self._take_turns()
         self._look_at_stays()
         if self.bound >= self.pair.limit:
             return False
@@ -146,6 +155,10 @@ class PairSearch:
             until = self._until(LABELS[self._label_looks])
             self._label_looks += 1
             self.bound = max(self.bound, self._labels.run(self.bound, until, most))
+
+    def _dive_among_labels(self) -> None:
+        if self._labels is not None:
+            self.bound = max(self.bound, self._labels.dive(self.bound, self._until(DIVING)))
 
     def _look_at_stays(self) -> None:
         """Once labels have shown that they will not get through: at once where that is soon done, else where a look got stuck."""

@@ -15,6 +15,9 @@ from edgedla.vocabulary import GPU
 #: States before one item of a graph, search by search: the first ones shall meet good placements soon.
 STATES: Tuple[int, ...] = (3_000, 40_000)
 
+#: Share of the time left for the looks at the most engines, if others are to be looked at.
+FIRST_SET = 0.7
+
 #: Half of the gap is looked into first where it is wider than this share of the value.
 HALVED = 3.5e-2
 
@@ -55,17 +58,25 @@ def solve_pair(
     timed_out = best.offer_all(start, deadline)
     bounds: Dict[Tuple[str, ...], float] = {}
     searches: List[PairSearch] = []
-    for engines in _not_covered(problem, engine_sets(problem, goal)):
-        bounds[engines] = floor_on(problem, goal, engines)[0]
+    # The most engines first: what is known of them says something of fewer.
+    for engines in sorted(_not_covered(problem, engine_sets(problem, goal)), key=len, reverse=True):
+        bounds[engines] = max(floor_on(problem, goal, engines)[0], _by_more(problem, engines, bounds, best.value))
         # However late it is, the first one dives once.
         if bounds[engines] < best.value * (1 - gap) and (not searches or time.monotonic() < deadline):
             searches.append(PairSearch(problem, engines, best, gap, deadline))
             bounds[engines] = max(bounds[engines], searches[-1].bound)
     rounds = 0
     for states in STATES:
-        for search in searches:
-            rounds += _looks(search, states, deadline)
-            bounds[search.pair.engines] = search.bound
+        for k, search in enumerate(searches):
+            engines = search.pair.engines
+            search.bound = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
+            now, is_last = time.monotonic(), k == len(searches) - 1
+            search.pair.deadline = deadline if is_last else now + FIRST_SET * (deadline - now)
+            rounds += _looks(search, states)
+            bounds[engines] = search.bound
+    for search in searches:
+        engines = search.pair.engines
+        bounds[engines] = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
     timed_out = timed_out or time.monotonic() > deadline
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(
@@ -74,10 +85,28 @@ def solve_pair(
     )  # fmt: skip
 
 
-def _looks(search: PairSearch, states: int, deadline: float) -> int:
+def _by_more(problem: Problem, engines: Tuple[str, ...], bounds: Dict[Tuple[str, ...], float], limit: float) -> float:
+    """What the bounds on more engines say of these, at most for what is below the limit.
+
+    With a core of its own a model waits for nothing more, so that only the slowdown by more engines can make it longer.
+    """
+    bound = 0.0
+    for other, of_other in bounds.items():
+        if set(other) > set(engines):
+            slower = max(
+                max(problem.factor(frozenset(other), d) for d in of_kind)
+                / min(problem.factor(frozenset(engines), d) for d in {*of_kind} & {*engines, GPU})
+                for of_kind in ([d for d in other if d != GPU], [GPU])
+                if {*of_kind} & {*engines, GPU}
+            )
+            bound = max(bound, min(of_other, limit) / max(slower, 1.0))
+    return bound
+
+
+def _looks(search: PairSearch, states: int) -> int:
     """Looks of one size, as long as they raise the bound or find something shorter; how many."""
     rounds, share, too_wide = 0, 0.5, False
-    while search.bound < search.pair.limit and time.monotonic() < deadline:
+    while search.bound < search.pair.limit and not search.pair.is_late:
         value = search.pair.best.value
         if search.pair.limit - search.bound <= HALVED * value and not too_wide:
             share = 1.0
