@@ -130,24 +130,40 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
     assert cuts > 5
 
 
-def test_the_second_dive_is_had_once_labels_no_longer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It finds what neither turns nor looks at rows were let find."""
+@pytest.mark.parametrize(("crowded", "bests"), [(False, [20.0, 18.0]), (True, [27.0])])
+def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_too_many_moments(
+    crowded: bool, bests: List[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One label finds 20 us where all on the GPU takes 27 us."""
     problem = wide_choice()
     monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=0))
     monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
-    monkeypatch.setattr(rounds_module, "DIVES", (Room(labels=1, new_moments=0), Room(labels=10**4)))
+    monkeypatch.setattr(rounds_module, "DIVES", (Room(labels=1, new_moments=0 if crowded else 10**4), Room(labels=10**4)))
     monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
     found: List[float] = []
     monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
-    monkeypatch.setattr(PairSearch, "_look_at_stays", lambda search: found.append(search.pair.best.value))
+    monkeypatch.setattr(PairSearch, "_look_at_stays", lambda search: setattr(search.pair, "deadline", 0.0))
     best = Best(problem, MAKESPAN, schedule_length())
     best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
     PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60).look(1)
-    all_on_the_gpu, after_the_dive = found[0], found[-1]
-    assert after_the_dive < all_on_the_gpu
-    assert after_the_dive == pytest.approx(least_on_all(problem))
-    # What is found so late is a reason to take turns once more.
-    assert found[1] == after_the_dive
+    # Turns are taken once more after a dive that found something.
+    assert found == pytest.approx(bests)
+    assert crowded or bests[-1] == pytest.approx(least_on_all(problem))
+
+
+def test_looks_are_in_reach_while_the_labels_to_expect_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, labels = rounds_of(wide_choice())
+    monkeypatch.setattr(rounds_module, "ROOM", Room(in_all=100))
+    monkeypatch.setattr(rounds_module, "HOPED", 8.0 * (1 + 1e-9))
+    assert labels.is_in_reach(pair.limit / 2)
+    # Twice as many with each microsecond: at three more they are as many as there is hope for.
+    labels._through = [(pair.limit - 4.0, 50), (pair.limit - 3.0, 100)]
+    assert labels.is_in_reach(100 * pair.limit)
+    labels._through = [(pair.limit - 4.0, 49), (pair.limit - 3.0, 100)]
+    assert not labels.is_in_reach(100 * pair.limit)
+    labels._through.clear()
+    labels.goes_on = False
+    assert not labels.is_in_reach(pair.limit / 2)
 
 
 def test_labels_alone_prove_most_tiny_pairs() -> None:

@@ -51,6 +51,9 @@ DIVES: Tuple[Room, ...] = (
     Room(labels=2_500, evenly=0.8, dearer=0.1, new_moments=150_000),
 )
 
+#: The number of labels falls with what looks find out: so many times what a look has room for may still be covered.
+HOPED = 10.0
+
 #: Rows of weights that a look uses: those that gave most bounds in the looks before.
 TELLING = 16
 
@@ -64,7 +67,6 @@ class LabelRounds:
 
     Attributes:
         goes_on: further looks may improve the result.
-        dives: so many narrow looks were had.
         timelines: what is known of both models' moments.
         weights: (weights, 3): of the GPU's load and of both models' own times, those of the timelines.
     """
@@ -82,7 +84,7 @@ class LabelRounds:
         self.timelines = Timelines(models, rests)
         self.goes_on = True
         self.weights, self._used = of_time, np.zeros(len(of_time))
-        self.dives = 0
+        self._dives = list(DIVES)
         #: Limit of the last look that the time ended.
         self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
@@ -116,10 +118,23 @@ class LabelRounds:
 
     def dive(self, bound: float, until: float) -> float:
         """The next narrow look, which offers what it finds; until then, on time.monotonic's clock. Returns the bound, as `run` does."""
-        if self.dives < len(DIVES) and bound < self._pair.limit:
-            bound = max(bound, self._look(self.search(until, DIVES[self.dives]), self._pair.limit))
-            self.dives += 1
+        if self._dives and bound < self._pair.limit:
+            search = self.search(until, self._dives.pop(0))
+            bound = max(bound, self._look(search, self._pair.limit, learns=False))
+            if search.crowded:
+                # A wider one has still more moments.
+                self._dives.clear()
         return min(bound, self._pair.best.value)
+
+    def is_in_reach(self, bound: float) -> bool:
+        """Whether looks may cover all of the gap, by how the number of labels grew."""
+        if not self.goes_on:
+            return False
+        if len(self._through) < 2:
+            return True
+        last, labels = self._through[-1]
+        growing = self._growth(bound) * max(self._pair.limit - last, 0.0)
+        return math.log(max(labels, 1)) + growing <= math.log(HOPED * ROOM.in_all)
 
     def search(self, until: float, room: Room) -> LabelSearch:
         """A search that ends then, on time.monotonic's clock."""
@@ -133,10 +148,7 @@ class LabelRounds:
         if not self._through:
             return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
-        growth = math.log(EXPECTED) / (bound * FIRST)
-        if len(self._through) > 1:
-            before, fewer = self._through[0]
-            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
+        growth = self._growth(bound)
         begin, step, nearly = max(last, bound), math.log(GROWTH) / growth, NEARLY
         if labels > MANY:
             rise = max(last - self._through[0][0], bound * LEAST_RISE)
@@ -145,7 +157,16 @@ class LabelRounds:
             return begin + min(step, NEARER * (self._stopped_at - begin))
         return limit if step > nearly * (limit - begin) else begin + step
 
-    def _look(self, search: LabelSearch, limit: float) -> float:
+    def _growth(self, bound: float) -> float:
+        """By how much the logarithm of the number of labels grows per microsecond of the limit."""
+        growth = math.log(EXPECTED) / (bound * FIRST)
+        if len(self._through) > 1:
+            (before, fewer), (last, labels) = self._through
+            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
+        return growth
+
+    def _look(self, search: LabelSearch, limit: float, learns: bool = True) -> float:
+        """`learns`: which weights give most bounds; a narrow look keeps other labels than those that a proof is about."""
         low, met = search.look(limit)
         for choices in met:
             devices: List[List[str]] = [[""] * count for count in self._pair.items]
@@ -154,6 +175,7 @@ class LabelRounds:
                     devices[m][item] = self._pair.names[m][device]
             self._pair.best.offer(self._pair.placed(devices[0], devices[1]))
         self.timelines.look_ahead()
-        self._used = self._used + search.used
-        self.timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
+        if learns:
+            self._used = self._used + search.used
+            self.timelines.go_by(np.sort(np.argsort(-self._used, kind="stable")[:TELLING]))
         return low

@@ -89,12 +89,12 @@ class PairSearch:
         if self._turns is None:
             self._dive_among_labels()
             self._take_turns()
-        self._look_at_labels()
-        if self._labels is not None and not self._labels.goes_on and self._labels.dives == 1:
+        if self._labels is not None and not self._labels.is_in_reach(self.bound):
             value = self.pair.best.value
             self._dive_among_labels()
             if self.pair.best.value < value:
                 self._take_turns()
+        self._look_at_labels()
         self._look_at_stays()
         if self.bound >= self.pair.limit:
             return False
