@@ -138,7 +138,9 @@ def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_
     problem = wide_choice()
     monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=0))
     monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
-    monkeypatch.setattr(rounds_module, "DIVES", (Room(labels=1, new_moments=0 if crowded else 10**4), Room(labels=10**4)))
+    monkeypatch.setattr(
+        rounds_module, "DIVES", (Room(labels=1, new_moments=0 if crowded else 10**4), Room(labels=10**4))
+    )
     monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
     found: List[float] = []
     monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
