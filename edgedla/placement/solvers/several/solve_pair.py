@@ -60,7 +60,8 @@ def solve_pair(
     searches: List[PairSearch] = []
     # The most engines first: what is known of them says something of fewer.
     for engines in sorted(_not_covered(problem, engine_sets(problem, goal)), key=len, reverse=True):
-        bounds[engines] = max(floor_on(problem, goal, engines)[0], _by_more(problem, engines, bounds, best.value))
+        by_more = _by_more(problem, engines, bounds, best.value * (1 - gap))
+        bounds[engines] = max(floor_on(problem, goal, engines)[0], by_more)
         # However late it is, the first one dives once.
         if bounds[engines] < best.value * (1 - gap) and (not searches or time.monotonic() < deadline):
             searches.append(PairSearch(problem, engines, best, gap, deadline))
