@@ -115,8 +115,11 @@ def test_a_path_may_hold_an_equals_sign():
 
 
 def test_a_path_without_an_artifact_is_named(tmp_path):
-    with pytest.raises(DocumentError, match="not an artifact"):
+    with pytest.raises(DocumentError, match="nothing: no such file or folder"):
         open_devices(artifact(tmp_path / "a"), ["DLA0", f"GPU={tmp_path / 'nothing'}"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DocumentError, match="not an artifact"):
+        open_devices(artifact(tmp_path / "a"), ["DLA0", f"GPU={tmp_path / 'empty'}"])
 
 
 @pytest.fixture(scope="module")

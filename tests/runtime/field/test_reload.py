@@ -42,7 +42,7 @@ def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_p
 
         for wrong, says in (
             ("version: 2\nsources: [", "not valid YAML"),
-            (FILE % ("/no/such/artifact", OLD), "not an artifact"),
+            (FILE % ("/no/such/artifact", OLD), "no such file or folder"),
             (FILE % (artifact, "only,two"), "2 labels for 3 classes"),
         ):
             file.write_text(wrong)
