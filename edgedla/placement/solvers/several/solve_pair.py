@@ -75,9 +75,6 @@ def solve_pair(
             search.pair.deadline = deadline if is_last else now + FIRST_SET * (deadline - now)
             rounds += _looks(search, states)
             bounds[engines] = search.bound
-    for search in searches:
-        engines = search.pair.engines
-        bounds[engines] = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
     timed_out = timed_out or time.monotonic() > deadline
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(
@@ -91,16 +88,15 @@ def _by_more(problem: Problem, engines: Tuple[str, ...], bounds: Dict[Tuple[str,
 
     With a core of its own a model waits for nothing more, so that only the slowdown by more engines can make it longer.
     """
-    bound = 0.0
+    bound, cores = 0.0, [d for d in engines if d != GPU]
     for other, of_other in bounds.items():
         if set(other) > set(engines):
-            slower = max(
-                max(problem.factor(frozenset(other), d) for d in of_kind)
-                / min(problem.factor(frozenset(engines), d) for d in {*of_kind} & {*engines, GPU})
-                for of_kind in ([d for d in other if d != GPU], [GPU])
-                if {*of_kind} & {*engines, GPU}
-            )
-            bound = max(bound, min(of_other, limit) / max(slower, 1.0))
+            few, more = frozenset(engines), frozenset(other)
+            slower = [1.0, problem.factor(more, GPU) / problem.factor(few, GPU)]
+            if cores:
+                slowest = max(problem.factor(more, d) for d in other if d != GPU)
+                slower.append(slowest / min(problem.factor(few, d) for d in cores))
+            bound = max(bound, min(of_other, limit) / max(slower))
     return bound
 
 
