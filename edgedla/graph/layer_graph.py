@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple, TypeVar
@@ -161,16 +162,10 @@ class LayerGraph:
     def bodies(self) -> FrozenSet[int]:
         """Indices of the layers inside a loop, or in a branch of a condition.
 
-        A loop's body reads, directly or over other layers, what the loop passes in. A branch may read only tensors from
-        outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of the same number.
+        A branch may read only tensors from outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of
+        the same number.
         """
-        pending = [layer.index for layer in self.layers if layer.type in LOOP_ENTRIES]
-        inside = set(pending)
-        while pending:
-            for i in self.successors(pending.pop()):
-                if i not in inside and self.layers[i].type not in LOOP_EXITS:
-                    inside.add(i)
-                    pending.append(i)
+        inside = set(self.loops_around)
         opened: Dict[object, int] = {}
         for layer in self.layers:
             if layer.type == "CONDITION":
@@ -179,6 +174,54 @@ class LayerGraph:
                 inside.update(range(opened.get(layer.params.get("conditional"), layer.index), layer.index))
         borders = LOOP_ENTRIES | LOOP_EXITS | CONDITION_BORDERS
         return frozenset(i for i in inside if self.layers[i].type not in borders)
+
+    @cached_property
+    def loops_around(self) -> Mapping[int, FrozenSet[object]]:
+        """The numbers of the loops that a layer stands in, by layer; other layers are left out.
+
+        A loop's body reads, directly or over other layers, what that loop passes in. What another loop in the body passes out is
+        still inside.
+        """
+        entries: Dict[object, List[int]] = {}
+        for layer in self.layers:
+            if layer.type in LOOP_ENTRIES:
+                entries.setdefault(layer.params.get("loop"), []).append(layer.index)
+        around: Dict[int, FrozenSet[object]] = {}
+        for loop, pending in entries.items():
+            inside = set(pending)
+            while pending:
+                for i in self.successors(pending.pop()):
+                    layer = self.layers[i]
+                    leaves = layer.type in LOOP_EXITS and layer.params.get("loop") == loop
+                    if i not in inside and not leaves:
+                        inside.add(i)
+                        pending.append(i)
+            for i in inside:
+                around[i] = around.get(i, frozenset()) | {loop}
+        return around
+
+    @cached_property
+    def runs(self) -> Mapping[int, Optional[int]]:
+        """How often each layer in a loop's body runs while the network runs once; other layers are left out.
+
+        None where the data decide it: a trip limit that is no constant. What a loop's borders do in all passes together is what they
+        do with the whole tensor, once.
+        """
+        trips: Dict[object, Optional[int]] = {}
+        for layer in self.layers:
+            if layer.type in LOOP_ENTRIES:
+                trips.setdefault(layer.params.get("loop"), layer.params.get("trips"))
+        for layer in self.layers:
+            if layer.type == "TRIP_LIMIT":
+                trips[layer.params.get("loop")] = None
+        runs: Dict[int, Optional[int]] = {}
+        for index, around in self.loops_around.items():
+            layer = self.layers[index]
+            counts = [trips[n] for n in around if layer.type not in LOOP_ENTRIES or n != layer.params.get("loop")]
+            known = [n for n in counts if n is not None]
+            if counts:
+                runs[index] = math.prod(known) if len(known) == len(counts) else None
+        return runs
 
     def edges(self) -> Iterator[Tuple[int, int, str]]:
         """Every (producer, consumer, tensor) between two live layers."""

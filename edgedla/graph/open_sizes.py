@@ -56,8 +56,13 @@ OF_THE_DATA = "depends on the data"
 
 
 def data_sizes_text(graph: LayerGraph) -> str:
-    """Names the first layer whose output size depends on the data (NonMaxSuppression, NonZero, Loop); "" if none."""
+    """Names the first layer whose output size (NonMaxSuppression, NonZero) or number of runs (Loop) depends on the data; "" if none."""
     for layer in graph.layers:
+        if graph.runs.get(layer.index, 1) is None and layer.index not in graph.unread:
+            return (
+                f"how often the loop around layer {layer.name!r} [{layer.type}] runs {OF_THE_DATA}, so nothing can be predicted from "
+                "that layer on"
+            )
         for tensor in graph.output_tensors(layer):
             if tensor.is_dynamic and layer.index not in graph.unread:
                 return (

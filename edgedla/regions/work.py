@@ -9,7 +9,7 @@ from edgedla.graph.kinds import Kind, kind_class, kind_of
 
 
 class Work(NamedTuple):
-    """Multiply-accumulates of one run, and weight elements that the layer holds."""
+    """Multiply-accumulates of one run of the network, and weight elements that the layer holds."""
 
     macs: int = 0
     weight_elements: int = 0
@@ -19,10 +19,11 @@ _NONE = Work()
 
 
 def work_is_known(graph: LayerGraph) -> bool:
-    """False if a layer with MACs has open sizes: then shares of MACs mean nothing."""
+    """False if a layer with MACs has open sizes, or runs as often as the data decide: then shares of MACs mean nothing."""
     kinds: Dict[str, bool] = {}
     for layer in graph.layers:
-        if layer.index in graph.unread or not any(t.is_dynamic for t in graph.output_tensors(layer)):
+        open_work = any(t.is_dynamic for t in graph.output_tensors(layer)) or graph.runs.get(layer.index, 1) is None
+        if layer.index in graph.unread or not open_work:
             continue
         if layer.type not in kinds:
             kinds[layer.type] = kind_class(layer.type).macs is not Kind.macs
@@ -46,5 +47,6 @@ def _work(graph: LayerGraph) -> Tuple[Work, ...]:
         kind = kind_of(layer, graph)
         cls = type(kind)
         counts[layer.type] = cls.macs is not Kind.macs or cls.weight_elements is not Kind.weight_elements
-        result.append(Work(kind.macs, kind.weight_elements) if counts[layer.type] else _NONE)
+        runs = graph.runs.get(layer.index, 1) or 0
+        result.append(Work(kind.macs * runs, kind.weight_elements) if counts[layer.type] else _NONE)
     return tuple(result)

@@ -125,7 +125,7 @@ def why_not_costed(report: CheckReport) -> str:
     ):
         return "No time can be predicted with open sizes: fix them with --shapes."
     if of_the_data(report):
-        return "No time can be predicted: a size depends on the data (see Notes)."
+        return "No time can be predicted: a size, or how often a loop runs, depends on the data (see Notes)."
     if len(report.layers) > COSTED_LAYERS:
         return f"No cost above {COSTED_LAYERS} layers; add --cost."
     return "No cost was asked for; add --cost."
@@ -174,7 +174,7 @@ def other_precision(report: CheckReport) -> Optional[str]:
 
 
 def of_the_data(report: CheckReport) -> bool:
-    """Whether a size depends on the data."""
+    """Whether a size, or how often a loop runs, depends on the data."""
     return any(OF_THE_DATA in note for note in report.notes)
 
 

@@ -67,3 +67,101 @@ def test_a_conditional_is_unknown_and_the_layer_before_it_on_the_dla(trt: str) -
     support = {layer.name: layer.support for layer in report.layers}
     assert (support["before"], support["after"]) == (Support.DLA, Support.DLA)
     assert (support["Relu"], support["Abs"]) == (Support.UNKNOWN, Support.UNKNOWN)
+
+
+def looped(trips: int, nodes: List[Any], initializers: List[Any], name: str = "loop", of: str = "x") -> Any:
+    """A Loop over one state, which the nodes turn from `<name>_in` into `<name>_out`."""
+    value = helper.make_tensor_value_info
+    go = helper.make_node("Identity", [f"{name}_go"], [f"{name}_go_out"])
+    body = helper.make_graph(
+        [*nodes, go],
+        name,
+        [
+            value(f"{name}_i", TensorProto.INT64, []),
+            value(f"{name}_go", TensorProto.BOOL, []),
+            value(f"{name}_in", TensorProto.FLOAT, SHAPE),
+        ],
+        [value(f"{name}_go_out", TensorProto.BOOL, []), value(f"{name}_out", TensorProto.FLOAT, SHAPE)],
+    )
+    initializers.append(helper.make_tensor(f"{name}_n", TensorProto.INT64, [], [trips]))
+    return helper.make_node("Loop", [f"{name}_n", "true", of], [f"{name}_y"], name=name, body=body)
+
+
+def test_what_follows_an_inner_loop_is_still_inside_the_outer_one() -> None:
+    initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
+    inner = looped(
+        2, [helper.make_node("Relu", ["inner_in"], ["inner_out"], name="innermost")], initializers, "inner", "s"
+    )
+    nodes = [
+        helper.make_node("Relu", ["outer_in"], ["s"], name="inside"),
+        inner,
+        helper.make_node("Sigmoid", ["inner_y"], ["outer_out"], name="after the inner loop"),
+    ]
+    outer = looped(3, nodes, initializers, "outer")
+    end = helper.make_node("Tanh", ["outer_y"], ["y"], name="after both")
+    report = checked([outer, end], [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)], initializers, "10.3")
+    support = {layer.name: layer.support for layer in report.layers}
+    inside = ("inside", "innermost", "after the inner loop")
+    assert {name: support[name] for name in inside} == dict.fromkeys(inside, Support.UNKNOWN)
+    assert support["after both"] is Support.DLA
+
+
+def gru(steps: int) -> Any:
+    graph = helper.make_graph(
+        [helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=16)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [
+            helper.make_tensor("w", TensorProto.FLOAT, [1, 48, 8], [0.0] * 48 * 8),
+            helper.make_tensor("r", TensorProto.FLOAT, [1, 48, 16], [0.0] * 48 * 16),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+
+@pytest.mark.parametrize("trt", ["8.5.2", "10.3"])
+def test_a_loop_works_as_often_as_it_runs(trt: str) -> None:
+    macs = {steps: edgedla.check(gru(steps), target="orin", trt=trt).totals.macs for steps in (1, 40)}
+    assert macs == {1: 48 * (8 + 16), 40: 40 * 48 * (8 + 16)}
+    times = {steps: edgedla.predict(gru(steps), target="orin", trt=trt, devices="GPU") for steps in (20, 40, 80)}
+    of = {steps: prediction.latency.latency_us for steps, prediction in times.items()}
+    assert of[80] - of[40] == pytest.approx(2 * (of[40] - of[20]), rel=0.01)
+    assert of[80] > 2 * of[20]
+    assert times[80].latency.basis == "guessed"
+    assert any("16 layers inside a loop" in note for note in times[80].notes)
+
+
+def test_loops_within_loops_multiply() -> None:
+    initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
+    initializers.append(helper.make_tensor("k", TensorProto.FLOAT, [8, 8, 1, 1], [0.0] * 64))
+    inner = looped(2, [helper.make_node("Conv", ["inner_in", "k"], ["inner_out"])], initializers, "inner", "s")
+    nodes = [
+        helper.make_node("Conv", ["outer_in", "k"], ["s"]),
+        inner,
+        helper.make_node("Relu", ["inner_y"], ["outer_out"]),
+    ]
+    outer = looped(3, nodes, initializers, "outer")
+    last = helper.make_node("Relu", ["outer_y"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)
+    report = checked([outer, last], [x], initializers, "10.3")
+    once = 8 * 8 * 16
+    assert [layer.macs for layer in report.layers if layer.type == "CONVOLUTION"] == [3 * once, 3 * 2 * once]
+
+
+def test_nothing_is_predicted_where_the_data_decide_how_often_a_loop_runs() -> None:
+    initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
+    loop = looped(3, [helper.make_node("Relu", ["loop_in"], ["loop_out"], name="inside")], initializers)
+    initializers.pop()
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
+        helper.make_tensor_value_info("loop_n", TensorProto.INT64, []),
+    ]
+    report = checked([loop, helper.make_node("Relu", ["loop_y"], ["y"], name="after")], inputs, initializers, "10.3")
+    assert any("how often the loop around layer" in note for note in report.notes)
+    graph = helper.make_graph(
+        [loop], "g", inputs, [helper.make_tensor_value_info("loop_y", TensorProto.FLOAT, None)], initializers
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    with pytest.raises(edgedla.ModelError, match="depends on the data"):
+        edgedla.predict(model, target="orin", devices="GPU")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from edgedla.importers.network import known
 from edgedla.importers.network.core import NetTensor, Network
@@ -16,20 +16,24 @@ class Loop:
         self.number = net.loops
         net.loops += 1
         self.trip_count: Optional[NetTensor] = None
+        self._trips: Dict[str, int] = {}
 
     def trip_limit(self, limit: NetTensor, kind: str) -> None:
         if kind == "COUNT":
             self.trip_count = limit
+            trips = known.first_of(limit.value, -1) if limit.const else -1
+            # A constant limit is no live layer, so the number stands where the loop begins.
+            self._trips = {"trips": trips} if trips >= 0 else {}
         self.net.emit_many("TRIP_LIMIT", [limit], {"loop": self.number, "limit": kind}, [])
 
     def iterator(self, x: NetTensor, axis: int = 0, reverse: bool = False) -> NetTensor:
-        params = {"loop": self.number, "axis": axis, "reverse": reverse}
+        params = {"loop": self.number, **self._trips, "axis": axis, "reverse": reverse}
         return self.net.emit("ITERATOR", [x], params, x.dims[:axis] + x.dims[axis + 1 :], x.dtype)
 
     def recurrence(self, initial: NetTensor) -> NetTensor:
         """The state at the start of an iteration; close it with `close`."""
         return self.net.emit(
-            "RECURRENCE", [initial], {"loop": self.number}, initial.dims, initial.dtype, always_live=True
+            "RECURRENCE", [initial], {"loop": self.number, **self._trips}, initial.dims, initial.dtype, always_live=True
         )
 
     def close(self, recurrence: NetTensor, following: NetTensor) -> None:

@@ -20,6 +20,7 @@ def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) ->
         causes = [
             *_parts(problem, evaluation, m),
             *_tables(problem, evaluation, m, model),
+            *_loops(model),
         ]
         if causes and evaluation.basis(m) != "measured":
             sentences.append(f"{model.graph.name}: no published figure separates {'; nor '.join(causes)}. {SETTLE}")
@@ -50,3 +51,10 @@ def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> L
     return [
         f"the table look-ups of {len(tables)} activation{several} on the DLA (Sigmoid, Tanh, ...) from the layers before them"
     ]
+
+
+def _loops(model: Model) -> List[str]:
+    inside = sum(1 for n in model.graph.runs.values() if n is not None and n > 1)
+    if not inside:
+        return []
+    return [f"the work of {inside} layer{'s' * (inside > 1)} inside a loop from the waits between its passes"]

@@ -15,7 +15,7 @@ from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
-from edgedla.placement.problem.loops import in_order, loops_of
+from edgedla.placement.problem.loops import in_all_passes, in_order, loops_of
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
@@ -28,7 +28,7 @@ def require_sizes(graph: LayerGraph) -> None:
     """Refuses graphs with open sizes, because costs need numbers.
 
     Raises:
-        UsageError: a network input leaves a size open. ModelError: a size depends on the data.
+        UsageError: a network input leaves a size open. ModelError: a size, or how often a loop runs, depends on the data.
     """
     text = open_sizes_text(graph)
     if text:
@@ -107,7 +107,7 @@ def problem_of(
         units = fuse(model.graph)
         graphs.append(units)
         failing.append(thrown_out(model, units, use_unknown))
-        layer_costs = costs.layer_costs(model.graph)
+        layer_costs = in_all_passes(costs.layer_costs(model.graph), model.graph, costs)
         legal = legal_units(model, units, use_unknown)
         maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision)
         item_of: Dict[int, int] = {}

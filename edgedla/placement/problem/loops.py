@@ -1,10 +1,15 @@
-"""Loops: units of a recurrent network that feed each other, which the GPU runs as one piece."""
+"""Loops: units of a recurrent network that feed each other, which the GPU runs as one piece, and what all passes cost."""
 
 from __future__ import annotations
 
 import heapq
-from typing import Dict, List, Sequence, Set, Tuple
+from dataclasses import replace
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
+from edgedla.costs.cost import Cost, device_kind
+from edgedla.costs.layer_costs import LayerCosts
+from edgedla.costs.model import CostModel
+from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph
 
 
@@ -74,3 +79,36 @@ def in_order(units: UnitGraph, items: Sequence[Tuple[int, ...]]) -> List[Tuple[i
     if len(ordered) != len(items):
         raise AssertionError(f"{len(items) - len(ordered)} items wait for each other in a circle")
     return ordered
+
+
+def in_all_passes(costs: LayerCosts, graph: LayerGraph, model: CostModel) -> LayerCosts:
+    """The costs of one run of the network: a layer in a loop's body costs as often as it runs.
+
+    Predicted costs are of one pass. A profile adds up all passes, so measured costs stay. No published figure holds a loop: its costs
+    are guessed.
+
+    Args:
+        graph: how often each of its loops runs is known (`require_sizes`).
+    """
+    runs = {index: n for index, n in graph.runs.items() if n is not None}
+    if not runs:
+        return costs
+    spreads = {"GPU": model.gpu_numbers().guessed_spread}
+    if model.platform.has_dla:
+        spreads["DLA"] = model.dla_numbers().guessed_spread
+
+    def repeated(cost: Cost, index: int, device: str) -> Cost:
+        if index not in runs or cost.basis == "measured":
+            return cost
+        spread = max(cost.spread, spreads[device_kind(device)])
+        return replace(cost.scaled(runs[index]), basis="guessed", spread=spread)
+
+    separations: Dict[Tuple[int, int], Mapping[str, Cost]] = {
+        link: {device: repeated(cost, link[1], device) for device, cost in by_device.items()}
+        for link, by_device in costs.separations.items()
+    }
+    return LayerCosts(
+        {(index, device): repeated(cost, index, device) for (index, device), cost in costs.costs.items()},
+        separations,
+        {(index, kind): moved * runs.get(index, 1) for (index, kind), moved in costs.traffic_bytes.items()},
+    )
