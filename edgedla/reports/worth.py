@@ -120,6 +120,8 @@ _WORDS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 def why_not_costed(report: CheckReport) -> str:
     """Why there is no time, and how to get one."""
+    if not report.totals.layers_dla + report.totals.layers_gpu:
+        return "There is nothing to time: no layer is left at run time."
     if any("size" in note and "open" in note for note in report.notes) or any(
         str(layer.cause) == "open_sizes" for layer in report.layers
     ):

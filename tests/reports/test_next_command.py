@@ -101,6 +101,24 @@ def test_the_next_command_keeps_the_mode(mode: str, build: str) -> None:
     assert f" --mode {mode} " in str(next_command(refused, "m.onnx"))
 
 
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+def test_a_build_that_fails_is_not_the_next_command(mode: str) -> None:
+    model = onnx_model([node("Floor", "x", "y")], {"x": [1, 8, 64, 64]}, {"y": [1, 8, 64, 64]})
+    report = replace(edgedla.check(model, target="orin", precision="int8", mode=mode), ranking=())
+    assert report.strict is not None
+    assert report.strict.passes is False
+    assert next_command(report, "m.onnx") is None
+    costed = with_cost(report, load_onnx(model))
+    assert costed.worth is not None
+    assert str(next_command(costed, "m.onnx")).startswith(
+        "edgedla place m.onnx --target agx-orin-64gb --precision int8"
+    )
+    own = [way for way in costed.worth.ways if way.precision == "int8"]
+    faster = [replace(way, cost=way.cost.scaled(1e-3)) if way.name == "tensorrt" else way for way in own]
+    wins = replace(costed, worth=replace(costed.worth, ways=tuple(faster)))
+    assert next_command(wins, "m.onnx") == "edgedla place m.onnx --target agx-orin-64gb --precision int8"
+
+
 def test_a_build_keeps_the_core_of_a_pasted_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(LEGAL, tmp_path / "m.onnx")
     line = ["check", f"--onnx={tmp_path / 'm.onnx'}", "--useDLACore=1", "--buildDLAStandalone", "--fp16"]
@@ -154,6 +172,12 @@ SUPPRESSED = onnx.parser.parse_model("""
 for _name, _channels in (("w", 4), ("v", 3)):
     _weight = np.ones((_channels, 3, 3, 3), np.float32)
     SUPPRESSED.graph.initializer.append(onnx.numpy_helper.from_array(_weight, _name))
+
+
+def test_a_network_of_constants_has_nothing_to_time() -> None:
+    made = node("Constant", "", "y", value=onnx.numpy_helper.from_array(np.ones((1, 8), np.float32)))
+    report = edgedla.check(onnx_model([made], {}, {"y": [1, 8]}), target="orin")
+    assert why_not_costed(report) == "There is nothing to time: no layer is left at run time."
 
 
 def test_data_dependent_dims_suggest_cutting_the_decoder(tmp_path: Path) -> None:

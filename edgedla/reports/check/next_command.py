@@ -27,8 +27,13 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
     own_ratio = ratio(report)
     whole = report.strict is not None and report.strict.passes
-    if own_ratio is not None and not own_ratio.wins and not whole:
-        return f"edgedla place {rest}{report.given_costs.measured()} --objective throughput"
+    # A build of such a mode would stop at the first refused layer; `place` gives that layer to the GPU.
+    fails = report.strict is not None and report.strict.passes is False
+    if own_ratio is not None and not whole and (fails or not own_ratio.wins):
+        objective = "" if own_ratio.wins else " --objective throughput"
+        return f"edgedla place {rest}{report.given_costs.measured()}{objective}"
+    if fails:
+        return None
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
 
 
