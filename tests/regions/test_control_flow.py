@@ -132,6 +132,17 @@ def test_a_loop_works_as_often_as_it_runs(trt: str) -> None:
     assert any("16 layers inside a loop" in note for note in times[80].notes)
 
 
+def test_a_pin_of_a_pattern_leaves_out_what_a_loop_keeps_on_the_gpu() -> None:
+    """As for refused layers. With --use-unknown the body may run on the DLA, but the RECURRENCE that it feeds may not."""
+    everything = edgedla.PlacementRequest(target="orin", use_unknown=True, pins="*:DLA")
+    layers = edgedla.place_request(gru(4), everything).to_dict()["models"][0]["layers"]
+    assert {layer["device"] for layer in layers if layer["type"] in ("RECURRENCE", "ACTIVATION")} == {"GPU"}
+    gate = next(layer["name"] for layer in layers if layer["type"] == "ACTIVATION")
+    one = edgedla.PlacementRequest(target="orin", use_unknown=True, pins=f"{gate}:DLA")
+    with pytest.raises(edgedla.UsageError, match="with the whole loop around it: NEVR008"):
+        edgedla.place_request(gru(4), one)
+
+
 def test_loops_within_loops_multiply() -> None:
     initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
     initializers.append(helper.make_tensor("k", TensorProto.FLOAT, [8, 8, 1, 1], [0.0] * 64))

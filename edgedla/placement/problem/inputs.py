@@ -165,7 +165,7 @@ def whole_operators(
             if outputs.isdisjoint(units.units[a].outputs):
                 joins[item(a)] = item(b)
     item_of = [item(u) for u in range(len(units.units))]
-    for loop in loops_of(units):
+    for loop in loops_of(model.graph, units):
         last = item_of[loop[-1]]
         for u in loop:
             item_of[u] = last

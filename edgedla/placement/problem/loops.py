@@ -10,14 +10,16 @@ from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
-from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.fusions import Unit, UnitGraph
 
 
-def loops_of(units: UnitGraph) -> Tuple[Tuple[int, ...], ...]:
+def loops_of(graph: LayerGraph, units: UnitGraph) -> Tuple[Tuple[int, ...], ...]:
     """Strongly connected components of more than one unit, each sorted (Tarjan 1972, without recursion).
 
     A RECURRENCE reads what a later layer of its loop writes, so these are the loops; they cannot be cut.
     """
+    if not graph.loops_around:
+        return ()
     sources = [tuple(dict.fromkeys(p for p, _ in unit.inputs)) for unit in units.units]
     index: Dict[int, int] = {}
     low: Dict[int, int] = {}
@@ -53,6 +55,15 @@ def loops_of(units: UnitGraph) -> Tuple[Tuple[int, ...], ...]:
             elif source in on_stack:
                 low[node] = min(low[node], index[source])
     return tuple(sorted(loops))
+
+
+def loop_pieces(graph: LayerGraph, units: UnitGraph) -> Dict[int, Unit]:
+    """For each unit of a loop, the whole loop as one unit."""
+    pieces: Dict[int, Unit] = {}
+    for loop in loops_of(graph, units):
+        layers = tuple(sorted(i for u in loop for i in units.units[u].layers))
+        pieces.update({u: units.units[loop[-1]]._replace(layers=layers) for u in loop})
+    return pieces
 
 
 def in_order(units: UnitGraph, items: Sequence[Tuple[int, ...]]) -> List[Tuple[int, ...]]:

@@ -7,6 +7,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.graph.batch import batch_of, frame_text
+from edgedla.placement.problem.loops import loops_of
 from edgedla.regions.candidates import failing_units, unit_devices
 from edgedla.regions.fusions import Unit, UnitGraph
 from edgedla.rules.verdict import Effect, Support, Verdict
@@ -38,9 +39,17 @@ def import_notes(models: Sequence[Model]) -> List[str]:
 
 
 def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:
-    """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it."""
+    """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it.
+
+    A loop is one piece: with one unit that the DLA may not run, it runs none.
+    """
     accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
-    return unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
+    legal = unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
+    for loop in loops_of(model.graph, units):
+        if not all(legal[u] for u in loop):
+            for u in loop:
+                legal[u] = False
+    return legal
 
 
 def thrown_out(model: Model, units: UnitGraph, use_unknown: bool) -> Dict[int, str]:

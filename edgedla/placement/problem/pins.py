@@ -8,6 +8,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.named import no_such_layer
+from edgedla.placement.problem.loops import loop_pieces
 from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.regions.fusions import fuse
 from edgedla.vocabulary import DEVICES, GPU
@@ -96,7 +97,8 @@ def check_pins(
     units = fuse(model.graph)
     legal = legal_units(model, units, use_unknown)
     legal_pins: Dict[int, str] = {}
-    for unit, is_legal in zip(units.units, legal):
+    pieces = loop_pieces(model.graph, units)
+    for u, (unit, is_legal) in enumerate(zip(units.units, legal)):
         pins = {i: model.pins[i] for i in unit.layers if i in model.pins}
         exact = {i: p for i, p in pins.items() if not defaults.get(i, False)}
         chosen = exact or pins
@@ -113,8 +115,10 @@ def check_pins(
         if device != GPU and not is_legal:
             if not exact:
                 continue
+            piece = ", with the whole loop around it" if u in pieces else ""
             raise UsageError(
-                f"{name} is pinned to {device}, but the DLA may not run it: {why_not(model, unit, use_unknown)}",
+                f"{name} is pinned to {device}, but the DLA may not run it{piece}: "
+                f"{why_not(model, pieces.get(u, unit), use_unknown)}",
                 where="pins",
                 hint="Pin it to GPU, or change the layer; `edgedla check` shows its rules.",
             )
