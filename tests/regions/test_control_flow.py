@@ -137,10 +137,13 @@ def test_a_pin_of_a_pattern_leaves_out_what_a_loop_keeps_on_the_gpu() -> None:
     everything = edgedla.PlacementRequest(target="orin", use_unknown=True, pins="*:DLA")
     layers = edgedla.place_request(gru(4), everything).to_dict()["models"][0]["layers"]
     assert {layer["device"] for layer in layers if layer["type"] in ("RECURRENCE", "ACTIVATION")} == {"GPU"}
-    gate = next(layer["name"] for layer in layers if layer["type"] == "ACTIVATION")
-    one = edgedla.PlacementRequest(target="orin", use_unknown=True, pins=f"{gate}:DLA")
+    initializers = [helper.make_tensor("true", TensorProto.BOOL, [], [True])]
+    loop = looped(2, [helper.make_node("Relu", ["loop_in"], ["loop_out"], name="inside")], initializers)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "loop_y"))
+    graph = helper.make_graph([loop], "g", [x], [y], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
     with pytest.raises(edgedla.UsageError, match="with the whole loop around it: NEVR008"):
-        edgedla.place_request(gru(4), one)
+        edgedla.place(model, target="orin", use_unknown=True, pins="inside:DLA")
 
 
 def test_loops_within_loops_multiply() -> None:
