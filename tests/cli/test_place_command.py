@@ -56,6 +56,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--devices", "DLA0"], 1, ["no device is left for layer erf (of DLA0)"]),
     (["--objective", "energy", "--fps", "9999999"], 1, ["at most 16 loadables per core", "1e+07 frames/s"]),
     (["--devices", "NPU"], 2, ["--devices: NPU cannot be used"]),
+    (["--evaluate", "erf:DLA"], 2, ["--evaluate: erf is pinned to DLA"]),
     (["--evaluate", "NPU"], 2, ["--evaluate: 'NPU' cannot be used"]),
     (["--rates", "1,2", "--objective", "throughput"], 2, ["--rates: 2 rates for 1 model "]),
     (["--fps", "1,2", "--objective", "energy"], 2, ["--fps: 2 frame rates for 1 model"]),

@@ -14,7 +14,7 @@ from edgedla.placement.problem.baselines import after_cap, baselines
 from edgedla.placement.problem.evaluate import Region, evaluate
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.grouping import is_acyclic
-from edgedla.placement.problem.pins import parse_pins, resolve_pins
+from edgedla.placement.problem.pins import parse_pins, pins_by_name, resolve_pins
 from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
 from edgedla.placement.problem.schedule import in_turn, segments, shortest_schedule, steady_state
 from edgedla.placement.problem.validate import RULES, validate
@@ -204,6 +204,15 @@ def test_a_pin_of_another_form_is_refused(text: str) -> None:
 )
 def test_an_exact_pin_overrides_patterns_and_later_pins_earlier_ones(pins: str, expected: Dict[int, str]) -> None:
     assert resolve_pins(graph("conv", "conv[1]", "relu"), parse_pins([pins])) == expected
+
+
+def test_a_star_that_tensorrt_writes_into_a_name_makes_no_pattern() -> None:
+    layers = graph(
+        "(Unnamed Layer* 3) [Shuffle]", "(Unnamed Layer* 3) [Shuffle] and (Unnamed Layer* 3) [Shuffle]", "conv"
+    )
+    pins = parse_pins(["(Unnamed Layer* 3) [Shuffle]:GPU,*:DLA"])
+    assert resolve_pins(layers, pins) == {0: "GPU", 1: "DLA", 2: "DLA"}
+    assert pins_by_name(layers, pins) == {0: "GPU"}
 
 
 def test_a_pin_may_name_the_onnx_node() -> None:

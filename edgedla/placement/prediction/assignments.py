@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.problem.pins import check_pins, parse_pins, pins_by_name, resolve_pins
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.result.document import check_input_sizes, read_placement
 from edgedla.placement.result.placement import Placement
@@ -90,12 +90,13 @@ def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
 
 def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
     resolved_pins = resolve_pins(model.graph, pins, where="devices")
-    exact = resolve_pins(model.graph, [p for p in pins if "*" not in p[0]], strict=False)
+    exact = pins_by_name(model.graph, pins)
     settled = check_pins(
         Model(model.graph, model.verdicts, resolved_pins, model.rate),
         problem.devices,
         False,
         {i: i not in exact for i in resolved_pins},
+        "devices",
     )
     core = next((d for d in settled.values() if d in problem.cores), problem.cores[0] if problem.cores else GPU)
     devices: List[str] = []

@@ -64,14 +64,27 @@ def resolve_pins(
         hits = _matches(graph, pattern)
         if not hits and strict:
             raise no_such_layer(graph, pattern, where, nodes=True)
-        weight = (1, 0) if "*" not in pattern else (0, len(pattern))
+        weight = (1, 0) if is_name(graph, pattern) else (0, len(pattern))
         for i in hits:
             if i not in matches or matches[i][0] <= weight:
                 matches[i] = (weight, device)
     return {i: device for i, (_, device) in sorted(matches.items())}
 
 
+def pins_by_name(graph: LayerGraph, pins: Sequence[Tuple[str, str]]) -> Dict[int, str]:
+    """As `resolve_pins`, of the pins without a pattern alone: these are kept or refused."""
+    return resolve_pins(graph, [p for p in pins if is_name(graph, p[0])], strict=False)
+
+
+def is_name(graph: LayerGraph, text: str) -> bool:
+    """False for a pattern. TensorRT itself writes a star into names: `(Unnamed Layer* 7) [ElementWise]`."""
+    return "*" not in text or any(text in (layer.name, layer.onnx_node) for layer in graph.layers)
+
+
 def _matches(graph: LayerGraph, pattern: str) -> List[int]:
+    if is_name(graph, pattern):
+        named = [layer.index for layer in graph.layers if layer.name == pattern]
+        return named or [layer.index for layer in graph.layers if layer.onnx_node == pattern]
     # fnmatch would read the brackets of names such as `conv[0]` as classes.
     expression = re.compile(".*".join(re.escape(p) for p in pattern.split("*")), re.DOTALL)
     by_layer = [layer.index for layer in graph.layers if expression.fullmatch(layer.name)]
@@ -79,7 +92,7 @@ def _matches(graph: LayerGraph, pattern: str) -> List[int]:
 
 
 def check_pins(
-    model: Model, devices: Tuple[str, ...], use_unknown: bool, defaults: Mapping[int, bool]
+    model: Model, devices: Tuple[str, ...], use_unknown: bool, defaults: Mapping[int, bool], where: str = "pins"
 ) -> Dict[int, str]:
     """The pins that can be kept, by layer index.
 
@@ -87,6 +100,7 @@ def check_pins(
         devices: the devices that may be used.
         defaults: layers whose pin comes from a pattern. If a rule forbids such a pin, it is dropped, like TensorRT's GPU
             fallback does. A pin by name is kept or refused.
+        where: the argument that an error names.
 
     Raises:
         UsageError: a layer is pinned to a DLA core against a rule (named in the message), to a device that may not be
@@ -107,7 +121,7 @@ def check_pins(
         if len(set(chosen.values())) > 1:
             pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
             raise UsageError(
-                f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pins",
+                f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where=where,
                 hint="pin all of them to one device, or only one of them",
             )  # fmt: skip
         layer, device = next(iter(sorted(chosen.items())))
@@ -119,13 +133,13 @@ def check_pins(
             raise UsageError(
                 f"{name} is pinned to {device}, but the DLA may not run it{piece}: "
                 f"{why_not(model, pieces.get(u, unit), use_unknown)}",
-                where="pins",
+                where=where,
                 hint="Pin it to GPU, or change the layer; `edgedla check` shows its rules.",
             )
         if device not in devices and not (device == "DLA" and len(devices) > (GPU in devices)):
             raise UsageError(
                 f"{name} is pinned to {device}, which may not be used here",
-                where="pins",
+                where=where,
                 allowed=", ".join(d for d in DEVICES if d in devices),
             )
         legal_pins.update({i: device for i in unit.layers})

@@ -9,7 +9,7 @@ from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.problem.pins import check_pins, parse_pins, pins_by_name, resolve_pins
 from edgedla.targets import Platform
 
 ModelSource = Union[str, Path, bytes, LayerGraph, Any]
@@ -42,7 +42,7 @@ def read_models(
     models: List[Model] = []
     for m, graph in enumerate(graphs):
         verdicts = rules.check(graph, platform, precision)
-        pinned_by_name = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
+        pinned_by_name = pins_by_name(graph, parsed)
         model = Model(graph, verdicts, resolve_pins(graph, parsed, strict=False), 1.0 if rates is None else rates[m])
         legal_pins = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
         models.append(Model(graph, verdicts, legal_pins, model.rate))
