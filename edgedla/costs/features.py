@@ -14,15 +14,14 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
     lut = elements / dla_mhz                     an activation that is looked up in a table, alone or behind a convolution
-        At FP16, 0.6 clocks for each element, by the loadable of YOLO11n that has no slices (row p657). A constant for each
+        At FP16, 0.2 clocks for each element, by the loadable of YOLO11n that has no slices (row p657). A constant for each
         table is wrong: YOLO26n takes 6.8 ms at 320 x 320 and 27.7 ms at 640 x 640, with as many tables (rows p661, p663).
         At INT8 the figure of YOLOv5s (row p319) leaves no time for tables.
-    slice = elements / dla_mhz                   what a slice cuts out. The other two loadables of YOLO11n at FP16 (rows
-        p587, p656) leave 3.1 and 2.6 clocks for each of 1.6 and 1.0 million elements. With these figures alone, YOLO11n without
-        attention comes out at 26.9 ms; it takes 26.8 (row p665). At INT8 that network takes 2.3 ms more than all else in it
-        (row p664): 1.3 clocks for each element. YOLOv5s has no slices and takes no such time. Sums of additions
-        behind them grow alike; YOLOv5s has those too.
-    softmax = elements / dla_mhz                 a softmax; 22 clocks for each element at FP16 (row p588), 17 at INT8 (rows
+    slice = bytes / dla_mhz                      what a slice cuts out: 0.7 clocks for each byte, by the other two loadables of
+        YOLO11n at FP16 (rows p587, p656). At INT8 YOLO11n without attention takes as much more than all else in it (row
+        p664, which the fit does not use) as half the bytes cost. YOLOv5s has no slices and takes no such time. Sums of
+        additions behind them grow alike; YOLOv5s has those too.
+    softmax = elements / dla_mhz                 a softmax; 15 clocks for each element at FP16 (row p588), 17 at INT8 (rows
         p658, p659), all over 2 x 400 x 400. Slices and transposes run in the same loadables, so the times hold those of
         attention. How the time grows with the axis is not known.
 GPU features:
@@ -71,6 +70,12 @@ FIXED_FEATURES = frozenset(
 #: Spread of a softmax: all figures are of one shape, and none says whether its elements, its axis or the transposes count.
 SOFTMAX_SPREAD = 0.7
 
+#: Spread of FP16 layers on a DLA below the module's highest DLA clock. Figures in such modes are 1.4 times as long as figures
+#: in the highest modes say (AGX Orin at 50W, rows p587, p656, p657; at 30W, rows p595 to p598), or 0.6 times (YOLO11n on an Orin NX
+#: with TensorRT 8.5.2). Boards read back the modes' DLA clocks under load; the memory's clock, what ran where, or a cost
+#: that does not follow the DLA's clock may be the cause.
+LOWER_CLOCK_SPREAD = 0.4
+
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.
@@ -92,7 +97,7 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
     features: Features = {
         "operator": 1.0,
         "write": (work.write_bytes + work.operand_bytes) / emc,
-        **_element_features(work, clocks),
+        **_paced_features(work, clocks),
     }
     if work.macs or work.kind in ("dense", "first", "depthwise"):
         features[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
@@ -109,13 +114,14 @@ def dla_follower_features(work: Work, clocks: Clocks) -> Features:
     return {
         "write": work.operand_bytes / clocks.emc_mhz,
         "weight": work.weight_bytes / clocks.emc_mhz,
-        **_element_features(work, clocks),
+        **_paced_features(work, clocks),
     }
 
 
-def _element_features(work: Work, clocks: Clocks) -> Features:
-    elements = {"lut": work.table_elements, "slice": work.slice_elements, "softmax": work.softmax_elements}
-    return {name: count / clocks.dla_mhz for name, count in elements.items() if count}
+def _paced_features(work: Work, clocks: Clocks) -> Features:
+    """What a DLA does at so many elements or bytes per clock."""
+    counts = {"lut": work.table_elements, "slice": work.slice_bytes, "softmax": work.softmax_elements}
+    return {name: count / clocks.dla_mhz for name, count in counts.items() if count}
 
 
 def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:

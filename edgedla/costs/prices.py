@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Dict, Tuple
@@ -9,8 +10,9 @@ from typing import Dict, Tuple
 from edgedla.costs.coefficients import Coefficients, coefficients
 from edgedla.costs.cost import Cost, device_kind, weakest
 from edgedla.costs.energy import Energy
-from edgedla.costs.engines import Clocks, GpuEngine, dla_engine, gpu_engine
+from edgedla.costs.engines import Clocks, GpuEngine, dla_engine, gpu_engine, highest_clocks
 from edgedla.costs.features import (
+    LOWER_CLOCK_SPREAD,
     Features,
     dla_features,
     dla_follower_features,
@@ -74,7 +76,10 @@ class Prices:
             features["mac.dense"] *= numbers.sparse_mac_factor
         cost = self.cost(device, numbers, features, macs, fitted)
         # A guess is no surer than what one source alone shows.
-        return replace(cost, spread=max(cost.spread, numbers.spread_of(features))) if cost.basis == "guessed" else cost
+        spread = max(cost.spread, numbers.spread_of(features)) if cost.basis == "guessed" else cost.spread
+        if self.clock_is_doubtful(device):
+            spread = math.hypot(spread, LOWER_CLOCK_SPREAD)
+        return replace(cost, spread=spread)
 
     def reformat(self, moved_bytes: float) -> Cost:
         """A transition between GPU and DLA: a kernel of the GPU in both directions. Equal ones are priced once."""
@@ -109,6 +114,12 @@ class Prices:
         if self.power_mode == (self.platform.module.default_power_mode or ""):
             return False
         return bool({"gpu" if device == "GPU" else "dla", "emc"} & set(self.clocks.assumed))
+
+    def clock_is_doubtful(self, device: str) -> bool:
+        """Whether figures disagree on what a DLA does at this clock; see LOWER_CLOCK_SPREAD."""
+        if device == "GPU" or self.precision != "fp16" or self.platform.module.dla_version != 2:
+            return False
+        return self._core_clocks(device).dla_mhz < highest_clocks(self.platform.module).dla_mhz
 
     def _core_clocks(self, device: str) -> Clocks:
         core = int(device[3:] or 0) if device.startswith("DLA") else 0

@@ -88,7 +88,7 @@ class Work:
         groups: of a convolution.
         table_elements: of an activation that a DLA looks up in a table.
         softmax_elements: of a softmax.
-        slice_elements: that a slice cuts out.
+        slice_bytes: that a slice cuts out.
         gpu_pass_bytes: bytes that an activation by table after a convolution costs on a GPU, as if read and written again. TensorRT
             always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
             logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
@@ -110,7 +110,7 @@ class Work:
     groups: int = 1
     table_elements: float = 0.0
     softmax_elements: float = 0.0
-    slice_elements: float = 0.0
+    slice_bytes: float = 0.0
     gpu_pass_bytes: float = 0.0
     known: bool = True
     reads_dequantized: bool = False
@@ -138,7 +138,7 @@ class Work:
             gpu_pass_bytes=self.gpu_pass_bytes * batch,
             table_elements=self.table_elements * batch,
             softmax_elements=self.softmax_elements * batch,
-            slice_elements=self.slice_elements * batch,
+            slice_bytes=self.slice_bytes * batch,
         )
 
 
@@ -180,7 +180,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
         table_elements=elements if has_table else 0.0,
         softmax_elements=elements if layer.type == "SOFTMAX" else 0.0,
-        slice_elements=elements if layer.type == "SLICE" else 0.0,
+        slice_bytes=written if layer.type == "SLICE" else 0.0,
         gpu_pass_bytes=sum(activations) + written if passes else 0.0,
         known=known,
         reads_dequantized=_reads_dequantized(layer, graph),

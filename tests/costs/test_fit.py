@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +20,8 @@ from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.extras import predicted_us
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
-from edgedla.costs.fit.samples import graph_of, samples_of
-from edgedla.costs.fit.solve import CARRIED, GROUPS, fit_all
+from edgedla.costs.fit.samples import Sample, graph_of, samples_of
+from edgedla.costs.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, stretch
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.costs.work import FITTED_TYPES, work_of
@@ -243,6 +244,44 @@ def test_the_spread_is_calibrated_on_unseen_sources(fitted) -> None:
     within = [sum(abs(u.error) <= sigma * u.spread for u in rows) / len(rows) for sigma in (1, 2)]
     assert 0.60 <= within[0] <= 0.76
     assert within[1] >= 0.92
+
+
+def figures(source: str, times, includes=()) -> list:
+    """One figure of `source` per (features, microseconds)."""
+    (row,) = (r for r in load_rows() if r.id == "p657")
+    made = replace(row, source=source, includes=tuple(includes))
+    return [Sample(replace(made, id=f"{source}{n}"), "dla2-fp16", f, us) for n, (f, us) in enumerate(times)]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 1.44, 2.0])
+def test_the_factor_of_a_source_is_found_beside_a_figure_that_has_all_its_features(factor: float) -> None:
+    group = Group("dla2-fp16", {}, {})
+    locked = figures("locked", [({"operator": 10.0}, 50.0), ({"operator": 2.0, "lut": 100.0}, 30.0)])
+    slower = figures(
+        "slow", [({"lut": 50.0}, 10.0 * factor), ({"operator": 4.0, "lut": 10.0}, 22.0 * factor)], ["unlocked"]
+    )
+    fitted = fit_group(group, [*locked, *slower], {})
+    assert fitted.stretches == {("slow", "unlocked"): pytest.approx(factor)}
+    assert fitted.coefficients == {"operator": pytest.approx(5.0), "lut": pytest.approx(0.2)}
+    assert fitted.errors == pytest.approx([0.0] * 4, abs=1e-6)
+    # Without the only figure that shows tables at locked clocks, the factor could be anything.
+    assert [e is None for e in fitted.left_one] == [False, True, False, False]
+    assert fitted.left_out == (None, None, None, None)
+    assert stretch(slower[0].row, [fitted]) == pytest.approx(factor)
+    assert stretch(locked[0].row, [fitted]) == 1.0
+
+
+def test_a_factor_that_no_fitted_figure_tells_is_an_error(fitted) -> None:
+    (sample,) = figures("nobody", [({"lut": 1.0}, 1.0)], ["unlocked"])
+    with pytest.raises(RuleError, match="no fitted figure of nobody tells what 'unlocked' means there"):
+        stretch(sample.row, fitted.values())
+
+
+def test_a_slice_costs_the_same_per_byte_at_both_precisions(fitted) -> None:
+    """No figure with locked clocks shows it at INT8: it is taken over from FP16, which is fitted later."""
+    assert not any("slice" in s.features for s in fitted["dla2-int8"].samples)
+    assert fitted["dla2-int8"].coefficients["slice"] == fitted["dla2-fp16"].coefficients["slice"] > 0
+    assert "slice" in fitted["dla2-int8"].borrowed
 
 
 def test_the_report_names_each_figure_and_its_error(fitted) -> None:

@@ -445,7 +445,7 @@ def test_onnx_runtimes_message_is_shown_without_its_codes():
 
 def test_times_are_written_as_check_writes_them_and_equal_networks_differ_by_nothing() -> None:
     example = Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx"
-    result = edgedla.fix(example, target="orin-nx-16gb", prove=False)
+    result = edgedla.fix(example, target="orin-nx-8gb", prove=False)
     assert ("latency per frame", "1.80 ms", "1.80 ms") in figure_rows(result.before, result.after)
     proven = replace(result, network=NetworkProof(True, 0.0, 0.0))
     assert proof_text(proven) == "sites: none; whole network: no difference"

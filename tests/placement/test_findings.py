@@ -23,6 +23,7 @@ import edgedla
 from edgedla.costs.coefficients import coefficients
 from edgedla.costs.fit.evidence import load_rows
 from edgedla.costs.fit.samples import Sample, samples_of
+from edgedla.costs.fit.solve import fit_all, stretch
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.placement.result.placement import Placement, Proof
@@ -73,7 +74,7 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
         (
             "placement/test_findings.py::test_loadables_of_yolo_on_the_dla_are_within_their_spread",
             "placement/test_findings.py::test_gpu_fallback_widens_the_spread_and_suggests_a_profile",
-            "placement/test_findings.py::test_fp16_lookup_tables_and_slices_cost_by_element",
+            "placement/test_findings.py::test_fp16_lookup_tables_cost_by_element_and_slices_by_byte",
         ),
     ),
     6: (
@@ -185,7 +186,7 @@ def test_resnet50_on_gpu_and_dla_together_is_predicted_within_15_percent() -> No
 def yolo_samples() -> Mapping[str, Sample]:
     """Loadables of YOLO11n at FP16 (1, attention, 3, 4) , and at INT8 YOLO26n's attention and YOLO11n without it, on Orin's DLA."""
     rows = ("p587", "p588", "p656", "p657", "p658", "p659", "p664")
-    return {s.row.id: s for s in samples_of(load_rows(), "fit") if s.row.id in rows}
+    return {s.row.id: s for use in ("fit", "check") for s in samples_of(load_rows(), use) if s.row.id in rows}
 
 
 def predicted_us(sample: Sample) -> float:
@@ -194,13 +195,21 @@ def predicted_us(sample: Sample) -> float:
     return sum(values[name] * value for name, value in sample.features.items())
 
 
+@lru_cache(maxsize=None)
+def unlocked() -> float:
+    """By how much the source of YOLO11n's loadables exceeds boards with locked clocks."""
+    fitted = fit_all(samples_of(load_rows(), "fit"))
+    return stretch(yolo_samples()["p587"].row, fitted.values())
+
+
 def test_loadables_of_yolo_on_the_dla_are_within_their_spread() -> None:
     samples = yolo_samples()
     assert len(samples) == 7
     for sample in samples.values():
         numbers = coefficients(sample.group)
+        slower = unlocked() if "unlocked" in sample.row.includes else 1.0
         # What little but tables, slices or a softmax fills has the spread of a single source.
-        assert predicted_us(sample) == pytest.approx(sample.time_us, rel=numbers.fixed_spread)
+        assert predicted_us(sample) * slower == pytest.approx(sample.time_us, rel=numbers.fixed_spread)
 
 
 def test_attention_on_the_dla_is_slower_than_on_the_gpu() -> None:
@@ -223,7 +232,7 @@ def test_gpu_fallback_widens_the_spread_and_suggests_a_profile() -> None:
     assert not any("--export-profile" in note for note in whole.notes)
 
 
-def test_fp16_lookup_tables_and_slices_cost_by_element() -> None:
+def test_fp16_lookup_tables_cost_by_element_and_slices_by_byte() -> None:
     """Loadables 1, 3 and 4 of YOLO11n at 640 x 640: 9.2, 4.1 and 2.7 million elements in tables, 1.6, 1.0 and none in slices.
 
     A constant for each table is wrong: YOLO26n at 320 and 640 has as many tables and takes 6.8 and 27.7 ms (rows p663, p661).
@@ -234,18 +243,46 @@ def test_fp16_lookup_tables_and_slices_cost_by_element() -> None:
         sample = yolo_samples()[row]
         # At the clock of the mode.
         assert sample.features["lut"] * 1369.6 == pytest.approx(in_tables, rel=0.01)
-        assert sample.features.get("slice", 0.0) * 1369.6 == pytest.approx(in_slices, rel=0.01)
-        left = sample.time_us - sum(values[n] * v for n, v in sample.features.items() if n not in ("lut", "slice"))
-        assert left == pytest.approx(0.65 * sample.features["lut"] + 2.9 * sample.features.get("slice", 0.0), rel=0.1)
+        assert sample.features.get("slice", 0.0) * 1369.6 == pytest.approx(2 * in_slices, rel=0.01)
+    assert 0.1 < values["lut"] < 0.3
+    assert 0.5 < values["slice"] < 0.8
 
 
 def test_a_network_with_slices_is_predicted_at_both_precisions() -> None:
-    """YOLO11n without attention, whole on the DLA: 26.8 ms at FP16, which the fit has not seen, 3.8 ms at INT8."""
-    checked = {s.row.id: s for s in samples_of(load_rows(), "check")}["p665"]
-    assert predicted_us(checked) == pytest.approx(26816, rel=0.05)
-    int8 = yolo_samples()["p664"]
-    assert coefficients("dla2-int8").values["slice"] * int8.features["slice"] > 0.5 * int8.time_us
-    assert predicted_us(int8) == pytest.approx(3789, rel=0.05)
+    """YOLO11n without attention, whole on the DLA: 26.8 ms at FP16, 3.8 ms at INT8, neither of which the fit uses.
+
+    What its FP16 loadables say of slices by byte, and of the source's board, holds at INT8 too.
+    """
+    checked = {s.row.id: s for s in samples_of(load_rows(), "check")}
+    for row, time_us in (("p665", 26816), ("p664", 3789)):
+        assert predicted_us(checked[row]) * unlocked() == pytest.approx(time_us, rel=0.05)
+    int8 = checked["p664"]
+    assert coefficients("dla2-int8").values["slice"] * int8.features["slice"] * unlocked() > 0.4 * int8.time_us
+
+
+def test_yolo26n_on_a_board_with_locked_clocks_is_predicted_without_any_figure_of_it() -> None:
+    """FP16 and INT8 at 640 and 320 pixels; at INT8 copies of its attention between GPU and DLA take longer than predicted."""
+    checked = {s.row.id: s for s in samples_of(load_rows(), "check")}
+    for row, within in (("p661", 0.1), ("p663", 0.1), ("p660", 0.2), ("p662", 0.1)):
+        assert predicted_us(checked[row]) == pytest.approx(checked[row].time_us, rel=within)
+
+
+def test_fp16_below_the_highest_dla_clock_is_less_sure_and_says_what_would_settle_it() -> None:
+    """Figures in such modes are 1.4 or 0.6 times as long as those in the highest modes say."""
+    graph = network("resnet50_b1")
+
+    def spread(precision: str, mode: str, devices: str = "DLA0") -> Tuple[float, str]:
+        found = edgedla.predict(graph, target="agx-orin-64gb", precision=precision, power_mode=mode, devices=devices)
+        return found.spread, " ".join(found.notes)
+
+    (top, plain), (below, doubtful) = spread("fp16", "MAXN"), spread("fp16", "30W")
+    assert below > top + 0.15
+    words = "the clock of DLA0 in this mode from the cost of FP16 layers (±40% for it)"
+    assert words in doubtful
+    assert words not in plain
+    assert words not in spread("int8", "30W")[1]
+    assert spread("fp16", "30W", "GPU")[0] == pytest.approx(spread("fp16", "MAXN", "GPU")[0], rel=0.1)
+    assert words not in spread("fp16", "30W", "GPU")[1]
 
 
 def test_yolov5s_without_slices_takes_no_time_for_tables_at_int8() -> None:

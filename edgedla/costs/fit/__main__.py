@@ -13,7 +13,7 @@ from edgedla.costs.fit.evidence import load_rows
 from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, predicted_us
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
 from edgedla.costs.fit.samples import samples_of
-from edgedla.costs.fit.solve import CARRIED, carried, fit_all
+from edgedla.costs.fit.solve import CARRIED, carried, fit_all, stretch
 from edgedla.data import rules_dir
 from edgedla.files import write_atomic
 
@@ -33,7 +33,10 @@ def fit_files() -> Dict[str, str]:
     for name, source in CARRIED:
         files[f"{name}.yaml"] = engine_yaml(name, guesses[name], guessed, carried_from=source)
     numbers = {**guesses, **fitted}
-    checked = [(s, predicted_us(s, numbers[s.group]) / s.time_us - 1.0) for s in samples_of(rows, "check")]
+    checked = [
+        (s, predicted_us(s, numbers[s.group]) * stretch(s.row, fitted.values()) / s.time_us - 1.0)
+        for s in samples_of(rows, "check")
+    ]
     files["power.yaml"] = power_yaml(power)
     files["contention.yaml"] = contention_yaml(contention)
     files["README.md"] = readme(fitted, checked, power, contention, sparsity)

@@ -256,8 +256,8 @@ def _coefficients(f: Fitted) -> str:
     text = "Coefficients: " + ", ".join(shown) + ".\n"
     if f.borrowed:
         text += "Carried over: " + ", ".join(f"{n} from {f.group.borrowed[n]}" for n in f.borrowed) + ".\n"
-    if f.overlap != 1.0:
-        text += f"Operator times of the source whose operators overlap exceed the model by {f.overlap:.2f}.\n"
+    for (origin, word), factor in sorted(f.stretches.items()):
+        text += f"{origin}: figures marked `{word}` are {factor:.2f} times as long as the model says.\n"
     return text + "\n"
 
 

@@ -157,7 +157,7 @@ class Predictor:
         else:
             paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
         streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
-        notes = doubts(self.problem, evaluation, self.models)
+        notes = doubts(self.problem, evaluation, self.models, self.costs)
         return Prediction(
             platform=self.platform.to_dict(),
             precision=self.costs.precision,

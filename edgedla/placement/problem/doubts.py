@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
+from edgedla.costs.features import LOWER_CLOCK_SPREAD
+from edgedla.costs.prices import Prices
 from edgedla.costs.work import TABLE_ACTIVATIONS
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.model import Model
@@ -13,7 +15,7 @@ from edgedla.vocabulary import GPU
 SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tells; `--profile times.json` uses it."
 
 
-def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) -> Tuple[str, ...]:
+def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model], costs: Prices) -> Tuple[str, ...]:
     """One sentence per model with doubts. The spread of its time includes them."""
     sentences: List[str] = []
     for m, model in enumerate(models):
@@ -21,6 +23,7 @@ def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) ->
             *_parts(problem, evaluation, m),
             *_tables(problem, evaluation, m, model),
             *_loops(model),
+            *_clocks(evaluation, m, costs),
         ]
         if causes and evaluation.basis(m) != "measured":
             sentences.append(f"{model.graph.name}: no published figure separates {'; nor '.join(causes)}. {SETTLE}")
@@ -36,6 +39,15 @@ def _parts(problem: Problem, evaluation: Evaluation, m: int) -> List[str]:
         f" and {fallback} GPU layer{'s' * (fallback > 1)}" if fallback else ""
     )
     return [f"slow layers from waits between {parts} (±{evaluation.widening[m]:.0%} for it)"]
+
+
+def _clocks(evaluation: Evaluation, m: int, costs: Prices) -> List[str]:
+    cores = sorted({r.core for r in evaluation.regions if r.model == m and costs.clock_is_doubtful(r.core)})
+    if not cores:
+        return []
+    return [
+        f"the clock of {' and '.join(cores)} in this mode from the cost of FP16 layers (±{LOWER_CLOCK_SPREAD:.0%} for it)"
+    ]
 
 
 def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> List[str]:

@@ -90,7 +90,7 @@ def assemble(
         one_process=one_in_flight is not None and one_in_flight.one_process,
         notes=(
             *_notes(models, problem, best, platform, goal, solution.optimal),
-            *doubts(problem, best, models),
+            *doubts(problem, best, models, costs),
             *costs.notes,
             *_stopped(solution, len(problem.items)),
         ),
