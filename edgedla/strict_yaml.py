@@ -54,7 +54,7 @@ class Table(dict):
         required, optional = tuple(required), tuple(optional)
         for key in self:
             if key not in required and key not in optional:
-                raise self.error(f"unknown key {key!r}", key, allowed=", ".join(sorted(required + optional)))
+                raise self.error(f"unknown key {key!r}", key, allowed=", ".join(sorted({*required, *optional})))
         for key in required:
             if key not in self:
                 raise self.error(f"the key {key!r} is missing")

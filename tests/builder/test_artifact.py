@@ -163,6 +163,13 @@ def test_a_folder_without_an_artifact_is_refused(tmp_path: Path) -> None:
         load_artifact(tmp_path / "nowhere")
 
 
+def test_a_pipeline_file_in_place_of_an_artifact_names_the_commands_that_take_it(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("version: 1\n")
+    with pytest.raises(DocumentError) as caught:
+        load_artifact(tmp_path / "p.yaml")
+    assert "bundle --pipeline FILE" in str(caught.value)
+
+
 def test_a_folder_with_artifacts_in_it_names_them(tmp_path: Path) -> None:
     def hint() -> str:
         with pytest.raises(DocumentError, match="not an artifact") as caught:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, UsageError
 from edgedla.remote.address import parse_address
 from edgedla.remote.inventory import BoardEntry, read_inventory, save_board
 
@@ -38,6 +38,12 @@ boards:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "boards.yaml"
+
+
+def test_an_unknown_key_is_refused_with_every_key_once(file):
+    file.write_text("boards:\n  orin1: {host: 10.0.0.1, target: orin}\n")
+    with pytest.raises(DocumentError, match=r"allowed: edgedla, groups, host, note, python\)"):
+        read_inventory(file)
 
 
 def test_saving_boards_creates_and_extends_the_inventory(file):

@@ -133,6 +133,8 @@ def artifact_hint(file: Path) -> str:
         )
     if file.suffix.lower() == ".onnx":
         return f"edgedla build {file} -o ARTIFACT"
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return "a pipeline file is for `edgedla run FILE` and `edgedla bundle --pipeline FILE`; here give the artifact that it names"
     return "give the folder that `edgedla build -o` wrote"
 
 
