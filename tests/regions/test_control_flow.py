@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 
 import edgedla
+from edgedla.costs.model import CostModel
+from edgedla.placement.problem.loops import in_all_passes
 from edgedla.regions import CheckReport, Placed
 from edgedla.rules.verdict import Support
 
@@ -130,6 +132,33 @@ def test_a_loop_works_as_often_as_it_runs(trt: str) -> None:
     assert of[80] > 2 * of[20]
     assert times[80].latency.basis == "guessed"
     assert any("16 layers inside a loop" in note for note in times[80].notes)
+
+
+def test_in_a_body_only_products_start_kernels() -> None:
+    """Two bidirectional LSTM layers take 8 us for each of 120 passes on an RTX 4090: not a kernel for each of 20 layers."""
+    graph, model = edgedla.load_onnx(gru(40), trt="10.3"), CostModel.load(edgedla.platform_for("orin"), "fp16")
+    costs = in_all_passes(model.layer_costs(graph), graph, model)
+    of: Dict[str, List[float]] = {}
+    for layer in graph.layers:
+        of.setdefault(layer.type, []).append(costs[layer.index, "GPU"].latency_us)
+    assert min(of["MATRIX_MULTIPLY"]) > 40
+    assert max(of["ACTIVATION"] + of["ELEMENTWISE"] + of["SLICE"]) < 4
+
+
+def test_a_body_of_sums_starts_one_kernel_in_each_pass() -> None:
+    def summed(steps: int) -> bytes:
+        graph = helper.make_graph(
+            [helper.make_node("CumSum", ["x", "axis"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, steps, 4, 4])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [helper.make_tensor("axis", TensorProto.INT32, [], [1])],
+        )
+        made: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+        return made
+
+    few, many = (edgedla.predict(summed(n), target="orin", devices="GPU").latency.latency_us for n in (10, 110))
+    assert 3 < (many - few) / 100 < 15
 
 
 def test_a_pin_of_a_pattern_leaves_out_what_a_loop_keeps_on_the_gpu() -> None:
