@@ -11,6 +11,7 @@ from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.network.model_file import remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
+from edgedla.fixes.network.plugins import plugin_names
 from edgedla.fixes.proofs.comparison import Proof, unproved
 from edgedla.fixes.proofs.sites import prove_sites
 from edgedla.fixes.proofs.whole_network import NetworkProof, prove_network
@@ -105,6 +106,9 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
         return NetworkProof(None, detail="nothing was rewritten")
     if not has_all_weights(before):
         return NetworkProof(None, detail="not run: its weights are not in the file")
+    plugins = plugin_names(before)
+    if plugins:
+        return NetworkProof(None, detail=f"not run: ONNX Runtime lacks {', '.join(plugins)}")
     drawn = _random_operators(before)
     if drawn:
         return NetworkProof(None, detail=f"not run: it draws random numbers ({drawn})")

@@ -16,6 +16,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
+from edgedla.fixes.network.plugins import is_plugin
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
@@ -144,6 +145,8 @@ def _fold_round(model: Any) -> bool:
     made: Set[str] = set()
     for node in model.graph:
         if node.domain not in DEFAULT_DOMAINS or node.op_type in KEPT or any(v.is_graph_output() for v in node.outputs):
+            continue
+        if is_plugin(node, model):
             continue
         measured = _measured(network, node)
         if measured is not None:

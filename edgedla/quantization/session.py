@@ -133,8 +133,7 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        unknown = any(words in str(e) for words in ("not a registered function/op", "No Op registered for"))
-        hint = _OF_A_PLUGIN if unknown else None
+        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
@@ -143,6 +142,18 @@ def open_session(
         # Parsing a model of 100 MB leaves another 100 MB of freed protobuf memory in the process.
         give_back()
     return OnnxSession(session, error)
+
+
+def _lacks_operator(text: str) -> bool:
+    """Whether it lacks an operator altogether, not only for one type. It knows the names of TensorRT's own plugins, as
+    EfficientNMS_TRT, and has no implementation of them.
+    """
+    named = re.search(r"Could not find an implementation for (\w+)\(", text)
+    if named is None or find_spec("onnx") is None:
+        return any(words in text for words in ("not a registered function/op", "No Op registered for"))
+    import onnx
+
+    return not onnx.defs.has(named[1])
 
 
 def in_words(error: Exception) -> str:

@@ -17,6 +17,7 @@ from edgedla.fixes.network.network import (
     has_data,
     tensor_path,
 )
+from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
@@ -27,6 +28,8 @@ PAYLOADS = (
 )  # fmt: skip
 #: Most elements in one entry of such a field: four 2-bit elements per byte.
 MOST_PER_ENTRY = 4
+#: Domain of plugins while a model is checked.
+_PLUGINS = "tensorrt.plugins"
 #: Tensor -> its outline. A search outlines hundreds of forms of one model, which share their tensors.
 _OUTLINED: Any = weakref.WeakKeyDictionary()
 
@@ -110,6 +113,10 @@ def outline(model: Any, nodes: Optional[Sequence[Any]] = None) -> Any:
     proto.graph.output.extend(ir.serde.serialize_value(v) for v in outputs)
     proto.graph.node.extend(ir.serde.serialize_node(n) for n in (graph if nodes is None else nodes))
     proto.graph.initializer.extend(_outlined(name, v.const_value) for name, v in constants.items())
+    # Nothing infers what a plugin writes: only the file says it.
+    stated = [v for n in (graph if nodes is None else nodes) if is_plugin(n, model) for v in n.outputs]
+    named = [v for v in stated if v.name and v.shape is not None and not v.is_graph_output()]
+    proto.graph.value_info.extend(ir.serde.serialize_value(v) for v in named)
     return proto
 
 
@@ -134,8 +141,9 @@ def _new_outline(name: str, tensor: Any) -> Any:
 
 
 def _checkable(model: Any) -> Any:
-    """The outline for onnx.checker: large weights become inputs, because it would look for their files; and every output gets
-    dims, which exporters leave out and shape inference does not always find.
+    """The outline for onnx.checker: large weights become inputs, because it would look for their files; every output gets dims,
+    which exporters leave out and shape inference does not always find; and plugins that exporters write into ONNX's own domain, as
+    EfficientNMS_TRT, get one of their own, because it knows no such operator.
     """
     import onnx
 
@@ -149,7 +157,22 @@ def _checkable(model: Any) -> Any:
     for output in proto.graph.output:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.shape.SetInParent()
+    for part, nodes in ((proto, proto.graph.node), *((f, f.node) for f in proto.functions)):
+        plugins = [n for n in _all_nodes(nodes) if n.domain in DEFAULT_DOMAINS and not onnx.defs.has(n.op_type)]
+        for node in plugins:
+            node.domain = _PLUGINS
+        if plugins:
+            part.opset_import.append(onnx.helper.make_opsetid(_PLUGINS, 1))
     return proto
+
+
+def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """The nodes, and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for entry in node.attribute:
+            for body in [entry.g] if entry.HasField("g") else entry.graphs:
+                yield from _all_nodes(body.node)
 
 
 def checked(model: Any) -> None:
@@ -216,13 +239,8 @@ def _tensors_of_nodes(model: Any) -> Iterator[Tuple[Any, Any]]:
 
 def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
     """Attributes of the nodes and of nodes in their subgraphs, without the subgraphs themselves, which read outer values."""
-    for node in nodes:
-        for entry in node.attribute:
-            bodies = [entry.g] if entry.HasField("g") else list(entry.graphs)
-            if not bodies:
-                yield entry
-            for body in bodies:
-                yield from _plain_attributes(body.node)
+    for node in _all_nodes(nodes):
+        yield from (entry for entry in node.attribute if not entry.HasField("g") and not entry.graphs)
 
 
 def _holds_its_elements(tensor: Any) -> bool:

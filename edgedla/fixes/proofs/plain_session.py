@@ -14,6 +14,7 @@ from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, MOST_READ_ELEMENTS, data_of
+from edgedla.fixes.network.plugins import at_or_behind_plugins
 from edgedla.fixes.network.write_model import tensor_inside
 from edgedla.quantization.session import open_session
 
@@ -70,10 +71,27 @@ def of_the_file(tensor: Any) -> bool:
     return not isinstance(tensor, onnx_ir().Tensor)
 
 
+def _leave_out_plugins(proto: Any, model: Any) -> None:
+    """Removes from the model's outline what ONNX Runtime cannot run."""
+    cut = at_or_behind_plugins(model)
+    if not cut:
+        return
+    lost = {v.name for node in cut for v in node.outputs}
+    for at in reversed([i for i, node in enumerate(model.graph) if node in cut]):
+        del proto.graph.node[at]
+    for output in [o for o in proto.graph.output if o.name in lost]:
+        proto.graph.output.remove(output)
+
+
 def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
-    """Of an onnx_ir.Model with its weights."""
+    """Of an onnx_ir.Model with its weights.
+
+    Args:
+        outputs: values that no plugin is needed for.
+    """
     proto = outline(model)
     del proto.graph.initializer[:]
+    _leave_out_plugins(proto, model)
     # Kernels of other domains may ask for constants.
     foreign = {v for node in model.graph if node.domain not in DEFAULT_DOMAINS for v in node.inputs}
     weights: Dict[str, np.ndarray] = {}

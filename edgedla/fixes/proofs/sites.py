@@ -18,6 +18,7 @@ from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.network import has_data
+from edgedla.fixes.network.plugins import at_or_behind_plugins
 from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
 from edgedla.fixes.proofs.fragments import DRAWN_AS_BYTES, random_values, run_fragment
 from edgedla.fixes.proofs.plain_session import session_of
@@ -90,11 +91,12 @@ def _drawn_bytes(model: Any) -> int:
 
 
 def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Run-time values that sites read, from one run of the network before any rewrite."""
+    """Run-time values that sites read, from one run of the network before any rewrite, as far as its plugins let it run."""
     if not feed:
         return {}
     needed = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
-    made = {v.name: v for n in model.graph for v in n.outputs}
+    cut = at_or_behind_plugins(model)
+    made = {v.name: v for n in model.graph if n not in cut for v in n.outputs}
     held, names = 0, []
     for name in sorted(needed & set(made)):
         shape = made[name].shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Set
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
+from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.rewrites.convolution.deconv_crop import FIRST_SLICE
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
@@ -33,7 +34,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if not heads:
         # Outputs that are only constants have no convolution before them to end at.
         return None
-    unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS]
+    unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS or is_plugin(n, network.model)]
     nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
     if unknown or nested:
         what = f"{unknown[0].op_type} is not an ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"

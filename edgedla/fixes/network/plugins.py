@@ -1,0 +1,53 @@
+"""Plugins in a model: operators that TensorRT takes from a library and that ONNX Runtime cannot run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Iterator, Set, Tuple
+
+from edgedla.fixes.network.network import DEFAULT_DOMAINS
+
+#: Other domains whose operators ONNX Runtime has.
+RUN_DOMAINS = frozenset({"com.microsoft", "ai.onnx.ml"})
+
+
+def is_plugin(node: Any, model: Any) -> bool:
+    """Whether an onnx_ir node is one. Exporters write some, as EfficientNMS_TRT, into ONNX's own domain."""
+    if node.domain in DEFAULT_DOMAINS:
+        return not _is_of_onnx(node.op_type)
+    function = model.functions.get((node.domain, node.op_type, node.overload))
+    if function is not None:
+        return any(is_plugin(inner, model) for inner in function.all_nodes())
+    return node.domain not in RUN_DOMAINS
+
+
+@lru_cache(maxsize=None)
+def _is_of_onnx(operator: str) -> bool:
+    from onnx import defs
+
+    return bool(defs.has(operator))
+
+
+def plugin_names(model: Any) -> Tuple[str, ...]:
+    """The operators of its plugins, sorted."""
+    return tuple(sorted({n.op_type for n in model.graph.all_nodes() if is_plugin(n, model)}))
+
+
+def at_or_behind_plugins(model: Any) -> Set[Any]:
+    """The nodes of the main graph that ONNX Runtime cannot reach: plugins, nodes that hold one, and all that read their results."""
+    cut: Set[Any] = set()
+    for node in model.graph:
+        inside = list(_nodes_of(node))
+        makers = {v.producer() for n in inside for v in n.inputs if v is not None}
+        if makers & cut or any(is_plugin(n, model) for n in inside):
+            cut.add(node)
+    return cut
+
+
+def _nodes_of(node: Any) -> Iterator[Any]:
+    """The node, and those of its subgraphs."""
+    yield node
+    for entry in node.attributes.values():
+        if entry.type.name in ("GRAPH", "GRAPHS") and not entry.is_ref():
+            for body in [entry.value] if entry.type.name == "GRAPH" else entry.value:
+                yield from body.all_nodes()
