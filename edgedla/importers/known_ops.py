@@ -25,6 +25,21 @@ REFUSED: FrozenSet[str] = frozenset(
     """.split()
 )
 
+#: Plugins of libnvinfer_plugin in every release from 8.4 to 10 (plugin/README.md of NVIDIA/TensorRT). trtexec and edgedla register
+#: them, so that the parser takes a node of such a name. Newer ones and those of other libraries stay unknown.
+SHIPPED_PLUGINS: FrozenSet[str] = frozenset(
+    """
+    BatchTilePlugin_TRT BatchedNMSDynamic_TRT BatchedNMS_TRT CoordConvAC CropAndResize CustomEmbLayerNormPluginDynamic
+    CustomFCPluginDynamic CustomGeluPluginDynamic CustomQKVToContextPluginDynamic CustomSkipLayerNormPluginDynamic
+    DetectionLayer_TRT EfficientNMS_ONNX_TRT EfficientNMS_TRT FlattenConcat_TRT GenerateDetection_TRT GridAnchorRect_TRT
+    GridAnchor_TRT GroupNormalizationPlugin InstanceNormalization_TRT LReLU_TRT MultilevelCropAndResize_TRT
+    MultilevelProposeROI_TRT NMS_TRT Normalize_TRT PriorBox_TRT Proposal ProposalLayer_TRT PyramidROIAlign_TRT RPROI_TRT
+    Region_TRT Reorg_TRT ResizeNearest_TRT SpecialSlice_TRT
+    """.split()
+)
+#: The first release of which nobody has seen the list.
+PLUGINS_UNTIL = (11,)
+
 #: Operator -> the opset that first defines it. At an older opset, exporters write it as simpler operators.
 FIRST_OPSET: Dict[str, int] = {
     "CastLike": 15, "GridSample": 16, "LayerNormalization": 17, "GroupNormalization": 18, "Mish": 18, "Gelu": 20,

@@ -118,7 +118,7 @@ class Walk:
         return inputs
 
     def function_of(self, node: Node, record: NodeRecord) -> Optional[Lowering]:
-        """The node's lowering; None, with a note in `record`, for an unknown operator."""
+        """The node's lowering; None for a plugin that TensorRT brings, and, with a note in `record`, for an unknown operator."""
         ctx = self.ctx
         function = OPERATORS.get(node.op)
         imported = imports(node.op, ctx.trt)
@@ -137,6 +137,8 @@ class Walk:
                 node.proto,
                 known_ops.way_out(node.op),
             )
+        if node.op in known_ops.SHIPPED_PLUGINS and ctx.trt < known_ops.PLUGINS_UNTIL:
+            return None
         record.unknown = (
             f"edgedla does not know the operator {node.op!r}: TensorRT takes it where a plugin of that name is loaded, which runs on "
             "the GPU, and refuses the model where none is"
@@ -148,7 +150,7 @@ class Walk:
         inputs = self.inputs_of(node, record)
         function = self.function_of(node, record)
         if function is None or record.unknown:
-            return self.unknown_outputs(node, inputs)
+            return self.unknown_outputs(node, inputs, "UNKNOWN" if record.unknown else "PLUGIN_V2")
         before = (len(ctx.net.layers), ctx.net.number_of_layers, len(ctx.nodes))
         ctx.depth += 1
         try:
@@ -179,8 +181,8 @@ class Walk:
             inner.constant_layers.clear()
             inner.unknown = inner.unknown or f"it belongs to {record.name!r}, whose layers are not known"
 
-    def unknown_outputs(self, node: Node, inputs: Sequence[Value]) -> List[Value]:
-        """One UNKNOWN layer, with the dims that ONNX shape inference gives its outputs, if any."""
+    def unknown_outputs(self, node: Node, inputs: Sequence[Value], layer_type: str = "UNKNOWN") -> List[Value]:
+        """One UNKNOWN layer, or a plugin, with the dims that the file or ONNX shape inference gives its outputs, if any."""
         ctx = self.ctx
         if self.inferred is None:
             self.inferred = self.infer()
@@ -189,7 +191,7 @@ class Walk:
             dims, dtype = self.inferred.get(name, (None, "FLOAT"))
             outputs.append((dims, dtype))
         tensors: List[Optional[NetTensor]] = [ctx.tensor(x) for x in inputs if x is not None]
-        made = ctx.net.emit_many("UNKNOWN", tensors, {"onnx_op": node.op}, outputs, always_live=True)
+        made = ctx.net.emit_many(layer_type, tensors, {"onnx_op": node.op}, outputs, always_live=True)
         if made:
             ctx.net.register(made[0], node.name)
         return list(made)
