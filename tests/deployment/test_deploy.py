@@ -20,7 +20,7 @@ from edgedla.deployment.request import DeployRequest
 from edgedla.errors import DataError, ModelError, RunError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain, rows
-from tests.models import node, onnx_model
+from tests.models import node, onnx_model, save
 from tests.quantization.half_nets import halved
 from tests.quantization.test_float32_types import types_left
 
@@ -171,6 +171,20 @@ def test_a_rewrite_of_equal_cost_is_named_in_the_gain() -> None:
     assert gain(found) == "No step lowered the predicted cost; the artifact is the unchanged model."
     found.turned = True
     assert gain(found).endswith("the artifact is the unchanged model, with its types converted to FLOAT.")
+
+
+def test_guessed_costs_are_not_called_fitted(tmp_path: Path) -> None:
+    guessed = save(
+        onnx_model([node("Exp", "x", "y")], {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}), tmp_path / "m.onnx"
+    )
+    deployment = edgedla.deploy(guessed, tmp_path / "out", level=0, target="agx-orin-64gb")
+    for form in ("text", "markdown"):
+        said = render_deployment(deployment, form)
+        assert "guessed" in said
+        assert "fitted" not in said
+    page = render_deployment(deployment, "html")
+    assert 'class="badge guessed"' in page
+    assert 'class="badge fitted"' not in page
 
 
 @pytest.mark.parametrize("form", FORMATS)

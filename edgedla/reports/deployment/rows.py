@@ -100,7 +100,7 @@ def rows(deployment: Deployment) -> List[Row]:
     def both(what: str, read: Any, basis: str) -> Row:
         return Row(what, read(a), read(b), basis)
 
-    fitted, score = str(b["build"].get("basis", "predicted")), deployment.score
+    fitted, score = cost_basis(deployment), deployment.score
     # With --place dla the build is placed as TensorRT places it: one row covers both.
     on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
     on_dla = on_dla if deployment.request.place == "best" else []
@@ -165,13 +165,18 @@ def _scored(score: Mapping[str, Any]) -> str:
     return f"{significant(score['value'])} [{significant(score['low'])}, {significant(score['high'])}]"
 
 
+def cost_basis(deployment: Deployment) -> str:
+    """The basis of the predicted times of what was built: fitted, guessed or measured."""
+    return str(deployment.best.predicted["build"].get("basis", "predicted"))
+
+
 def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
     """(name, text, badge) of the basis of the figures."""
     samples = deployment.samples
     mode = deployment.details["power_mode"]
     fitted = f"edgedla's cost model{f' in {mode}' if mode else ''}; ± one standard deviation; frames per second with many in flight"
     entries = [
-        ("Times, energy", fitted if deployment.measured else f"{fitted}; no board took part", "fitted"),
+        ("Times, energy", fitted if deployment.measured else f"{fitted}; no board took part", cost_basis(deployment)),
         ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
         ("Accuracy", f"{samples['final']}; no step looked at them",
          "simulated" if deployment.artifact.simulated else "measured"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import TONES, answer, gain, rows, subject
+from edgedla.reports.deployment.rows import TONES, answer, cost_basis, gain, rows, subject
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 
 
@@ -24,7 +24,11 @@ def _lines(deployment: Deployment) -> Iterator[Line]:
     table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]
     yield from (("", 2, line) for line in aligned(table))
     mode = deployment.details["power_mode"]
-    yield "dim", 2, f"{f'fitted: in {mode}; ' if mode else ''}frames per second: with many frames in flight"
+    yield (
+        "dim",
+        2,
+        f"{f'{cost_basis(deployment)}: in {mode}; ' if mode else ''}frames per second: with many frames in flight",
+    )
     yield "", 0, ""
     yield "title", 0, "Tried"
     for trial in deployment.trials:

@@ -45,7 +45,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Fact:
-    """A row of the basis: `badge` is "", "predicted", "fitted", "measured" or "simulated"."""
+    """A row of the basis: `badge` is "", "predicted", "fitted", "guessed", "measured" or "simulated"."""
 
     name: str
     text: str
