@@ -232,6 +232,9 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
     if sys.stderr is None:
         # The process was started with stderr closed, and libraries call stderr.isatty().
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
+    if sys.stdin is None:
+        # A service may start it with stdin closed: as empty as any other that holds nothing.
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the life of the process
     for stream in (sys.stdout, sys.stderr):
         # A layer's name may hold characters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):

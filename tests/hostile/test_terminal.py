@@ -118,6 +118,12 @@ def test_a_closed_stderr_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sys.stderr.isatty()
 
 
+def test_a_closed_stdin_is_an_empty_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert exit_code_of(["check", "-"]) == 2
+    assert "standard input is empty" in capsys.readouterr().err
+
+
 INTERRUPTED = """
 import os, signal, sys
 class Interrupts:
