@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import Mapping, Optional, Sequence
+from dataclasses import replace
+from typing import List, Mapping, Optional, Sequence
 
 from edgedla.errors import UsageError
 from edgedla.regions.report import CheckReport
@@ -52,5 +53,19 @@ def render_check(
         raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
     module, _, function = FORMS[output_format].partition(":")
     view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet, tuple(unchecked))
+    if len(reports) > 1 and output_format not in _BY_FILE:
+        reports = _told_apart(reports, files or ())
     text: str = getattr(importlib.import_module(module), function)(reports, view)
     return text
+
+
+#: Forms that name each model's file or hash beside its name.
+_BY_FILE = ("json", "sarif")
+
+
+def _told_apart(reports: Sequence[CheckReport], files: Sequence[str]) -> List[CheckReport]:
+    """The reports; models of one name are called by their paths, as in the table of platforms."""
+    from edgedla.reports.table.table import distinct
+
+    names = distinct([report.model for report in reports], files)
+    return [replace(report, model=name) for report, name in zip(reports, names)]

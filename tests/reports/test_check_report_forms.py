@@ -372,3 +372,17 @@ def test_an_html_report_links_to_models_without_a_report(make_report: Callable[.
     assert "<h1>3 models</h1>" in text
     assert "</script>" not in text
     assert "<b>|" not in text
+
+
+@pytest.mark.parametrize(
+    ("form", "quiet"), [("text", False), ("text", True), ("markdown", False), ("junit", False), ("html", False)]
+)
+def test_models_of_one_name_are_called_by_their_paths(
+    form: str, quiet: bool, make_report: Callable[..., CheckReport]
+) -> None:
+    reports, files = [make_report(), make_report(mode="strict")], ["new/small.onnx", "old/small.onnx"]
+    text = render_check(reports, form, files=files, quiet=quiet).replace("<wbr>", "")
+    assert re.search(r"\bsmall (on|  )|>small<|\"small\"", text) is None
+    assert all(file in text for file in files)
+    documents = json.loads(render_check(reports, "json", files=files))["reports"]
+    assert [document["model"]["name"] for document in documents] == ["small", "small"]
