@@ -17,6 +17,7 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "CONCATENATION": ("concatenation", "Concatenation"),
     "CONVOLUTION": ("convolution", "Convolution"),
     "DECONVOLUTION": ("deconvolution", "Deconvolution"),
+    "EINSUM": ("einsum", "Einsum"),
     "ELEMENTWISE": ("elementwise", "Elementwise"),
     "IDENTITY": ("cast", "Cast"),
     "LRN": ("lrn", "LRN"),
