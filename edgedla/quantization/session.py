@@ -58,7 +58,7 @@ def import_onnxruntime() -> Any:
 
 _OF_A_PLUGIN = (
     "it lacks that operator, as it lacks TensorRT's plugins: end the model in front of it; `edgedla check`, `place` and "
-    "`build --backend trtexec` go without ONNX Runtime, and `edgedla help plugins` says how to quantise it"
+    "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
 
 
