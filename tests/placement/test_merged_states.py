@@ -64,3 +64,26 @@ def test_what_is_skipped_adds_no_states() -> None:
     few, loads = loads_of(StateArrays(frontier, alike=False, merged=True))
     assert np.allclose(loads, expected)
     assert sum(few) < 0.6 * sum(many)
+
+
+@pytest.mark.parametrize("last_on", [("GPU",), ALL])
+def test_heads_that_the_gpu_joins_keep_no_slack(last_on: Tuple[str, ...]) -> None:
+    """Each head waits for the item that joins them: slack that no path can use any more tells no states apart."""
+    change = {(a, b): cost(1.0) for a in ("GPU", "DLA") for b in ("GPU", "DLA")}
+    heads, long = 4, 3
+    items = [Item("l0", 0, (0,), ALL, {"GPU": cost(3.0), "DLA": cost(4.0)})]
+    flows = [Flow("x", 0, None, (0,), False, change)]
+    flows.append(Flow("t0", 0, 0, tuple(1 + h * long for h in range(heads)), False, change))
+    join = 1 + heads * long
+    for k in range(1, join):
+        items.append(Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(3.0), "DLA": cost(4.0)}))
+        flows.append(Flow(f"t{k}", 0, k, (join if k % long == 0 else k + 1,), False, change))
+    times = {"GPU": cost(3.0), "DLA": cost(4.0)}
+    items.append(Item("join", 0, (join,), last_on, times if len(last_on) > 1 else {"GPU": cost(3.0)}))
+    flows.append(Flow("y", 0, join, (), True, change))
+    frontier = Frontier(Problem(tuple(items), tuple(flows), (), lambda *_: (), ("m",), cost(2), ALL), ALL[:2])
+    many, expected = loads_of(StateArrays(frontier, alike=False))
+    few, loads = loads_of(StateArrays(frontier, alike=False, merged=True))
+    assert np.allclose(loads, expected)
+    # A path that ends on the core can use one more; what is left of devices and transitions is the same.
+    assert max(few) < (0.5 if last_on == ("GPU",) else 0.8) * max(many)

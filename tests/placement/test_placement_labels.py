@@ -34,7 +34,7 @@ from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.placement.solvers.several.pair_weights import weights_in_rings
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import ranges
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 from tests.placement.test_placement_pairs import of_one_batch

@@ -40,7 +40,7 @@ from edgedla.placement.solvers.several.solve_pair import _by_more, can_solve, so
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 from tests.placement.segments_one_by_one import Segmented
 

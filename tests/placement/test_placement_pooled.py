@@ -18,12 +18,13 @@ from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.pooled import PooledCores, parted
+from edgedla.placement.solvers.streams.pooled import PooledCores
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.weights import weights_around
 from edgedla.placement.solvers.streams.rows import first_row, merged_rows
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.weights import weights_around
+from edgedla.placement.solvers.streams.state_graph import prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, period
@@ -32,10 +33,15 @@ pytestmark = pytest.mark.once
 
 CHECKED = checked(20, 60)
 NEVER = float("inf")
+WEIGHTS = weights_around(np.array([0.4, 0.3, 0.3]))
 
 
 def on_both_cores(problem: Problem) -> Iterator[Tuple[str, ...]]:
     return (a for a in assignments(problem) if set(a) == set(ALL))
+
+
+def pooled(problem: Problem) -> PooledCores:
+    return PooledCores(problem, ALL, factors_of(problem), WEIGHTS * factors_of(problem))
 
 
 def factors_of(problem: Problem) -> np.ndarray:
@@ -124,13 +130,10 @@ def test_narrow_order_puts_heads_after_the_level_they_read() -> None:
 def test_the_pooled_bound_is_below_every_placement_on_both_cores(problem: Problem, models: int) -> None:
     problem = of_one_batch(problem, (1.0, 1.5))
     least = min((period(problem, evaluate(problem, a)) for a in on_both_cores(problem)), default=NEVER)
-    pool = PooledCores(problem, ALL, factors_of(problem))
+    pool = pooled(problem)
     for floor, limit in ((1e-3, 1e4), (least * 0.99, least * 1.1), (least * 0.5, least * 0.9)):
-        for pooled in pool.looks(floor, limit, NEVER):
-            assert pooled.bound <= max(least, floor) + 1e-6
-            arrays = StateArrays(Frontier(problem, ALL), True)
-            for placed in parted(arrays, factors_of(problem), pooled, limit, NEVER):
-                assert all(d in i.allowed for a in placed for d, i in zip(a, problem.items))
+        for bound in pool.bounds(floor, limit, NEVER):
+            assert bound <= max(least, floor) + 1e-6
 
 
 @CHECKED
@@ -146,12 +149,12 @@ def test_a_guided_beam_keeps_every_placement_below_its_bound(problem: Problem, l
     least = min(periods.values(), default=NEVER)
     limit = min(least * loose, 1e4) + 1e-3
     arrays = StateArrays(frontier, True)
-    guide = PooledCores(problem, ALL, factors).guide(arrays, limit, NEVER)
+    guide = pooled(problem).guide(arrays, limit, NEVER)
     if guide is None:
         # No pooled placement is below the limit.
         assert least >= limit
         return
-    prices = Prices.both_ways(frontier, weights_around(np.array([0.4, 0.3, 0.3])) * factors)
+    prices = Prices.both_ways(frontier, WEIGHTS * factors)
     bound, met = beam(guide, prices, factors, limit, width, True, NEVER)
     assert bound <= least + 1e-6
     if width == 4000 and least < NEVER:
@@ -175,16 +178,20 @@ def test_a_guide_is_a_lower_bound_of_every_placement(problem: Problem, seed: int
     if not everywhere:
         return
     longest = max(period(problem, evaluate(problem, a)) for a in everywhere)
-    guide = PooledCores(problem, ALL, factors).guide(StateArrays(frontier, False), longest + 1.0, NEVER)
+    guide = pooled(problem).guide(StateArrays(frontier, False), longest + 1.0, NEVER)
     assert guide is not None
+    prices = prices_of(guide, WEIGHTS * factors)
     for assignment in random.Random(seed).sample(everywhere, min(len(everywhere), 30)):
         reached = period(problem, evaluate(problem, assignment))
+        total = loads_of(problem, assignment)
         states, row = guide.start, first_row(3)
         for i, device in enumerate(assignment):
             states, added, _ = guide.counted_step(i, states, ALL.index(device))
             assert (states >= 0).all()
             row = row._replace(loads=row.loads + added, pool=row.pool + added[:, 1:].sum(axis=1))
             assert guide.bounds(i + 1, states, row)[0] <= reached + 1e-6
+            rest = prices.weights @ (total - row.loads[0])
+            assert (guide.rest(i + 1, states, prices)[0] <= rest + 1e-6).all()
         assert guide.bounds(len(assignment), states, row)[0] >= (row.loads[0, 0] * factors[0]) - 1e-6
 
 

@@ -22,13 +22,14 @@ from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
 from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.fronts import Fronts
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.weights import best_prices, weights_around
 from edgedla.placement.solvers.streams.rows import LONG_ROW, Rows, first_row, merged_rows, row_maxima, undominated
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
-from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, brute_force, checked, cost, problems, regroup
 
@@ -183,7 +184,7 @@ def test_bounds_hold_for_any_beam_width_and_state_limit(problem: Problem, width:
     graph = StateGraph(arrays, prices_of(arrays, weights), limit, most_states, never)
     assert min(graph.root.max(), graph.dropped, limit) <= least + 1e-6
     if not graph.empty:
-        swept = sweep(graph, factors, limit, width, never)
+        swept = sweep(graph, factors, limit, width, Fronts(graph, factors, limit), never)
         assert swept.bound <= least + 1e-6
         if swept.complete:
             # Placements that leave an engine out count there too, at the slowdown of all.

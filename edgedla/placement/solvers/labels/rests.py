@@ -10,7 +10,7 @@ from edgedla.placement.solvers.labels.bits import has, keys_of, meet, members, n
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.grown import Grown
 from edgedla.placement.solvers.labels.moments import NO_ITEM, ON_CORE, PAID, Moments
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: A tensor's set of devices, as bits: both.
 BOTH = 3

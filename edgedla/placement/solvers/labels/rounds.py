@@ -15,7 +15,7 @@ from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.timelines import Timelines
 from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.pair_weights import of_model, weights_in_rings
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: Most items of both models: beyond, sets of items take too much memory.
 MOST_ITEMS = 3_000

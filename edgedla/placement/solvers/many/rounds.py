@@ -21,7 +21,7 @@ from edgedla.placement.solvers.several.moved_ends import with_moved_ends
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.vocabulary import GPU
 
 #: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the others no room on the GPU.

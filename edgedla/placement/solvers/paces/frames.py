@@ -14,7 +14,7 @@ from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.vocabulary import GPU
 
 #: Weights of the GPU time, besides the frame's own time, that tell placements apart.

@@ -14,7 +14,7 @@ from edgedla.placement.solvers.several.front import Front, front
 from edgedla.placement.solvers.several.graph import Graph, OneByOne, Steps
 from edgedla.placement.solvers.several.pair import Pair, blocks, simple_bounds
 from edgedla.placement.solvers.several.pair_weights import of_model
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: States before one item with which both models are looked at first.
 FEW_STATES = 200

@@ -10,7 +10,7 @@ import numpy as np
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.graph import Ways, ways_on
 from edgedla.placement.solvers.streams.frontier import State
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: States kept before each item for each plan of the other model.
 KEPT = 12

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgedla.placement.solvers.several.graph import Ways
 from edgedla.placement.solvers.streams.frontier import Frontier, State
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.state_arrays import StateArrays, distinct, packed
 
 

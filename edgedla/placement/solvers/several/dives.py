@@ -10,7 +10,7 @@ from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.graph import ways_on
 from edgedla.placement.solvers.several.pair import simple_bounds
 from edgedla.placement.solvers.streams.frontier import State
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 
 class Dives(NamedTuple):

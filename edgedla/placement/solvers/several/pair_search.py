@@ -20,7 +20,7 @@ from edgedla.placement.solvers.several.row_pair import bound_of_pairs
 from edgedla.placement.solvers.several.segment_rows import segment_rows
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.stays.stay_rounds import StayRounds
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: Loadables of one model, and states before one item, to look for placements alone.
 FEW_LOADABLES, FEW_STATES = 2, 400

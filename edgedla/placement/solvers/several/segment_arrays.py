@@ -7,8 +7,9 @@ from typing import Iterator, List, Protocol, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Ways
+from edgedla.placement.solvers.streams.columns import Columns
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
+from edgedla.placement.solvers.streams.state_arrays import distinct, packed
 
 #: A segment that takes no longer is empty: it waits for nothing.
 EMPTY_US = 1e-9

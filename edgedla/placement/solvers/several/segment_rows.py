@@ -12,7 +12,7 @@ from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.known_rest import KnownRest
 from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.segment_arrays import Rest, SegmentArrays
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 
 class Row(NamedTuple):

@@ -14,7 +14,7 @@ from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.several.around import Taken, around, taken
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.moved_ends import with_moved_ends
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.vocabulary import GPU
 
 #: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the other model no room on the GPU.

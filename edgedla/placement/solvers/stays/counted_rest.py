@@ -7,9 +7,9 @@ from typing import Any, List
 import numpy as np
 
 from edgedla.placement.solvers.several.graph import Graph, Ways
+from edgedla.placement.solvers.streams.columns import Columns
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.known_rows import KnownRows
-from edgedla.placement.solvers.streams.state_arrays import Columns
 from edgedla.placement.solvers.streams.state_graph import least_in_order
 
 #: Most numbers that are known in all.

@@ -10,7 +10,7 @@ from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.segment_arrays import without_time
 from edgedla.placement.solvers.stays.counted_rest import before, ended
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.state_graph import least_in_order
 
 

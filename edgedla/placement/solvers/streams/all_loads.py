@@ -11,7 +11,7 @@ from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import simplex
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Rows
 
 

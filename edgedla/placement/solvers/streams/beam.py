@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.streams.all_loads import AllLoads
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
     continued,

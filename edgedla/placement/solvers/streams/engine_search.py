@@ -1,4 +1,4 @@
-"""The search on one set of engines: beams for good placements, then sweeps over the graph of its states."""
+"""The search on one set of engines: all states with fronts of what is left, or beams where there are too many of them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from edgedla.placement.solvers.lower_bounds import alike
 from edgedla.placement.solvers.streams.all_loads import AllLoads, most_of_all
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.fronts import Fronts
 from edgedla.placement.solvers.streams.guide import Guided
 from edgedla.placement.solvers.streams.moves import Mover
-from edgedla.placement.solvers.streams.pooled import PooledCores, parted
+from edgedla.placement.solvers.streams.pooled import PooledCores
+from edgedla.placement.solvers.streams.prices.weights import best_prices, stretched
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
-from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 
 #: Widths of the first beams, which look for good placements.
 BEAMS: Tuple[int, ...] = (250, 700)
 
-#: A guided look aims at the limit if that is within the factor NEAR of the bound. It never aims beyond the bound by more
-#: than the share FAR, which doubles after each look that found nothing below its aim.
-NEAR, FAR = 1.0035, 0.01
+#: A guided beam aims at the limit if that is within the factor NEAR of the bound. No look aims beyond the bound by more than
+#: the share FAR: it doubles after each that shows that nothing is below its aim, and halves, down to LEAST_FAR, where there
+#: are too many states for a guide.
+NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
 
-#: Widths of the first guided look, which shows which weights matter, and of the second; later ones double.
+#: Widths of the first guided beam, which shows which weights matter, and of the second; later ones double.
 GUIDED = 250, 1_000
-
-#: (width, states) of the one sweep tried between guided looks when the limit is that near.
-SWEPT = 16_000, 1_000
 
 #: Most items for which moves are tried: with more, a round takes longer than it saves.
 MOVABLE = 150
 
-#: Weights kept for the wider searches: the first searches have shown which weights matter.
+#: Weights kept for the wider beams: the first have shown which weights matter.
 WEIGHTS = 16
 
-#: The graph of states is rebuilt once the limit falls below this share of the limit it was built for.
-LOWER = 0.995
+#: With two equal cores, states are bounded by weights around the best, scaled by these factors, and by even ones of the cores:
+#: the best weights for states, which know what depends on several items, are not those for prices.
+AROUND = 0.67, 1.0, 1.5
+EVEN = np.array([(gpu, (1 - gpu) / 2, (1 - gpu) / 2) for gpu in np.linspace(0.0, 1.0, 17)])
 
 
 class EngineSearch:
@@ -64,31 +65,31 @@ class EngineSearch:
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
         reached, self._prices = best_prices(self._frontier, self._factors, weights, deadline)
         self.bound = max(self.bound, reached)
-        self._weights = np.unique(self._prices.weights, axis=0)
         self._mover = Mover(self._frontier, self._factors)
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
         self._arrays = StateArrays(self._frontier, two_alike, merged=True)
-        self._pool = PooledCores(problem, engines, self._factors) if self._arrays.alike else None
+        weights = np.unique(self._prices.weights, axis=0)
+        if two_alike:
+            best = self._prices.weights[int(self._prices.root.argmax())] / self._factors
+            weights = np.concatenate([stretched(best, AROUND), np.eye(3), EVEN]) * self._factors
+        self._graph_prices = prices_of(self._arrays, weights)
+        self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights) if two_alike else None
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, GUIDED[0], False
-        self._far, self._swept = FAR, INFINITY
+        self._far, self._too_many = FAR, (0, INFINITY)
         most_us = most_of_all(problem, goal)
         self._all_loads = None if most_us is None else AllLoads(self._frontier, most_us)
         if self._all_loads and time.monotonic() < deadline:
             self.bound = max(self.bound, self._all_loads.bound(self._factors))
         self.deadline = deadline
-        self._graph: Optional[StateGraph] = None
-        self._limit = INFINITY
-        self._kept: Optional[np.ndarray] = None
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """Yields good placements: from both cores pooled, then from each beam. Raises `bound`."""
+        """Raises `bound` by both cores pooled; where the pool does not guide, yields good placements from beams."""
         if self._pool:
-            for pooled in self._pool.looks(self.bound, limit, self.deadline):
-                self.bound = max(self.bound, pooled.bound)
+            for bound in self._pool.bounds(self.bound, limit, self.deadline):
+                self.bound = max(self.bound, bound)
                 yield ()
-                yield from parted(self._arrays, self._factors, pooled, limit, self.deadline)
             self.stopped = time.monotonic() > self.deadline
             if self.guided:
                 return
@@ -101,49 +102,68 @@ class EngineSearch:
             yield from self._mover.improved(devices, rounds, self.deadline)
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
-        """The best placements of a sweep of this width, empty if it finds none below `limit`. Raises `bound`.
+        """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.
 
-        If the states do not fit and a sweep over those that fit finds nothing, a beam runs instead.
+        If there are more states than `most_states` before an item, and a sweep over the others finds nothing, a beam runs.
         """
-        if self.guided:
-            assignments = self._guided_look(limit, width)
-            if self.guided or self.stopped:
-                return assignments
         assignments = self._sweep(limit, width, most_states)
-        graph = self._graph
-        if assignments or self.bound >= limit or self.stopped or self.complete:
-            return assignments
-        if graph is not None and graph.dropped >= self.bound:
-            return ()
-        return self._beam(limit, width, True)
+        if assignments is not None or self.stopped or self.bound >= limit:
+            return assignments or ()
+        return self._guided_beam(limit, width) if self.guided else self._beam(limit, width, True)
 
-    def _sweep(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
-        """The best placements of a sweep over the states; empty if the states do not fit."""
-        self._look_through_states(limit, most_states)
-        graph = self._graph
-        if graph is None or self.bound >= limit or self.complete or self.stopped:
-            return ()
-        swept = sweep(graph, self._factors, limit, width, self.deadline, self._all_loads, self._kept)
-        if self._kept is None:
-            self._kept = np.sort(np.argsort(-swept.used, kind="stable")[:WEIGHTS])
-        self.bound = max(self.bound, swept.bound)
+    def _sweep(self, limit: float, width: int, most_states: int) -> Optional[Sequence[Tuple[str, ...]]]:
+        """The best placements of a sweep over the states; None if it finds none and too many states were left out."""
+        while 0 < self.bound < limit:
+            reach = min(limit, self.bound * (1 + self._far))
+            if most_states <= self._too_many[0] and reach >= self._too_many[1]:
+                return None
+            if self.guided and not self._guide_to(reach):
+                if self.stopped or self._far < LEAST_FAR:
+                    return None
+                self._far /= 2
+                continue
+            graph = StateGraph(
+                self._guide or self._arrays, self._graph_prices, reach, most_states, self.deadline, self._all_loads
+            )
+            if graph.stopped:
+                self.stopped = True
+                return ()
+            assignments: Sequence[Tuple[str, ...]] = ()
+            if graph.empty:
+                self.bound, self.complete = max(self.bound, min(graph.dropped, reach)), graph.dropped == INFINITY
+            else:
+                assignments = self._swept(graph, reach, width)
+            self.complete = self.complete and (len(assignments) > 0 or reach >= limit)
+            if assignments or self.stopped:
+                return assignments
+            if graph.dropped < reach:
+                self._too_many = most_states, reach
+                return None
+            if self.bound < reach:
+                return ()
+            self._far *= 2
+        return ()
+
+    def _swept(self, graph: StateGraph, reach: float, width: int) -> Sequence[Tuple[str, ...]]:
+        """The best placements below `reach`. Raises `bound`."""
+        fronts = Fronts(graph, self._factors, reach)
+        swept = sweep(graph, self._factors, reach, width, fronts, self.deadline, self._all_loads)
+        self.bound = max(self.bound, swept.bound, min(fronts.root, graph.dropped, reach))
         self.complete, self.stopped = swept.complete, swept.stopped
         return swept.assignments
 
-    def _guided_look(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
+    def _guide_to(self, reach: float) -> bool:
+        """Whether there is a guide for placements below `reach`."""
+        if self._pool and reach != self._guided:
+            self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
+            self.stopped = time.monotonic() > self.deadline
+        return self._guide is not None
+
+    def _guided_beam(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
         """Beams up to this width with a guide; each aims at `_reach(limit)`."""
         while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
-            if limit < min(self.bound * NEAR, self._swept):
-                # With so small a gap all states may fit, and unlike the pool's their bounds tell the cores apart.
-                self._swept = limit
-                assignments = self._sweep(limit, *SWEPT)
-                if assignments or self.bound >= limit or self.stopped:
-                    return assignments
             reach = self._reach(limit)
-            if self._pool and reach != self._guided:
-                self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
-            if self._guide is None:
-                self.stopped = time.monotonic() > self.deadline
+            if not self._guide_to(reach):
                 self.guided = False
                 return ()
             assignments = self._beam(reach, self._width, True, self._guide)
@@ -174,26 +194,3 @@ class EngineSearch:
         self.bound = max(self.bound, bound)
         self.stopped = time.monotonic() > self.deadline
         return assignments
-
-    def _look_through_states(self, limit: float, most_states: int) -> None:
-        """Builds the graph of states. Rebuilds it if the limit fell, or if more states fit than before."""
-        graph = self._graph
-        if limit > self._limit * LOWER and (graph is None or not self.bound <= graph.dropped < INFINITY):
-            return
-        self._limit, self._graph, self._kept = limit, None, None
-        for _ in range(2):
-            prices = prices_of(self._arrays, self._weights)
-            graph = StateGraph(self._arrays, prices, limit, most_states, self.deadline, self._all_loads)
-            if graph.stopped:
-                self.stopped = True
-                return
-            self.bound = max(self.bound, min(float(graph.root.max()), limit, graph.dropped))
-            if graph.empty:
-                self.complete = graph.dropped == INFINITY
-                return
-            self._graph = graph
-            # From now on, use weights around the best ones.
-            best = graph.weights[int(graph.root.argmax())] / self._factors
-            self._weights = np.unique(np.round(weights_around(best / best.sum()) * self._factors, 9), axis=0)
-            if graph.dropped < INFINITY:
-                return

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+import numpy as np
+
 from edgedla.placement.problem.problem import Link, Problem
 from edgedla.vocabulary import GPU
 
@@ -80,6 +82,7 @@ class Frontier:
         allowed: allowed devices per item.
         live_items, live_flows: for each position (before an item, and after the last), the items and flows that
             `State.items` and `State.paid` describe.
+        transfer_us: by flow, what its transition from one device to another takes per period; (devices, devices).
         start: the state before the first item.
     """
 
@@ -131,6 +134,12 @@ class Frontier:
         for i in range(n):
             self.live_items.append(tuple(j for j in (*self.live_items[i], i) if last[j] > i))
             self.live_flows.append(tuple(k for k in (*self.live_flows[i], *starting[i]) if ends[k] > i))
+        self._transfers = [
+            tuple(tuple(flow.cost(a, b).latency_us for b in self.devices) for a in self.devices)
+            for flow in problem.flows
+        ]
+        rates = [problem.rates[flow.model] for flow in problem.flows]
+        self.transfer_us = [np.array(cost) * rate for cost, rate in zip(self._transfers, rates)]
         self.steps = tuple(self._step(i) for i in range(n))
         self._none = (0,) * len(self.cores)
         self.start = State((), (), self._none, self._none, 0)
@@ -148,8 +157,9 @@ class Frontier:
         inputs = []
         for k in self.into[i]:
             flow = problem.flows[k]
-            cost = tuple(tuple(flow.cost(a, b).latency_us for b in devices) for a in devices)
-            inputs.append(_Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], cost))
+            inputs.append(
+                _Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], self._transfers[k])
+            )
         items_at = tuple(item_at[j] for j in self.live_items[i + 1] if j != i)
         masks_at = tuple(mask_at[k] for k in self.live_flows[i + 1])
         return _Step(

@@ -1,8 +1,11 @@
-"""Which live items lie on paths that others make at least as long: their own slack no longer matters."""
+"""How much slack of live items matters: none where others make their paths at least as long, else what paths can still use."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import List, Set, Tuple
+
+import numpy as np
 
 from edgedla.placement.solvers.streams.frontier import Frontier
 
@@ -42,4 +45,41 @@ def implied_paths(frontier: Frontier) -> List[List[Implied]]:
             if last and min(last) >= 0:
                 implied.append((a, tuple(sorted(set(last)))))
         by_position.append(implied)
+    return by_position
+
+
+def usable_slack(frontier: Frontier) -> List[np.ndarray]:
+    """By position, (2, live items, cores): the slack that paths from an item can still use; first if it is off the core.
+
+    A path uses one with each stretch that begins on it, and one where it ends off the core while another end may be on it.
+    More than that adds a loadable no sooner: at each item on the way at least what it can use is left.
+    """
+    problem, n, cores = frontier.problem, len(frontier.allowed), frontier.cores
+    readers: List[List[int]] = [[] for _ in range(n)]
+    for i in range(n):
+        for j in problem.predecessors(i):
+            readers[j].append(i)
+    ends = Counter(
+        (problem.items[i].model, core)
+        for i in range(n)
+        if not readers[i]
+        for core in cores
+        if core in frontier.allowed[i]
+    )
+    by_position = [np.zeros((2, len(live), len(cores)), np.int16) for live in frontier.live_items]
+    for a, core in enumerate(cores):
+        # What a path that comes to an item, from off the core and from on it, uses from there on.
+        off, on = [0] * n, [0] * n
+        for i in reversed(range(n)):
+            may, allowed = core in frontier.allowed[i], frontier.allowed[i]
+            other_end = int(ends[problem.items[i].model, core] > may)
+            leaves = max((off[c] for c in readers[i]), default=other_end) if len(allowed) > may else 0
+            stays = max((on[c] for c in readers[i]), default=0)
+            off[i] = max(leaves, 1 + stays) if may else leaves
+            on[i] = max(leaves, stays) if may else leaves
+        for i, live in enumerate(frontier.live_items):
+            for place, j in enumerate(live):
+                rest = [c for c in readers[j] if c >= i]
+                by_position[i][0, place, a] = max((off[c] for c in rest), default=0)
+                by_position[i][1, place, a] = max((on[c] for c in rest), default=0)
     return by_position

@@ -45,6 +45,17 @@ class Edges(NamedTuple):
     load: np.ndarray
     swapped: np.ndarray
 
+    def only(self, which: np.ndarray) -> Edges:
+        """These edges, from all the states."""
+        counts = np.r_[0, np.cumsum(which)][self.first]
+        return Edges(counts, *(column[which] for column in self[1:]))
+
+    def of_states(self, which: np.ndarray) -> Edges:
+        """The edges from these states, which are renumbered."""
+        counts = np.diff(self.first)
+        kept = self.only(np.repeat(which, counts))
+        return kept._replace(first=np.r_[0, np.cumsum(counts[which])])
+
 
 class Rows(NamedTuple):
     """Partial placements; a row may stand for several that were merged.
@@ -127,22 +138,20 @@ def weighted(loads: np.ndarray, pool: np.ndarray, weights: np.ndarray) -> np.nda
     return loads @ apart.T + pool[:, None] * both
 
 
-def bounds_of(rows: Rows, weights: np.ndarray, ahead: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Per row, the best bound over the weights, and the index of the weight that gives it."""
-    best, which = np.empty(len(rows.state)), np.empty(len(rows.state), int)
+def bounds_of(rows: Rows, weights: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Per row, the best bound over the weights."""
+    best = np.empty(len(rows.state))
     for start in range(0, len(best), 16384):
         part = slice(start, start + 16384)
-        least = weighted(rows.loads[part], rows.pool[part], weights) + ahead[rows.state[part]]
-        which[part] = least.argmax(axis=1)
-        best[part] = least[np.arange(len(least)), which[part]]
-    return best, which
+        best[part] = row_maxima(weighted(rows.loads[part], rows.pool[part], weights) + ahead[rows.state[part]])
+    return best
 
 
-def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED_OUT) -> Rows:
+def merged_rows(rows: Rows, width: int, limit: float) -> Rows:
     """The `width` / 2 rows with the lowest bounds, and the others merged, per state, into as many boxes of loads.
 
     Takes the finest grid that fits; if even the coarsest does not, more than `width` rows remain. With two cores, the grid
-    covers the sum of both and, in steps wider by the factor `shared_out`, the load of one: later items can still balance
+    covers the sum of both and, in steps wider by the factor SHARED_OUT, the load of one: later items can still balance
     the cores. A row without load on a device is never merged with others: that device's first loadable is still to come.
     """
     by_bound = np.argsort(rows.bound, kind="stable")
@@ -152,7 +161,7 @@ def merged_rows(rows: Rows, width: int, limit: float, shared_out: float = SHARED
     columns = list(others.loads.T)
     if len(columns) == 3:
         kind = kind * 2 + (columns[2] > 0)
-        columns = [columns[0], others.pool, columns[1] / shared_out]
+        columns = [columns[0], others.pool, columns[1] / SHARED_OUT]
     while True:
         key = kind
         for column in columns:

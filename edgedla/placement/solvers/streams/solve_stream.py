@@ -14,14 +14,15 @@ from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 
-#: Per sweep: (partial placements kept per item, states before one item, moves of the best placement before it, in rounds
-#: times items). The first sweeps are narrow, to find good placements soon: those prune most states.
+#: Per look: (partial placements kept per item, states before one item, moves of the best placement before it, in rounds
+#: times items). The first looks are narrow, to find good placements soon: those prune most states. Each set of engines has
+#: the first look before the next set is tried at all: most others cannot have a shorter period any more.
 SIZES: Tuple[Tuple[int, int, int], ...] = (
-    (500, 40, 0),
-    (1_000, 200, 0),
-    (4_000, 400, 0),
-    (16_000, 1_000, 2_500),
-    (64_000, 4_000, 2_500),
+    (500, 8_000, 0),
+    (1_000, 8_000, 0),
+    (4_000, 8_000, 0),
+    (16_000, 16_000, 2_500),
+    (64_000, 32_000, 2_500),
 )
 
 #: Rounds of moves times items when looks are guided: guided looks find good placements themselves.
@@ -108,9 +109,12 @@ def solve_stream(
                 best.offer_ordered(assignments)
                 if search.bound >= best.limit or search.stopped:
                     break
+            if search.bound < best.limit and not search.stopped:
+                best.offer_ordered(search.look(best.limit, *SIZES[0][:2]))
+                rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
-    for sweep, (width, most_states, moves) in enumerate(itertools.chain(SIZES, itertools.repeat(SIZES[-1]))):
+    for sweep, (width, most_states, moves) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         known = min(bounds.values(), default=INFINITY)
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
         open_ones = [search for search in searches if search.bound < best.limit]

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.streams.frontier import Frontier, State
-from edgedla.placement.solvers.streams.implied_paths import implied_paths
+from edgedla.placement.solvers.streams.columns import Columns
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.implied_paths import implied_paths, usable_slack
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, Rows
 
 #: Bits used per word when rows are packed for comparison.
 BITS = 62
-
-#: Devices, and sets of devices as bits, after the two cores change places.
-SWAPPED_DEVICES, SWAPPED_SETS = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
-
-
-class Columns:
-    """The columns of `State`'s fields in a row, before one item or after the last.
-
-    Per live item its device, then its slack per core; then `paid` per live flow, `counts`, `ends` and `engine`.
-    """
-
-    def __init__(self, frontier: Frontier, i: int) -> None:
-        self.cores = len(frontier.cores)
-        self.items, self.flows = len(frontier.live_items[i]), len(frontier.live_flows[i])
-        self.paid_at = self.items * (1 + self.cores)
-        self.counts_at = self.paid_at + self.flows
-        self.ends_at = self.counts_at + self.cores
-        self.engine_at = self.ends_at + self.cores
-        self.size = self.engine_at + 1
-
-    def device(self, item: int) -> int:
-        return item * (1 + self.cores)
-
-    def slack(self, item: int, core: int) -> int:
-        """The column of an item's slack; `core` is a position among the cores."""
-        return item * (1 + self.cores) + 1 + core
-
-    def rows(self, states: Union[Sequence[State], np.ndarray]) -> np.ndarray:
-        """States as rows of numbers; what is rows already stays as it is."""
-        if isinstance(states, np.ndarray):
-            return states
-        return np.array(
-            [[*(v for x in s.items for v in x), *s.paid, *s.counts, *s.ends, s.engine] for s in states], np.int16
-        ).reshape(len(states), self.size)
-
-    def mirrored(self, rows: np.ndarray) -> np.ndarray:
-        """The rows with the two cores swapped."""
-        image = rows.copy()
-        for k in range(self.items):
-            at = self.device(k)
-            image[:, at] = SWAPPED_DEVICES[rows[:, at]]
-            image[:, at + 1], image[:, at + 2] = rows[:, at + 2], rows[:, at + 1]
-        image[:, self.paid_at : self.counts_at] = SWAPPED_SETS[rows[:, self.paid_at : self.counts_at]]
-        for at in (self.counts_at, self.ends_at):
-            image[:, at], image[:, at + 1] = rows[:, at + 1], rows[:, at]
-        return image
 
 
 class StateArrays:
@@ -83,6 +39,7 @@ class StateArrays:
         self.allowed = frontier.allowed if allowed is None else allowed
         self.columns = [Columns(frontier, i) for i in range(len(frontier.allowed) + 1)]
         self._implied = implied_paths(frontier) if merged else None
+        self._usable = usable_slack(frontier) if merged else []
         self.start = self.columns[0].rows([frontier.start._replace(counts=(paid,) * len(frontier.cores))])
 
     def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
@@ -116,6 +73,10 @@ class StateArrays:
         """A number per state. Rows with equal numbers have equal futures, so one with lower loads dominates the other."""
         return np.arange(len(states))
 
+    def rest(self, i: int, states: np.ndarray, prices: Prices) -> np.ndarray:
+        """Per state before item i and per weight, the least that the items from i on add to the weighted loads."""
+        return prices.rest_of_rows(i, states)
+
     def bounds(self, i: int, states: np.ndarray, rows: Rows) -> np.ndarray:
         """Per partial placement before item i, a lower bound of the period of all its completions."""
         return np.zeros(len(rows.state))
@@ -141,33 +102,9 @@ class StateArrays:
         if s.is_kept:
             behind[:, after.device(len(s.items_at))] = device
         for a, core in enumerate(f.cores):
-            on = int(device == core)
-            if s.predecessors:
-                left = np.minimum.reduce(
-                    [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
-                )
-            else:
-                left = states[:, c.counts_at + a] - on
-            new, slack = (left < 0).astype(np.int16), np.maximum(left, 0)
-            ends = states[:, c.ends_at + a]
-            ends = np.where((new > 0) & (ends == 1), 0, ends)
-            if s.is_end and on:
-                new, ends = new + (ends == 1).astype(np.int16), np.full(n, 2, np.int16)
-            elif s.is_end:
-                new = new + ((slack == 0) & (ends == 2)).astype(np.int16)
-                ends = np.where(slack == 0, np.where(ends == 2, 2, 1), ends)
+            new = self._loadables(i, states, behind, device, a)
             load[:, core] += new * f.loadable_us
             added += new
-            for kept in range(len(s.items_at)):
-                behind[:, after.slack(kept, a)] += new
-            if s.is_kept:
-                behind[:, after.slack(len(s.items_at), a)] = slack
-            if self._implied is not None:
-                self._lower(i + 1, behind, a, core)
-            if s.more_sources:
-                behind[:, after.counts_at + a] = states[:, c.counts_at + a] + new
-            if s.more_ends:
-                behind[:, after.ends_at + a] = ends
         for a, at in enumerate(s.masks_at):
             behind[:, after.paid_at + a] = masks[at]
         if not s.ends_model:
@@ -176,14 +113,48 @@ class StateArrays:
             load[:, 1:] += self.paid * f.loadable_us
         return behind, load * s.rate, added
 
+    def _loadables(self, i: int, states: np.ndarray, behind: np.ndarray, device: int, a: int) -> np.ndarray:
+        """The loadables that item i on a device adds on a core; fills in what `behind` holds of them. `a` is the core's place."""
+        f, s, c, after = self.frontier, self.frontier.steps[i], self.columns[i], self.columns[i + 1]
+        core, n = f.cores[a], len(states)
+        on = int(device == core)
+        if s.predecessors:
+            left = np.minimum.reduce(
+                [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
+            )
+        else:
+            left = states[:, c.counts_at + a] - on
+        new, slack = (left < 0).astype(np.int16), np.maximum(left, 0)
+        ends = states[:, c.ends_at + a]
+        ends = np.where((new > 0) & (ends == 1), 0, ends)
+        if s.is_end and on:
+            new, ends = new + (ends == 1).astype(np.int16), np.full(n, 2, np.int16)
+        elif s.is_end:
+            new = new + ((slack == 0) & (ends == 2)).astype(np.int16)
+            ends = np.where(slack == 0, np.where(ends == 2, 2, 1), ends)
+        behind[:, after.slack(0, a) : after.slack(len(s.items_at), a) : 1 + after.cores] += new[:, None]
+        if s.is_kept:
+            behind[:, after.slack(len(s.items_at), a)] = slack
+        if self._implied is not None:
+            self._lower(i + 1, behind, a, core)
+        if s.more_sources:
+            behind[:, after.counts_at + a] = states[:, c.counts_at + a] + new
+        if s.more_ends:
+            behind[:, after.ends_at + a] = ends
+        return new
+
     def _lower(self, i: int, states: np.ndarray, a: int, core: int) -> None:
-        """Lowers the slack of items whose readers have a longer path by way of an item that was read since."""
+        """Lowers the slack of items to what can still matter: see `implied_paths` and `usable_slack`."""
         assert self._implied is not None
         c = self.columns[i]
+        slack = states[:, c.slack(0, a) : c.slack(c.items, a) : 1 + c.cores]
+        off, on = self._usable[i][:, :, a]
+        usable = np.where(states[:, : c.device(c.items) : 1 + c.cores] == core, on, off)
+        np.minimum(slack, usable, out=slack)
         for item, others in reversed(self._implied[i]):
             apart = states[:, c.device(item)] != core
             least = [states[:, c.slack(b, a)] + (apart & (states[:, c.device(b)] == core)) for b in others]
-            states[:, c.slack(item, a)] = np.maximum.reduce(least)
+            slack[:, item] = np.minimum(np.maximum.reduce(least), usable[:, item])
 
     def _transitions(self, i: int, states: np.ndarray, device: int, load: np.ndarray) -> List[np.ndarray]:
         """`paid` masks of every tensor after item i, in the order of `Frontier`; adds the cost of the transitions to `load`."""

@@ -8,7 +8,7 @@ from typing import List, Optional
 import numpy as np
 
 from edgedla.placement.solvers.streams.all_loads import AllLoads
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges, row_maxima
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
@@ -29,8 +29,9 @@ def prices_of(arrays: StateArrays, weights: np.ndarray) -> Prices:
 class StateGraph:
     """The states of a frontier, layer by layer, without those on no placement below `limit`.
 
-    For weights w of the engines, ahead[s] is the minimum of w . load over all paths from state s to the end. So for a
-    partial placement in s with loads l, max over w of (w . l + ahead[s]) is a lower bound of all its completions.
+    For weights w of the engines, ahead[s] is the minimum of w . load over all paths from state s to the end that may be part
+    of a placement below the limit. So for a partial placement in s with loads l, max over w of (w . l + ahead[s]) is a lower
+    bound of all its completions below the limit.
 
     Attributes:
         weights: (weights, devices); closed under swapping the cores if these are alike.
@@ -51,10 +52,14 @@ class StateGraph:
         most_states: int,
         deadline: float,
         all_loads: Optional[AllLoads] = None,
+        whole: bool = False,
     ) -> None:
         """Finds the states; if more than `most_states` precede one item, keeps those with the lowest bounds.
 
-        `prices` come from `prices_of`; `all_loads` is the limit of the sum of loads, if there are latency bounds.
+        Args:
+            prices: come from `prices_of`.
+            all_loads: the limit of the sum of loads, if there are latency bounds.
+            whole: a part of the states is of no use: stops where there are too many, and is then `empty`.
         """
         self.frontier, self._arrays, self._prices = arrays.frontier, arrays, prices
         self.weights = weights = prices.weights
@@ -66,18 +71,24 @@ class StateGraph:
         self.behind: List[np.ndarray] = [np.zeros((1, len(weights)))]
         self.dropped = np.inf
         self.empty = self.stopped = False
-        self._build(limit, most_states, deadline, all_loads)
+        self._build(limit, most_states, deadline, all_loads, whole)
         if not self.stopped and not self.empty:
-            self._look_back()
+            self._look_back(limit)
 
     @property
     def root(self) -> np.ndarray:
         """Per weight, the bound of the whole problem; valid up to the limit and `dropped`."""
         return np.full(len(self.weights), np.inf) if self.empty else self.ahead[0][0]
 
-    def _build(self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads]) -> None:
+    def kinds(self, i: int) -> np.ndarray:
+        """A number per state before item i, as for `StateArrays.kinds`."""
+        return self._arrays.kinds(self.states[i])
+
+    def _build(
+        self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads], whole: bool
+    ) -> None:
         behind_us: np.ndarray = np.zeros((1, 1))
-        frontier, weights, prices = self.frontier, self.weights, self._prices
+        frontier, weights = self.frontier, self.weights
         states = self._arrays.start
         behind: np.ndarray = np.zeros((1, len(weights)))
         for i in range(len(frontier.allowed)):
@@ -90,7 +101,7 @@ class StateGraph:
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             behind = least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
-            bound = row_maxima(behind + prices.rest_of_rows(i + 1, targets))
+            bound = row_maxima(behind + self._arrays.rest(i + 1, targets, self._prices))
             keep = bound < limit
             if all_loads is not None:
                 behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))
@@ -98,6 +109,9 @@ class StateGraph:
             if keep.sum() > most_states:
                 last = np.sort(bound[keep])[most_states]
                 self.dropped = min(self.dropped, float(last))
+                if whole:
+                    self.empty = True
+                    return
                 keep &= bound < last
             onto = np.where(keep, np.cumsum(keep) - 1, -1)
             states, behind = targets[keep], behind[keep]
@@ -110,17 +124,35 @@ class StateGraph:
                 self.empty = True
                 return
 
-    def _look_back(self) -> None:
-        """Fills `ahead` from the last item to the first."""
+    def _look_back(self, limit: float) -> None:
+        """Fills `ahead` from the last item to the first, over the edges on placements below the limit; drops all others."""
         ahead = np.zeros((len(self.symmetric[-1]), len(self.weights)))
         self.ahead = [ahead]
-        for edges in reversed(self.edges):
+        for i in range(len(self.edges) - 1, -1, -1):
+            edges = self.edges[i]
             value = ahead[edges.target]
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             value += edges.load @ self.weights.T
-            ahead = least_in_order(edges.first, value)
+            of = np.repeat(np.arange(len(self.states[i])), np.diff(edges.first))
+            stays = row_maxima(value + self.behind[i][of]) < limit
+            self.edges[i] = edges.only(stays)
+            ahead = least_in_order(self.edges[i].first, value[stays])
             self.ahead.append(ahead)
         self.ahead.reverse()
+        self._drop_unreached()
+
+    def _drop_unreached(self) -> None:
+        """Drops the states to which no edge leads any more, and their edges."""
+        kept = np.ones(1, bool)
+        for i, edges in enumerate(self.edges):
+            edges = edges.of_states(kept)
+            reached = np.zeros(len(self.states[i + 1]), bool)
+            reached[edges.target] = True
+            kept = reached
+            self.edges[i] = edges._replace(target=(np.cumsum(kept) - 1)[edges.target])
+            for columns in (self.states, self.behind, self.ahead, self.symmetric):
+                columns[i + 1] = columns[i + 1][kept]
+        self.empty = not kept.any()
 
 
 def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
@@ -153,9 +185,8 @@ def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 def _onto(edges: Edges, onto: np.ndarray) -> Edges:
     """The edges to the kept states, with targets renumbered."""
-    stays = onto[edges.target] >= 0
-    counts = np.r_[0, np.cumsum(stays)][edges.first]
-    return Edges(counts, onto[edges.target[stays]], edges.device[stays], edges.load[stays], edges.swapped[stays])
+    kept = edges.only(onto[edges.target] >= 0)
+    return kept._replace(target=onto[kept.target])
 
 
 def _swapped_rows(weights: np.ndarray) -> np.ndarray:

@@ -9,9 +9,10 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.streams.all_loads import AllLoads
+from edgedla.placement.solvers.streams.fronts import Fronts
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
-    SHARED_OUT,
+    Rows,
     bounds_of,
     continued,
     first_row,
@@ -33,7 +34,6 @@ class Swept:
         least: the period of the best of them.
         complete: no partial placement was merged or dropped for lack of room, so a wider sweep finds the same.
         stopped: the deadline came first.
-        used: per weight, the number of partial placements whose bound it gave.
     """
 
     bound: float
@@ -41,7 +41,6 @@ class Swept:
     least: float
     complete: bool
     stopped: bool
-    used: np.ndarray
 
 
 def sweep(
@@ -49,10 +48,9 @@ def sweep(
     factors: np.ndarray,
     limit: float,
     width: int,
+    fronts: Fronts,
     deadline: float,
     all_loads: Optional[AllLoads] = None,
-    chosen: Optional[np.ndarray] = None,
-    shared_out: float = SHARED_OUT,
 ) -> Swept:
     """Item by item, continues every partial placement on every allowed device of the item.
 
@@ -65,42 +63,43 @@ def sweep(
     Args:
         factors: slowdown by device.
         limit: periods from here on are not worth searching.
+        fronts: those of the graph.
         deadline: on time.monotonic's clock.
         all_loads: the limit of the sum of loads, if there are latency bounds.
-        chosen: indices of the graph's weights used for the bounds; by default all.
-        shared_out: as for `rows.merged_rows`.
     """
-    columns = np.arange(len(graph.weights)) if chosen is None else chosen
-    weights, used = graph.weights[columns], np.zeros(len(columns), int)
     rows = first_row(graph.weights.shape[1])
     history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     lost, merged = graph.dropped, graph.dropped < np.inf
     for i, edges in enumerate(graph.edges):
         rows = continued(edges, rows, graph.symmetric[i + 1])
-        ahead = graph.ahead[i + 1][:, columns]
-        bound, which = bounds_of(rows, weights, ahead)
-        keep = bound < limit
-        used += np.bincount(which[keep], minlength=len(used))
+        rows = _bounded(rows, graph, fronts, i + 1, limit)
         if all_loads is not None:
-            keep &= all_loads.keeps(i + 1, graph.states[i + 1], rows)
-        rows = rows._replace(bound=bound).take(keep)
-        rows = rows.take(np.lexsort((*rows.loads.T[::-1], rows.state)))
-        rows = rows.take(undominated(rows.state, rows.loads, rows.pool))
+            rows = rows.take(all_loads.keeps(i + 1, graph.states[i + 1], rows))
+        kind = graph.kinds(i + 1)
+        rows = rows.take(np.lexsort((*rows.loads.T[::-1], kind[rows.state])))
+        rows = rows.take(undominated(kind[rows.state], rows.loads, rows.pool))
         if len(rows.bound) > width:
             merged = True
-            rows = merged_rows(rows, width, limit, shared_out)
-            rows = rows._replace(bound=bounds_of(rows, weights, ahead)[0])
+            rows = _bounded(merged_rows(rows, width, limit), graph, fronts, i + 1, np.inf)
         if len(rows.bound) > width:
             by_bound = np.argsort(rows.bound, kind="stable")
             lost = min(lost, float(rows.bound[by_bound[width]]))
             rows = rows.take(np.sort(by_bound[:width]))
         if not len(rows.bound):
-            return Swept(min(lost, limit), (), np.inf, not merged, False, used)
+            return Swept(min(lost, limit), (), np.inf, not merged, False)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if time.monotonic() > deadline:
-            return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True, used)
+            return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True)
     period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
     traced = row_maxima(rows.traced * factors)
     best = np.argsort(traced, kind="stable")[:HANDED_OUT]
     assignments = tuple(traced_back(graph.frontier.devices, history, int(row)) for row in best)
-    return Swept(min(lost, period_us, limit), assignments, float(traced[best[0]]), not merged, False, used)
+    return Swept(min(lost, period_us, limit), assignments, float(traced[best[0]]), not merged, False)
+
+
+def _bounded(rows: Rows, graph: StateGraph, fronts: Fronts, i: int, limit: float) -> Rows:
+    """The rows before item i whose bound is below the limit, each with it: the higher of the fronts' and the weights'."""
+    bound = fronts.of_rows(i, rows)
+    rows = rows._replace(bound=bound).take(bound < limit)
+    bound = np.maximum(rows.bound, bounds_of(rows, graph.weights, graph.ahead[i]))
+    return rows._replace(bound=bound).take(bound < limit)

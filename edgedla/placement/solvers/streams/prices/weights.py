@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
 #: Factors on the weight of one engine, relative to the best so far: for the sweeps' weights, and per step of the climb.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)

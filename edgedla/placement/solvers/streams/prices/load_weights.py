@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from copy import copy
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.solvers.streams.columns import Columns
 from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.prices.device_sets import device_sets
+from edgedla.placement.solvers.streams.prices.trunk import trunk
 from edgedla.placement.solvers.streams.rows import Rows, weighted
-from edgedla.placement.solvers.streams.state_arrays import Columns
-from edgedla.placement.solvers.streams.trunk import trunk
 
 
 class Prices:
@@ -41,6 +43,10 @@ class Prices:
         self._loadable_us = np.where(along, frontier.loadable_us, 0.0)
         self.unused = weights[:, 1:] * _least_rates(frontier) * np.where(along, 0.0, frontier.loadable_us)[:, None]
         self.trunk = trunk(frontier)
+        size = len(frontier.devices)
+        self._sets = device_sets(size)
+        # (sources, devices, weights): the weight of the engine that a transition takes: the GPU's, or the reader's core.
+        self._charged = np.array([[weights[:, d if a and d else 0] for d in range(size)] for a in range(size)])
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
         self._message: List[Optional[np.ndarray]] = [None] * len(problem.flows)
@@ -91,8 +97,18 @@ class Prices:
         """The prices of the weights that have given the best bound most often so far, for wider searches."""
         if len(self.weights) <= count:
             return self
-        most = np.sort(np.argsort(-self.used, kind="stable")[:count])
-        return Prices(self.frontier, self.weights[most], self.along[most])
+        return self.only(np.sort(np.argsort(-self.used, kind="stable")[:count]))
+
+    def only(self, which: np.ndarray) -> Prices:
+        """The prices of some of the weights, without computing them anew."""
+        prices = copy(self)
+        prices.weights, prices.along, prices.used = self.weights[which], self.along[which], np.zeros(len(which), int)
+        prices.unused, prices._loadable_us = self.unused[which], self._loadable_us[which]
+        prices._message = [None if m is None else m[..., which] for m in self._message]
+        prices._own = [None if o is None else o[..., which] for o in self._own]
+        prices._torn = {key: cost[..., which] for key, cost in self._torn.items()}
+        prices._constant, prices._charged = self._constant[:, which], self._charged[..., which]
+        return prices
 
     def _shares(self, i: int) -> Dict[int, float]:
         flows = self.frontier.into[i]
@@ -150,27 +166,18 @@ class Prices:
         """By (first reader still to come, source, set of devices that have the tensor), for every weight."""
         readers, size = self._readers[k], len(self.frontier.devices)
         messages = np.full((len(readers) + 1, size, 1 << size, len(self.weights)), np.inf)
-        for source in sources:
-            paid = self._paid(k, source)
-            rest = dict(paid)
-            for s in paid:
-                messages[len(readers), source, s] = 0.0
-            for j in reversed(range(len(readers))):
-                _add(rest, self._term(k, readers[j], source))
-                for s in paid:
-                    messages[j, source, s] = _least(rest, s) - paid[s]
+        sets, at = self._sets, (np.array(sources)[:, None], self._sets.sets[list(sources)])
+        paid = self._paid(k)
+        rest = paid.copy()
+        messages[(len(readers), *at)] = 0.0
+        for j in reversed(range(len(readers))):
+            rest += sets.cheapest(self._terms(k, readers[j]))
+            messages[(j, *at)] = (sets.best(rest) - paid)[list(sources)]
         return messages
 
-    def _paid(self, k: int, source: int) -> Dict[int, np.ndarray]:
-        """By set of devices that includes the source, the weighted cost of transferring a tensor to all of them."""
-        f, size = self.frontier, len(self.frontier.devices)
-        flow = f.problem.flows[k]
-        paid: Dict[int, np.ndarray] = {s: np.zeros(len(self.weights)) for s in range(1 << size) if s >> source & 1}
-        for s in paid:
-            for d in range(size):
-                if s >> d & 1 and d != source:
-                    cost = flow.cost(f.devices[source], f.devices[d]).latency_us * f.problem.rates[flow.model]
-                    paid[s] = paid[s] + self.weights[:, d if source and d else 0] * cost
+    def _paid(self, k: int) -> np.ndarray:
+        """(sources, sets, weights): the weighted cost of transferring a tensor from its source to all devices of a set."""
+        paid: np.ndarray = np.matmul(self._sets.others, self.frontier.transfer_us[k][:, :, None] * self._charged)
         return paid
 
     def _fixed(self) -> Tuple[np.ndarray, List[bool]]:
@@ -217,25 +224,26 @@ class Prices:
         Args:
             on_core: readers that may not run on the GPU.
         """
-        paid = self._paid(k, source)
-        rest = dict(paid)
+        paid, sets = self._paid(k), self._sets
+        rest = paid.copy()
         for reader in readers:
-            term = self._term(k, reader, source)
+            terms = self._terms(k, reader)
             if reader in on_core:
-                term[0] = np.inf
-            _add(rest, term)
-        least: np.ndarray = _least(rest, has) - paid[has]
+                terms[:, 0] = np.inf
+            rest += sets.cheapest(terms)
+        at = int(np.flatnonzero(sets.sets[source] == has)[0])
+        least: np.ndarray = rest[source, sets.beyond[source, at]].min(axis=0) - paid[source, at]
         return least
 
-    def _term(self, k: int, reader: int, source: int) -> np.ndarray:
-        """(devices, weights): what one reader of a tensor adds to a message, by the reader's device."""
-        term: np.ndarray = self.own(reader) * self._share[reader][k]
+    def _terms(self, k: int, reader: int) -> np.ndarray:
+        """(sources, devices, weights): what one reader of a tensor adds to a message, by the source and the reader's device."""
+        own, size = self.own(reader) * self._share[reader][k], len(self.frontier.devices)
+        terms = np.repeat(own[None], size, axis=0)
         torn = self._torn.get((k, reader))
         if torn is not None:
-            stays = term[source].copy()
-            term = term + torn
-            term[source] = stays
-        return term
+            terms += torn
+            terms[range(size), range(size)] = own
+        return terms
 
     def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
         """Per state before item i and per weight, the minimum that the items from i on add to the weighted loads."""
@@ -268,17 +276,6 @@ class Prices:
             unpaid = states[:, columns.engine_at] == 0
             least += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
         return least
-
-
-def _add(rest: Dict[int, np.ndarray], term: np.ndarray) -> None:
-    """Adds one reader to each set of devices, on the device of its lowest term."""
-    for s in rest:
-        rest[s] = rest[s] + term[[d for d in range(len(term)) if s >> d & 1]].min(axis=0)
-
-
-def _least(rest: Dict[int, np.ndarray], has: int) -> np.ndarray:
-    least: np.ndarray = np.minimum.reduce([of_set for s, of_set in rest.items() if s & has == has])
-    return least
 
 
 def _least_rates(frontier: Frontier) -> np.ndarray:
