@@ -138,12 +138,12 @@ def test_the_pooled_bound_is_below_every_placement_on_both_cores(problem: Proble
 
 @CHECKED
 @given(
-    problems(max_items=amount(7, 8), devices=ALL, limits=False),
+    st.one_of(problems(amount(7, 8), ALL, limits=False), problems(amount(7, 8), ALL, 2, limits=False)),
     st.sampled_from([1.0, 1.05, 1.4]),
     st.sampled_from([2, 5, 40, 4000]),
 )
 def test_a_guided_beam_keeps_every_placement_below_its_bound(problem: Problem, loose: float, width: int) -> None:
-    problem = of_one_batch(problem, (1.0,))
+    problem = of_one_batch(problem, (1.0,) * len(problem.models))
     frontier, factors = Frontier(problem, ALL), factors_of(problem)
     periods = {a: period(problem, evaluate(problem, a)) for a in on_both_cores(problem)}
     least = min(periods.values(), default=NEVER)
@@ -170,9 +170,9 @@ def loads_of(problem: Problem, assignment: Tuple[str, ...]) -> np.ndarray:
 
 
 @CHECKED
-@given(problems(max_items=6, devices=ALL, limits=False), st.integers(0, 100))
+@given(st.one_of(problems(6, ALL, limits=False), problems(6, ALL, 2, limits=False)), st.integers(0, 100))
 def test_a_guide_is_a_lower_bound_of_every_placement(problem: Problem, seed: int) -> None:
-    problem = of_one_batch(problem, (1.0,))
+    problem = of_one_batch(problem, (1.0,) * len(problem.models))
     frontier, factors = Frontier(problem, ALL), factors_of(problem)
     everywhere = list(on_both_cores(problem))
     if not everywhere:
@@ -211,3 +211,11 @@ def test_a_merged_row_is_a_lower_bound_of_its_rows(given_rows: list, width: int)
         # A core without work is merged with none that has some: its first loadable is still to come.
         assert (below & ((merged.loads[:, 1:] > 0) == (loads[k, 1:] > 0)).all(axis=1)).any()
     assert (merged.pool >= merged.loads[:, 1:].sum(axis=1)).all()
+
+
+def test_the_pool_guides_models_of_one_rate() -> None:
+    problem = ladder(2)
+    assert pooled(problem).guides
+    two = replace(problem, models=("a", "b"), rates=(1.0, 1.0))
+    assert pooled(two).guides
+    assert not pooled(replace(two, rates=(1.0, 2.0))).guides

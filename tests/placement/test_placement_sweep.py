@@ -102,9 +102,12 @@ def test_mirrored_states_have_equal_steps(problem: Problem) -> None:
 
 
 @CHECKED
-@given(problems(max_items=amount(7, 8), devices=ALL, limits=False))
-def test_the_sweep_proves_the_brute_force_period(problem: Problem) -> None:
-    problem = of_one_batch(problem, (1.0,))
+@given(
+    st.one_of(problems(amount(7, 8), ALL, limits=False), problems(amount(7, 8), ALL, 2, limits=False)),
+    st.sampled_from([1.0, 2.5]),
+)
+def test_the_sweep_proves_the_brute_force_period(problem: Problem, rate: float) -> None:
+    problem = of_one_batch(problem, (1.0, rate)[: len(problem.models)])
     value, _ = brute_force(problem, STREAM, period)
     solution = solve_stream(problem, STREAM)
     assert solution.value == pytest.approx(value, rel=2e-4, abs=1e-6)

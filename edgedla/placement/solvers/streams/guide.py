@@ -14,7 +14,7 @@ from edgedla.placement.solvers.streams.state_graph import StateGraph
 
 
 class Guided(StateArrays):
-    """States of both cores, each with the state of the same placement with the cores pooled.
+    """States of both cores, each with the state of the same placement with the cores pooled. All models have one rate.
 
     Two columns follow those of `Columns`: the index of that state in the pooled graph, or -1 if no placement below the
     limit continues from there; and the number of loadables beyond the pool's, plus those that the pool has prepaid.

@@ -75,8 +75,8 @@ class PooledCores:
 
     @property
     def guides(self) -> bool:
-        """True if the pool can guide: only for a single model, because loadables of several have no common price."""
-        return self._arrays.paid > 0
+        """True if the pool can guide: only where loadables of all models have one price."""
+        return len(set(self._arrays.frontier.problem.rates)) == 1
 
     def guide(self, arrays: StateArrays, limit: float, deadline: float) -> Optional[Guided]:
         """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
