@@ -247,6 +247,21 @@ def test_a_long_chain_is_balanced_and_proven_by_the_sweep_alone() -> None:
     assert again.rounds == solution.rounds
 
 
+def test_there_is_room_for_so_many_states_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = long_chain(40)
+    frontier, factors = Frontier(problem, ALL), np.ones(3)
+    arrays = StateArrays(frontier, True, merged=True)
+    prices = prices_of(arrays, weights_around(np.array([0.4, 0.3, 0.3])))
+    whole = StateGraph(arrays, prices, 1e3, 10**6, float("inf"))
+    best = sweep(whole, factors, 1e3, 10**6, Fronts(whole, factors, 1e3), float("inf"))
+    monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.ALL_STATES", 50)
+    monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.BEYOND", 2)
+    part = StateGraph(arrays, prices, 1e3, 10**6, float("inf"))
+    assert max(len(states) for states in part.states[25:]) <= 2 < max(len(states) for states in whole.states[25:])
+    assert part.dropped < whole.dropped == float("inf")
+    assert sweep(part, factors, 1e3, 10**6, Fronts(part, factors, 1e3), float("inf")).bound <= best.bound
+
+
 def crossed() -> Problem:
     """Two branches: a on DLA0 feeds b on DLA1, c on DLA1 feeds d on DLA0, each fast there alone; both end on the GPU."""
     fast, slow = cost(1), cost(100)

@@ -12,6 +12,9 @@ from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges, row_maxima
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
+#: States of all positions together, and the most before one item from then on: each takes about half a kilobyte.
+ALL_STATES, BEYOND = 500_000, 500
+
 #: Most rows for which a single `reduceat` is fastest.
 FEW_ROWS = 256
 
@@ -91,6 +94,7 @@ class StateGraph:
         frontier, weights = self.frontier, self.weights
         states = self._arrays.start
         behind: np.ndarray = np.zeros((1, len(weights)))
+        count = 1
         for i in range(len(frontier.allowed)):
             if time.monotonic() > deadline:
                 self.stopped = True
@@ -106,8 +110,9 @@ class StateGraph:
             if all_loads is not None:
                 behind_us = least_by(edges.target, behind_us[of] + edges.load.sum(axis=1)[:, None], len(targets))
                 keep &= all_loads.may_pass(i + 1, targets, behind_us[:, 0])
-            if keep.sum() > most_states:
-                last = np.sort(bound[keep])[most_states]
+            most = most_states if count < ALL_STATES else min(most_states, BEYOND)
+            if keep.sum() > most:
+                last = np.sort(bound[keep])[most]
                 self.dropped = min(self.dropped, float(last))
                 if whole:
                     self.empty = True
@@ -115,6 +120,7 @@ class StateGraph:
                 keep &= bound < last
             onto = np.where(keep, np.cumsum(keep) - 1, -1)
             states, behind = targets[keep], behind[keep]
+            count += len(states)
             behind_us = behind_us[keep] if all_loads is not None else behind_us
             self.edges.append(_onto(edges, onto))
             self.symmetric.append(symmetric[keep])
