@@ -135,6 +135,9 @@ def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, s
             early = ", which comes before TensorRT removes what no output depends on" if i in graph.unread else ""
             why = p.reason if p.cause is Cause.RULE else f"refused by the per-layer check{early}"
             yield layer.name, why
+    for name in graph.outputs:
+        if graph.tensors[name].is_constant and (graph.tensors[name].constant_of or name) not in seen:
+            yield name, "a constant output of the network: TensorRT refuses constant layers without fallback"
 
 
 def _in_network_order(graph: LayerGraph) -> Iterator[int | str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Sequence, Tuple
 
+import numpy as np
 import pytest
 
+import edgedla
 from edgedla.graph import LayerGraph
 from edgedla.regions import StrictResult, predict
 from edgedla.regions.strict import check_strict, known_as
 from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets import Platform, platform_for
+from tests.models import node, onnx_model
 
 RELU = {"op": "RELU"}
 SAME = (1, 64, 56, 56)
@@ -136,3 +139,16 @@ def test_known_as_is_none_without_unknown_layers(net: Any, judge: Any, xavier: P
     graph = net([line("ACTIVATION", "a", "x")])
     verdicts = judge(graph)
     assert known_as(graph, verdicts, predict(graph, verdicts, xavier, "fp16"), xavier, "fp16") is None
+
+
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+def test_a_constant_output_of_the_network_is_an_offender(mode: str) -> None:
+    """It is a constant layer, as a constant operand is."""
+    nodes = [node("Conv", "x w", "c"), node("Relu", "c", "y")]
+    weights = {"w": np.ones((8, 3, 1, 1), np.float32), "k": np.ones((1, 8), np.float32)}
+    plain = edgedla.check(onnx_model(nodes, outputs=["y"], constants=weights), target="orin", mode=mode)
+    both = edgedla.check(onnx_model(nodes, outputs=["y", "k"], constants=weights), target="orin", mode=mode)
+    assert plain.strict is not None
+    assert both.strict is not None
+    assert (plain.strict.passes, plain.strict.offenders) == (True, ())
+    assert (both.strict.passes, both.strict.offenders) == (False, ("k",))
