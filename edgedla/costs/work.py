@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
@@ -86,6 +87,7 @@ class Work:
         write_bytes: the outputs.
         weight_bytes: constants, read once.
         groups: of a convolution.
+        samples: that a DLA works on one after the other: the batch, or the rows of a product with a constant matrix.
         table_elements: of an activation that a DLA looks up in a table.
         softmax_elements: of a softmax.
         slice_bytes: that a slice cuts out.
@@ -108,6 +110,7 @@ class Work:
     write_bytes: float = 0.0
     weight_bytes: float = 0.0
     groups: int = 1
+    samples: float = 1
     table_elements: float = 0.0
     softmax_elements: float = 0.0
     slice_bytes: float = 0.0
@@ -132,6 +135,7 @@ class Work:
         return replace(
             self,
             macs=round(self.macs * batch),
+            samples=self.samples * batch,
             read_bytes=self.read_bytes * batch,
             operand_bytes=self.operand_bytes * batch,
             write_bytes=self.write_bytes * batch,
@@ -173,6 +177,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     elements = float(sum(t.volume for t in graph.output_tensors(layer)))
     return Work(
         name,
+        samples=_samples(layer, graph),
         read_bytes=activations[0] if activations else 0.0,
         # The other operand of a gate is the tensor that it has already read.
         operand_bytes=0.0 if gate is not None else sum(activations[1:]),
@@ -235,12 +240,19 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
         in_channels=in_channels,
         out_channels=out_channels,
         groups=groups,
+        samples=_samples(layer, graph),
         out_columns=out.dims[-1] if out.rank >= 4 else 1,
         read_bytes=read,
         write_bytes=written,
         weight_bytes=kind.weight_elements * element_bytes + max(sum(activations) - read, 0.0),
         reads_dequantized=_reads_dequantized(layer, graph),
     )
+
+
+def _samples(layer: Layer, graph: LayerGraph) -> int:
+    """Of a product with a constant matrix TensorRT makes a convolution over 1 x 1, with a sample for each row (rule MATM004)."""
+    inner = 1 if layer.type == "MATRIX_MULTIPLY" else 3
+    return max((math.prod(max(d, 1) for d in t.dims[:-inner]) for t in graph.output_tensors(layer)), default=1)
 
 
 def _channels(layer: Layer, kind: Kind) -> Tuple[int, int]:

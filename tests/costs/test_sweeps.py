@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgedla.costs.coefficients import coefficients
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network, networks_dir
@@ -73,7 +74,10 @@ def test_more_work_never_costs_less(target: str, precision: str, device: str, sh
     for more in grown:
         assert conv_us(target, precision, device, more) >= base * (1 - 1e-9), more
     two = conv_us(target, precision, device, shape, 2)
-    assert base * (1 - 1e-9) <= two <= 2 * base * (1 + 1e-9)
+    # A further sample of a batch is one more operation of a DLA, which takes longer than a first one.
+    version = platform_for(target).module.dla_version
+    sample_us = coefficients(f"dla{version}-{precision}").values["sample"] if device == "DLA" else 0.0
+    assert base * (1 - 1e-9) <= two <= 2 * base * (1 + 1e-9) + sample_us
 
 
 @pytest.mark.parametrize(("target", "device"), sorted({(t, d) for t, _, d in engines()}))

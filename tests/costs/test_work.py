@@ -90,6 +90,37 @@ def test_a_slice_reads_only_what_it_cuts_out() -> None:
     assert last_work(b).read_bytes == 16 * 56 * 56
 
 
+@pytest.mark.parametrize(
+    ("dims", "weights", "out", "samples"),
+    [
+        ((850, 256), (256, 128), (850, 128), 850),
+        ((1, 850, 256), (256, 128), (1, 850, 128), 850),
+        ((2, 8, 10, 256), (256, 128), (2, 8, 10, 128), 160),
+    ],
+)
+def test_the_rows_of_a_product_with_a_constant_are_samples(dims, weights, out, samples: int) -> None:
+    b = Builder()
+    b.tensors["in"] = Tensor("in", dims)
+    b.tensors["w"] = Tensor("w", weights, is_constant=True)
+    b.add("MATRIX_MULTIPLY", ["in", "w"], out, op0="NONE", op1="NONE")
+    assert last_work(b).samples == samples
+
+
+def test_the_batch_is_samples_of_every_layer() -> None:
+    for kind in ("conv", "pool"):
+        b = Builder((3, 64, 56, 56))
+        if kind == "conv":
+            b.conv("in", 128)
+        else:
+            b.add("POOLING", ["in"], (3, 64, 28, 28), kernel=[2, 2], stride=[2, 2], op="MAX")
+        work = last_work(b)
+        assert work.samples == 3
+        assert work.scaled(4).samples == 12
+        engine = dla_engine(2, "int8")
+        assert engine is not None
+        assert dla_features(work, engine, CLOCKS)["sample"] == 2
+
+
 def test_integer_tensors_keep_their_own_width() -> None:
     b = Builder()
     b.tensors["in"] = Tensor("in", (1, 10), "INT64")

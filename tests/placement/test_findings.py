@@ -267,6 +267,16 @@ def test_yolo26n_on_a_board_with_locked_clocks_is_predicted_without_any_figure_o
         assert predicted_us(checked[row]) == pytest.approx(checked[row].time_us, rel=within)
 
 
+def test_rows_of_products_on_the_dla_are_predicted_without_any_figure_of_detr() -> None:
+    """78.5 ms at INT8 and 399 ms at FP16: rows are samples, and samples cost what NVIDIA's figures at batch 2 say."""
+    checked = {s.row.id: s for s in samples_of(load_rows(), "check")}
+    for row in ("p675", "p676"):
+        sample = checked[row]
+        assert predicted_us(sample) == pytest.approx(sample.time_us, rel=0.1)
+        rest = coefficients(sample.group).values["sample"] * sample.features["sample"]
+        assert predicted_us(sample) - rest < 0.8 * sample.time_us
+
+
 def test_fp16_below_the_highest_dla_clock_is_less_sure_and_says_what_would_settle_it() -> None:
     """Figures in such modes are 1.4 or 0.6 times as long as those in the highest modes say."""
     graph = network("resnet50_b1")

@@ -139,15 +139,15 @@ def test_a_period_of_other_numbers_of_frames_states_the_frames_per_second_of_eac
 
 def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.CaptureFixture) -> None:
     """The rule of `significant`: three digits with trailing zeros, everywhere."""
-    asked = [str(EXAMPLE), "--target", "orin-nx-8gb"]
+    asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--power-mode", "MAXN_SUPER"]
     for command, shown in (
-        (["check"], "1.80 ms ±42 %, 7.19 mJ"),
-        (["check", "--all"], "1.80 ms per frame (±42 %, fitted), 7.19 mJ"),
-        (["check", "--format", "markdown"], "1.80 ms per frame \\(±42 %, fitted\\), 7.19 mJ"),
-        (["check", "--format", "html"], "7.19 mJ"),
-        (["place", "--evaluate", "tensorrt"], "1.80 ±42%   555       7.19 ±28%"),
-        (["place", "--layer-device-types", "*:DLA0"], "1800 ±42%   604 ±42%   7.19 ±28%"),
-        (["place", "--pareto", "latency,energy"], "0.410 ±17%  1.74 ±28%  2440"),
+        (["check"], "1.04 ms ±21 %, 7.60 mJ"),
+        (["check", "--all"], "1.04 ms per frame (±21 %, fitted), 7.60 mJ"),
+        (["check", "--format", "markdown"], "1.04 ms per frame \\(±21 %, fitted\\), 7.60 mJ"),
+        (["check", "--format", "html"], "7.60 mJ"),
+        (["place", "--evaluate", "tensorrt"], "1.04 ±21%   964       7.60 ±29%"),
+        (["place", "--layer-device-types", "*:DLA0"], "1040 ±21%   1120 ±18%   7.60 ±29%"),
+        (["place", "--pareto", "latency,energy"], "0.286 ±17%  1.81 ±29%  3500"),
     ):
         assert exit_code_of([*command, *asked]) == 0
         assert " ".join(shown.split()) in " ".join(capsys.readouterr().out.split())

@@ -16,7 +16,7 @@ COLUMNS: Tuple[str, ...] = (
 )  # fmt: skip
 USES = ("fit", "check", "context")
 #: Words of `includes`, before their "=".
-INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "unlocked", "sparse", "tuned", "runner", "run_ms")
+INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "unlocked", "sparse", "tuned", "runner", "run_ms", "gpu_ms")
 #: Words of figures that the fit reads. A misspelled one would leave its figure out without a word.
 READ: Mapping[str, Tuple[str, ...]] = {
     "metric": (
@@ -42,7 +42,8 @@ class Row:
             loadable implies it), io (reformats of input and output), fc (the reshapes around a fully connected layer),
             overlapped (an upper bound), unlocked (measured without locked clocks, and longer than figures of boards
             with locked clocks by one factor in all of the source, which the fit finds), sparse, tuned (a submission
-            with CUDA graphs), runner (a Python loop around it), run_ms=T (time of one inference, for power).
+            with CUDA graphs), runner (a Python loop around it), run_ms=T (time of one inference, for power),
+            gpu_ms=T (predicted time of the layers that the GPU runs in a DLA's engine, which is taken off).
     """
 
     id: str

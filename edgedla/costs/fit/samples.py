@@ -160,7 +160,8 @@ def _batch(row: Row, graph: LayerGraph) -> float:
 def _time_us(row: Row) -> float:
     """Microseconds of one run on one engine."""
     if row.unit == "ms":
-        return row.value * 1000.0
+        on_gpu = sum(float(word[7:]) for word in row.includes if word.startswith("gpu_ms="))
+        return (row.value - on_gpu) * 1000.0
     if row.unit == "img/s":
         engines = 2 if row.engine.startswith("2x") else 1
         return engines * int(row.batch) / row.value * 1e6

@@ -63,20 +63,21 @@ GROUPS: Tuple[Group, ...] = (
     Group(
         "gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "kernel.tuned": (14.0, 6.0), "engine": (80.0, 40.0)}
     ),
-    Group("dla2-int8", {}, {"engine": "gpu-orin", "slice": "dla2-fp16"}, {"lut": (0.0, 0.05)}),
+    # Figures of Orin's DLA cannot separate reading from writing.
+    Group("dla2-int8", {"write": "read"}, {"engine": "gpu-orin", "slice": "dla2-fp16"}, {"lut": (0.0, 0.05)}),
     # Convolutions hide the memory at FP16; the same paths move the bytes, and the same host submits. There is one mode of
     # work: with the vectors of engines.yaml the figures of all kinds of convolution agree on one rate.
     Group(
         "dla2-fp16",
-        {"mac.first": "mac.dense", "mac.depthwise": "mac.dense"},
+        {"mac.first": "mac.dense", "mac.depthwise": "mac.dense", "write": "read"},
         {
             "engine": "gpu-orin",
             "loadable_clock": "dla2-int8",
             "operator": "dla2-int8",
             "read": "dla2-int8",
             "reformat": "dla2-int8",
+            "sample": "dla2-int8",
             "stream": "dla2-int8",
-            "write": "dla2-int8",
         },
     ),
     # Groups of many small layers cannot separate reading from writing.
@@ -89,6 +90,7 @@ GROUPS: Tuple[Group, ...] = (
             "loadable_clock": "dla2-int8",
             "lut": "dla2-int8",
             "slice": "dla2-fp16",
+            "sample": "dla2-int8",
             "softmax": "dla2-int8",
             "mac.depthwise": "dla2-int8",
         },
