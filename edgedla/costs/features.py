@@ -15,8 +15,8 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     operator = 1                                 each operator
     sample = samples - 1                         each further sample of an operator's batch, which a DLA works on one after the
         other. Without it, of ResNet-50 at batch 2 (NVIDIA) and at batch 1 (another source) one is too fast and the other too
-        slow. The 5.2 us that NVIDIA's figures show hold for DETR, which the fit does not use: products of 850 rows with a constant
-        matrix, each row a sample, 10,400 at INT8 and 16,800 at FP16. It is predicted at 74 and 390 ms, and takes 78 and 399
+        slow. The 5.3 us that NVIDIA's figures show hold for DETR, which the fit does not use: products of 850 rows with a constant
+        matrix, each row a sample, 10,400 at INT8 and 16,800 at FP16. It is predicted at 75 and 390 ms, and takes 78 and 399
         (rows p675, p676); without samples 21 and 303.
     lut = elements / dla_mhz                     an activation that is looked up in a table, alone or behind a convolution
         At FP16, 0.2 clocks for each element, by the loadable of YOLO11n that has no slices (row p657). A constant for each
@@ -67,7 +67,8 @@ GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel
 #: Features of bytes that move to or from the DRAM.
 MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
 
-#: Features of being an engine, a loadable, a reformat, a table, a slice, a softmax: one source alone shows what each costs.
+#: Features of being an engine, a loadable, a reformat, a further sample, a table, a slice, a softmax: one source alone shows
+#: what each costs.
 FIXED_FEATURES = frozenset(
     {"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "sample", "lut", "slice", "softmax"}
 )
