@@ -20,6 +20,7 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
     {
         "CONVOLUTION": "multiply",
         "DECONVOLUTION": "multiply",
+        "EINSUM": "multiply",
         "FULLY_CONNECTED": "multiply",
         "MATRIX_MULTIPLY": "multiply",
         "ACTIVATION": "pointwise",
@@ -258,7 +259,7 @@ def _samples(layer: Layer, graph: LayerGraph) -> int:
 def _channels(layer: Layer, kind: Kind) -> Tuple[int, int]:
     """(input channels of one group, output channels)."""
     groups = max(int(getattr(kind, "groups", 1)), 1)
-    if layer.type == "MATRIX_MULTIPLY":
+    if layer.type in ("EINSUM", "MATRIX_MULTIPLY"):
         out = kind.out_volume
         return (kind.macs // out if out else 1), kind.out_dims[-1] if kind.out_dims else 1
     in_channels = int(getattr(kind, "in_channels", 0)) or kind.in_chw[0]

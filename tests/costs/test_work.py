@@ -90,6 +90,24 @@ def test_a_slice_reads_only_what_it_cuts_out() -> None:
     assert last_work(b).read_bytes == 16 * 56 * 56
 
 
+def test_an_einsum_of_two_operands_costs_its_sums_and_one_of_a_single_operand_only_moves() -> None:
+    b = Builder((1, 8, 100, 32))
+    b.tensors["k"] = Tensor("k", (1, 8, 50, 32))
+    b.add("EINSUM", ["in", "k"], (1, 8, 100, 50), equation="bhid,bhjd->bhij")
+    work = last_work(b, 2)
+    assert work.known
+    assert (work.macs, work.in_channels) == (8 * 100 * 50 * 32, 32)
+    product = Builder((1, 8, 100, 32))
+    product.tensors["k"] = Tensor("k", (1, 8, 32, 50))
+    product.add("MATRIX_MULTIPLY", ["in", "k"], (1, 8, 100, 50), op0="NONE", op1="NONE")
+    gpu = GpuEngine("orin", "fp16", 16384)
+    assert gpu_features(work, gpu, CLOCKS) == pytest.approx(gpu_features(last_work(product, 2), gpu, CLOCKS))
+    turned = Builder((1, 8, 100, 32))
+    turned.add("EINSUM", ["in"], (1, 100, 8, 32), equation="bhid->bihd")
+    moved = gpu_features(last_work(turned, 2), gpu, CLOCKS)
+    assert set(moved) == {"kernel", "memory"}
+
+
 @pytest.mark.parametrize(
     ("dims", "weights", "out", "samples"),
     [
