@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
 
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
 from edgedla.graph.kinds import Kind, kind_of
+from edgedla.regions.fusions import batch_of
 
 #: Class of work of a TensorRT layer type, for costs:
 #:   multiply   multiply-accumulates with weights (convolution) or a second operand
@@ -178,7 +178,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     elements = float(sum(t.volume for t in graph.output_tensors(layer)))
     return Work(
         name,
-        samples=_samples(layer, graph),
+        samples=batch_of(layer, graph),
         read_bytes=activations[0] if activations else 0.0,
         # The other operand of a gate is the tensor that it has already read.
         operand_bytes=0.0 if gate is not None else sum(activations[1:]),
@@ -241,19 +241,14 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
         in_channels=in_channels,
         out_channels=out_channels,
         groups=groups,
-        samples=_samples(layer, graph),
+        # Of a product with a constant matrix TensorRT makes a convolution over 1 x 1, with a sample for each row (rule MATM004).
+        samples=max(int(getattr(kind, "rows", 0)), 1) if layer.type == "MATRIX_MULTIPLY" else batch_of(layer, graph),
         out_columns=out.dims[-1] if out.rank >= 4 else 1,
         read_bytes=read,
         write_bytes=written,
         weight_bytes=kind.weight_elements * element_bytes + max(sum(activations) - read, 0.0),
         reads_dequantized=_reads_dequantized(layer, graph),
     )
-
-
-def _samples(layer: Layer, graph: LayerGraph) -> int:
-    """Of a product with a constant matrix TensorRT makes a convolution over 1 x 1, with a sample for each row (rule MATM004)."""
-    inner = 1 if layer.type == "MATRIX_MULTIPLY" else 3
-    return max((math.prod(max(d, 1) for d in t.dims[:-inner]) for t in graph.output_tensors(layer)), default=1)
 
 
 def _channels(layer: Layer, kind: Kind) -> Tuple[int, int]:
