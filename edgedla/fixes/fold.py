@@ -17,6 +17,7 @@ from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
 from edgedla.fixes.network.plugins import is_plugin
+from edgedla.fixes.network.subgraphs import subgraphs
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.importers.model_file.shape_inference import SIZED_BY_VALUE, inferred_by_values
@@ -132,7 +133,7 @@ def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
 
 def _unsettled(model: Any, settled: Container[str]) -> Optional[List[Any]]:
     """Nodes with an output that is not settled; None means all nodes, if a subgraph may read any value."""
-    if any(a.type.name in ("GRAPH", "GRAPHS") for n in model.graph for a in n.attributes.values()):
+    if any(subgraphs(n) for n in model.graph):
         return None
     return [n for n in model.graph if not all(v.name in settled for v in n.outputs)]
 
@@ -178,7 +179,7 @@ def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
 
 
 def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable[str]) -> bool:
-    if any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values()):
+    if subgraphs(node):
         return False
     # A node without inputs gives a constant too (a Constant with a sparse value stays).
     return node.op_type != "Constant" and all(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Iterator, Set, Tuple
+from typing import Any, Set, Tuple
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS
+from edgedla.fixes.network.subgraphs import subgraphs
 
 #: Other domains whose operators ONNX Runtime has.
 RUN_DOMAINS = frozenset({"com.microsoft", "ai.onnx.ml"})
@@ -37,17 +38,8 @@ def at_or_behind_plugins(model: Any) -> Set[Any]:
     """The nodes of the main graph that ONNX Runtime cannot reach: plugins, nodes that hold one, and all that read their results."""
     cut: Set[Any] = set()
     for node in model.graph:
-        inside = list(_nodes_of(node))
+        inside = [node, *(n for body in subgraphs(node) for n in body.all_nodes())]
         makers = {v.producer() for n in inside for v in n.inputs if v is not None}
         if makers & cut or any(is_plugin(n, model) for n in inside):
             cut.add(node)
     return cut
-
-
-def _nodes_of(node: Any) -> Iterator[Any]:
-    """The node, and those of its subgraphs."""
-    yield node
-    for entry in node.attributes.values():
-        if entry.type.name in ("GRAPH", "GRAPHS") and not entry.is_ref():
-            for body in [entry.value] if entry.type.name == "GRAPH" else entry.value:
-                yield from body.all_nodes()

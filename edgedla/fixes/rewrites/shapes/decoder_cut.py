@@ -9,6 +9,7 @@ from typing import Any, List, Optional, Set
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
 from edgedla.fixes.network.plugins import is_plugin
+from edgedla.fixes.network.subgraphs import subgraphs
 from edgedla.fixes.rewrites.convolution.deconv_crop import FIRST_SLICE
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
@@ -35,7 +36,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         # Outputs that are only constants have no convolution before them to end at.
         return None
     unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS or is_plugin(n, network.model)]
-    nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
+    nested = [n for n in tail if subgraphs(n)]
     if unknown or nested:
         what = f"{unknown[0].op_type} is not an ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"
         raise Refused(f"its decoder cannot run by itself: {what}")
