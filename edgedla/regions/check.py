@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, AbstractSet, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.branches import branches_of
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
-from edgedla.regions.work import Work, work_is_known, work_of
+from edgedla.regions.work import Work, skipped_macs, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
@@ -139,7 +140,7 @@ def check_graph(
         nodes=prediction.nodes,
         regions=tuple(_region(graph, r, work, platform, precision, rules) for r in prediction.regions),
         transitions=prediction.transitions,
-        totals=_totals(layers, prediction, work_is_known(graph)),
+        totals=_totals(layers, prediction, work_is_known(graph), skipped_macs(graph, work)),
         ranking=prediction.ranking,
         strict=strict,
         notes=_notes(graph, platform, len(narrow), prediction, as_exported),
@@ -201,7 +202,14 @@ def _region(
     )
 
 
-def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: bool) -> Totals:
+def _totals(
+    layers: Sequence[LayerReport], prediction: Prediction, work_known: bool, skipped: AbstractSet[int]
+) -> Totals:
+    """Args:
+    skipped: layers whose MACs do not count: a frame runs one branch of a condition.
+    """
+    counted = [layer for layer in layers if layer.index not in skipped] if work_known else []
+
     def count(placed: Placed) -> int:
         return sum(layer.placed is placed for layer in layers)
 
@@ -211,8 +219,8 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: b
         layers_gpu=count(Placed.GPU),
         layers_folded=count(Placed.FOLDED),
         layers_unknown=sum(layer.cause is Cause.UNKNOWN for layer in layers),
-        macs=sum(layer.macs for layer in layers if layer.placed is not Placed.FOLDED) if work_known else 0,
-        macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA) if work_known else 0,
+        macs=sum(layer.macs for layer in counted if layer.placed is not Placed.FOLDED),
+        macs_dla=sum(layer.macs for layer in counted if layer.placed is Placed.DLA),
         regions=len(prediction.kept),
         regions_dropped=len(prediction.dropped),
         transitions=len(prediction.transitions),
@@ -247,6 +255,11 @@ def _notes(
             "are measured on FP32: it is not known whether TensorRT runs them in INT8. `edgedla fix --precision int8` converts the "
             "types to FP32 and proves it; `quantize` and `deploy` do so by themselves; `build` refuses the model",
         )
+    notes += [
+        f"If {node!r}: one of its branches runs per frame, and the MACs and times of a frame are those of the longer one. Verdicts are "
+        "given for the layers of both"
+        for node, _, _ in branches_of(graph)
+    ]
     of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
     if of_the_data:
         notes.append(f"{of_the_data}; end the model before it")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, FrozenSet, NamedTuple, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
+from edgedla.graph.branches import lighter_branches
 from edgedla.graph.kinds import Kind, kind_class, kind_of
 
 
@@ -30,6 +31,11 @@ def work_is_known(graph: LayerGraph) -> bool:
         if kinds[layer.type]:
             return False
     return True
+
+
+def skipped_macs(graph: LayerGraph, work: Sequence[Work]) -> FrozenSet[int]:
+    """The layers that the frame with the most MACs does not run: a branch of each condition."""
+    return lighter_branches(graph, lambda i: work[i].macs)
 
 
 def work_of(graph: LayerGraph) -> Tuple[Work, ...]:

@@ -208,3 +208,108 @@ def test_nothing_is_predicted_where_the_data_decide_how_often_a_loop_runs() -> N
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
     with pytest.raises(edgedla.ModelError, match="depends on the data"):
         edgedla.predict(model, target="orin", devices="GPU")
+
+
+def choosing(then: int, otherwise: int, inner: bool = False) -> bytes:
+    """An If whose branches are so many convolutions; `inner`: the then-branch chooses once more, from 1 and 2 convolutions."""
+    value = helper.make_tensor_value_info
+    kernel = helper.make_tensor("k", TensorProto.FLOAT, [8, 8, 3, 3], [0.0] * 8 * 8 * 9)
+
+    def branch(name: str, count: int, of: str, chosen: Any = None) -> Any:
+        names = [of, *(f"{name}{i}" for i in range(count))]
+        nodes = [
+            helper.make_node("Conv", [a, "k"], [b], pads=[1, 1, 1, 1], name=f"conv_{b}")
+            for a, b in zip(names, names[1:])
+        ]
+        if chosen is not None:
+            nodes.append(chosen(names[-1]))
+        return helper.make_graph(nodes, name, [], [value(nodes[-1].output[0], TensorProto.FLOAT, SHAPE)])
+
+    def once_more(of: str) -> Any:
+        branches = {"then_branch": branch("it", 1, of), "else_branch": branch("ie", 2, of)}
+        return helper.make_node("If", ["c"], ["chosen"], name="inner", **branches)
+
+    branches = {"then_branch": branch("t", then, "x", once_more if inner else None)}
+    branches["else_branch"] = branch("e", otherwise, "x")
+    nodes = [helper.make_node("If", ["c"], ["y"], name="choose", **branches)]
+    inputs = [value("x", TensorProto.FLOAT, SHAPE), value("c", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.FLOAT, SHAPE)], [kernel])
+    made: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    return made
+
+
+CONV_MACS = 8 * 8 * 9 * 16
+
+
+def test_a_frame_is_predicted_with_the_longer_branch_of_a_condition() -> None:
+    of: Dict[Any, float] = {}
+    for then, otherwise in ((5, 2), (2, 5), (5, 5), (2, 2)):
+        model = choosing(then, otherwise)
+        prediction = edgedla.predict(model, target="orin", devices="GPU")
+        of[then, otherwise] = prediction.latency.latency_us
+        report = edgedla.check(model, target="orin")
+        assert report.totals.macs == max(then, otherwise) * CONV_MACS
+        assert sum(layer.type == "CONVOLUTION" for layer in report.layers) == then + otherwise
+        assert any("If 'choose': one of its branches runs per frame" in note for note in report.notes)
+        longer = "then_branch" if then >= otherwise else "else_branch"
+        assert any(f"the longer one ({longer}" in note for note in prediction.notes)
+    assert of[5, 2] == of[2, 5] == of[5, 5] > of[2, 2]
+
+
+def test_a_condition_in_a_branch_counts_with_its_own_longer_branch() -> None:
+    totals = [edgedla.check(choosing(1, n, inner=True), target="orin").totals.macs for n in (2, 4)]
+    assert totals == [3 * CONV_MACS, 4 * CONV_MACS]
+    time_us = [
+        edgedla.predict(model, target="orin", devices="GPU").latency.latency_us
+        for model in (choosing(1, 2, inner=True), choosing(3, 2))
+    ]
+    assert time_us[0] == pytest.approx(time_us[1], rel=0.2)
+
+
+def test_a_loadable_in_a_body_starts_in_each_pass() -> None:
+    value = helper.make_tensor_value_info
+
+    def scanned(trips: int) -> bytes:
+        body = helper.make_graph(
+            [
+                helper.make_node("Identity", ["go"], ["go_out"]),
+                helper.make_node("Add", ["state", "half"], ["state_out"], name="step"),
+                helper.make_node("Conv", ["state", "k"], ["seen"], name="first", pads=[1, 1, 1, 1]),
+                helper.make_node("Conv", ["seen", "k"], ["scan"], name="second", pads=[1, 1, 1, 1]),
+            ],
+            "body",
+            [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("state", TensorProto.FLOAT, SHAPE)],
+            [value(n, t, s) for n, t, s in (("go_out", TensorProto.BOOL, []), ("state_out", TensorProto.FLOAT, SHAPE),
+                                            ("scan", TensorProto.FLOAT, SHAPE))],
+        )  # fmt: skip
+        constants = [
+            helper.make_tensor("n", TensorProto.INT64, [], [trips]),
+            helper.make_tensor("true", TensorProto.BOOL, [], [True]),
+            helper.make_tensor("half", TensorProto.FLOAT, SHAPE, [0.5] * 128),
+            helper.make_tensor("k", TensorProto.FLOAT, [8, 8, 3, 3], [0.0] * 8 * 8 * 9),
+        ]
+        outputs = [value(name, TensorProto.FLOAT, None) for name in ("last", "y")]
+        loop = helper.make_node("Loop", ["n", "true", "x"], ["last", "y"], name="loop", body=body)
+        graph = helper.make_graph([loop], "g", [value("x", TensorProto.FLOAT, SHAPE)], outputs, constants)
+        made: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+        return made
+
+    of: Dict[Any, float] = {}
+    for trips in (10, 30):
+        for devices in ("GPU", "first:DLA0,second:DLA0"):
+            prediction = edgedla.predict(scanned(trips), target="orin", devices=devices, use_unknown=True)
+            of[trips, devices[0]] = prediction.latency.latency_us
+    prices = CostModel.load(edgedla.platform_for("orin"), "fp16")
+    tensor = edgedla.load_onnx(scanned(10), trt="10.3").tensors["scan"]
+    each_pass = prices.loadable().latency_us + 2 * prices.transition(tensor, "GPU", "DLA0").latency_us
+    more = (of[30, "f"] - of[10, "f"]) / 20
+    assert more > each_pass
+    assert of[10, "f"] < 2 * 10 * more
+
+
+def test_pins_of_a_prediction_may_use_unknown_layers_if_asked_to() -> None:
+    model = choosing(1, 1)
+    prediction = edgedla.predict(model, target="orin", devices="conv_t0:DLA0,*:GPU", use_unknown=True)
+    assert prediction.streams[0].layers["DLA0"] == 1
+    with pytest.raises(edgedla.UsageError, match="GEN006"):
+        edgedla.predict(model, target="orin", devices="conv_t0:DLA0,*:GPU")

@@ -50,7 +50,9 @@ def opened(assignment: Assignment) -> Assignment:
     return read_placement(Path(str(assignment))) if in_file else assignment
 
 
-def devices_of_model(problem: Problem, m: int, model: Model, assignment: Assignment) -> Tuple[str, Tuple[str, ...]]:
+def devices_of_model(
+    problem: Problem, m: int, model: Model, assignment: Assignment, use_unknown: bool = False
+) -> Tuple[str, Tuple[str, ...]]:
     """(the assignment in words, device by item of model m).
 
     Layers without a DLA verdict fall back to the GPU, as in a build with `--allowGPUFallback`, and a core keeps the
@@ -74,7 +76,7 @@ def devices_of_model(problem: Problem, m: int, model: Model, assignment: Assignm
             if isinstance(assignment, Mapping)
             else parse_pins((str(assignment),), where="devices")
         )
-        return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
+        return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins], use_unknown)
     placement = opened(assignment)
     assert isinstance(placement, Placement)
     return "placement", _placed(problem, m, model, placement)
@@ -88,13 +90,15 @@ def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
     return tuple(settled[i] for i in sorted(items_of_model))
 
 
-def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
+def _pinned(
+    problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]], use_unknown: bool
+) -> Tuple[str, ...]:
     resolved_pins = resolve_pins(model.graph, pins, where="devices")
     exact = pins_by_name(model.graph, pins)
     settled = check_pins(
         Model(model.graph, model.verdicts, resolved_pins, model.rate),
         problem.devices,
-        False,
+        use_unknown,
         {i: i not in exact for i in resolved_pins},
         "devices",
     )

@@ -122,6 +122,7 @@ class Predictor:
         if borders is not None and not isinstance(borders, str):
             tensors = [name for m in self.models for name in (*m.graph.inputs, *m.graph.outputs)]
             require_borders(borders, (*tensors, "inputs", "outputs"), "borders")
+        self.use_unknown = use_unknown
         self.problem = problem_on(self.models, costs, platform, limits, use_unknown, borders)
 
     def predict(
@@ -136,7 +137,7 @@ class Predictor:
         notes: Dict[str, None] = {}
         for m, named in enumerate(each_model(devices, len(self.models))):
             opened_one = opened(named)
-            name, placed = devices_of_model(self.problem, m, self.models[m], opened_one)
+            name, placed = devices_of_model(self.problem, m, self.models[m], opened_one, self.use_unknown)
             names.append(name)
             assignment += placed
             if isinstance(opened_one, Placement):

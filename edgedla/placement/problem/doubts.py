@@ -7,6 +7,7 @@ from typing import List, Sequence, Tuple
 from edgedla.costs.features import LOWER_CLOCK_SPREAD
 from edgedla.costs.prices import Prices
 from edgedla.costs.work import TABLE_ACTIVATIONS
+from edgedla.graph.branches import Choice
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Problem
@@ -16,7 +17,7 @@ SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tell
 
 
 def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model], costs: Prices) -> Tuple[str, ...]:
-    """One sentence per model with doubts. The spread of its time includes them."""
+    """One sentence per model with doubts, whose causes the spread of its time includes, and one for each condition."""
     sentences: List[str] = []
     for m, model in enumerate(models):
         causes = [
@@ -27,6 +28,7 @@ def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model], co
         ]
         if causes and evaluation.basis(m) != "measured":
             sentences.append(f"{model.graph.name}: no published figure separates {'; nor '.join(causes)}. {SETTLE}")
+    sentences += [_longer(models[m], choice) for m, choices in enumerate(problem.choices) for choice in choices]
     return tuple(sentences)
 
 
@@ -63,6 +65,12 @@ def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> L
     return [
         f"the table look-ups of {len(tables)} activation{several} on the DLA (Sigmoid, Tanh, ...) from the layers before them"
     ]
+
+
+def _longer(model: Model, choice: Choice) -> str:
+    times = sorted(((choice.then, "then_branch"), (choice.otherwise, "else_branch")), key=lambda t: -t[0])
+    longer, shorter = (f"{name}, {time_us:.3g} us on the GPU" for time_us, name in times)
+    return f"{model.graph.name}: a frame runs one branch of If {choice.node!r}; predicted is the longer one ({longer}; {shorter})."
 
 
 def _loops(model: Model) -> List[str]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
+from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph, Tensor
+from edgedla.graph.branches import Choice, choices_of
 from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
-from edgedla.placement.problem.loops import in_all_passes, in_order, loops_of
+from edgedla.placement.problem.loops import in_all_passes, in_order, loops_of, of_longer_branches, times_made
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
@@ -102,20 +105,27 @@ def problem_of(
     graphs: List[UnitGraph] = []
     units_by_item: List[Tuple[int, ...]] = []
     failing: List[Mapping[int, str]] = []
+    choices: List[Tuple[Choice, ...]] = []
+    loadable = costs.loadable() if any(d != GPU for d in devices) else Cost()
     for m, model in enumerate(models):
         require_sizes(model.graph)
         units = fuse(model.graph)
         graphs.append(units)
         failing.append(thrown_out(model, units, use_unknown))
         layer_costs = in_all_passes(costs.layer_costs(model.graph), model.graph, costs)
+        choices.append(choices_of(model.graph, partial(_gpu_us, layer_costs)))
+        skipped = frozenset(i for choice in choices[m] for i in choice.lighter)
+        layer_costs = of_longer_branches(layer_costs, skipped)
         legal = legal_units(model, units, use_unknown)
-        maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision)
+        maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision, use_unknown)
         item_of: Dict[int, int] = {}
         for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
             item_of.update({u: len(items) for u in members})
             units_by_item.append(members)
-            items.append(maker.item(members, all(legal[u] for u in members)))
-        flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders)
+            item = maker.item(members, all(legal[u] for u in members))
+            items.append(_started(item, model.graph, loadable))
+        for flow in _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders):
+            flows.append(_repeated(flow, items, model.graph, skipped))
         for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
             ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
             if len(ends) == 2 and ends[0] != ends[1]:
@@ -128,11 +138,12 @@ def problem_of(
         models=tuple(m.graph.name for m in models),
         engine=costs.engine(),
         defaults=default_grouping(graphs, units_by_item, failing, costs.precision) if any(failing) else None,
-        loadable=costs.loadable() if any(d != GPU for d in devices) else Cost(),
+        loadable=loadable,
         devices=devices,
         limits=limits,
         rates=tuple(m.rate for m in models),
         slowdown=_slowdown(items, devices, costs),
+        choices=tuple(choices) if any(choices) else (),
     )
 
 
@@ -141,8 +152,8 @@ def whole_operators(
 ) -> List[Tuple[int, ...]]:
     """Units by item: an operator that TensorRT fuses (Conv + ReLU + Add) is one item if all its units have the same devices.
 
-    A unit joins the reader of its output when the two are linked in one operator, nothing else reads the output, and
-    both have the same legality, pin and batch. Items are in topological order, by their last unit.
+    A unit joins the reader of its output when the two are linked in one operator or run in the passes of one loop, nothing else
+    reads the output, and both have the same legality, pin and batch. Items are in topological order, by their last unit.
     """
     # Unit -> the unit that it joined, or itself; the end of that chain is the item.
     joins = list(range(len(units.units)))
@@ -157,13 +168,23 @@ def whole_operators(
         pins = {model.pins.get(i) for i in units.units[u].layers}
         return legal[u], units.units[u].batch, tuple(sorted(pins, key=str))
 
-    for operator in operators:
-        for producer, consumer in operator.links:
-            a, b = units.unit_of.get(producer), units.unit_of.get(consumer)
-            if a is None or b is None or a == b or units.successors[a] != (b,) or kind(a) != kind(b):
-                continue
-            if outputs.isdisjoint(units.units[a].outputs):
-                joins[item(a)] = item(b)
+    linked = [
+        (units.unit_of.get(producer), units.unit_of.get(consumer))
+        for operator in operators
+        for producer, consumer in operator.links
+    ]
+    around = model.graph.loops_around
+    for layer in model.graph.runs:
+        linked += [
+            (units.unit_of.get(layer), units.unit_of.get(reader))
+            for reader in model.graph.successors(layer)
+            if legal[units.unit_of.get(layer, 0)] and around.get(reader) == around[layer]
+        ]
+    for a, b in linked:
+        if a is None or b is None or a == b or units.successors[a] != (b,) or kind(a) != kind(b):
+            continue
+        if outputs.isdisjoint(units.units[a].outputs):
+            joins[item(a)] = item(b)
     item_of = [item(u) for u in range(len(units.units))]
     for loop in loops_of(model.graph, units):
         last = item_of[loop[-1]]
@@ -173,6 +194,34 @@ def whole_operators(
     for u, k in enumerate(item_of):
         members.setdefault(k, []).append(u)
     return sorted((tuple(m) for m in members.values()), key=lambda m: m[-1])
+
+
+def _gpu_us(costs: LayerCosts, layer: int) -> float:
+    return costs[layer, GPU].latency_us
+
+
+def _started(item: Item, graph: LayerGraph, loadable: Cost) -> Item:
+    """The item with the starts of its loadable from a loop's second pass on; every loadable pays one start of its own.
+
+    Items of one body pay each: a loadable of several costs less than that.
+    """
+    passes = max((graph.runs.get(i, 1) or 1 for i in item.layers), default=1)
+    if passes == 1:
+        return item
+    more = loadable.scaled(passes - 1)
+    return replace(item, costs={d: cost if d == GPU else cost + more for d, cost in item.costs.items()})
+
+
+def _repeated(flow: Flow, items: Sequence[Item], graph: LayerGraph, skipped: FrozenSet[int]) -> Flow:
+    """The flow with the costs of a frame: it crosses as often as its tensor is made, and not at all in a branch that does not run."""
+    reading = [i for item in flow.consumers for i in items[item].layers]
+    producer = None if flow.producer is None else graph.producer(flow.name)
+    passes = 1 if producer is None else times_made(graph, producer)
+    if producer in skipped or (reading and not flow.is_output and skipped.issuperset(reading)):
+        passes = 0
+    if passes == 1:
+        return flow
+    return replace(flow, costs={ends: cost.scaled(passes) for ends, cost in flow.costs.items()})
 
 
 def _flows(

@@ -32,6 +32,7 @@ class ItemMaker:
     Attributes:
         index: index of the model in the problem.
         devices: the devices of the problem.
+        use_unknown: layers with an unknown verdict may run on the DLA.
     """
 
     model: Model
@@ -40,6 +41,7 @@ class ItemMaker:
     devices: Tuple[str, ...]
     layer_costs: LayerCosts
     precision: str
+    use_unknown: bool = False
     _costs: Dict[Tuple[int, ...], Mapping[str, Cost]] = field(default_factory=dict, init=False)
     _traffic: Dict[Tuple[float, ...], Mapping[str, float]] = field(default_factory=dict, init=False)
 
@@ -80,7 +82,7 @@ class ItemMaker:
     def _where(self, unit: Unit, legal: bool) -> Tuple[Tuple[str, ...], str, str]:
         """(allowed devices of the item, key of WHY, reason why there are no more)."""
         allowed = tuple(d for d in self.devices if d == GPU or legal)
-        why, reason = ("", "") if legal else ("forced", why_not(self.model, unit))
+        why, reason = ("", "") if legal else ("forced", why_not(self.model, unit, self.use_unknown))
         pin = next((self.model.pins[i] for i in unit.layers if i in self.model.pins), None)
         if pin is not None:
             allowed = tuple(d for d in allowed if d == pin or (pin == "DLA" and d != GPU))

@@ -1,4 +1,4 @@
-"""Loops: units of a recurrent network that feed each other, which the GPU runs as one piece, and what all passes cost."""
+"""Loops and conditions: units that feed each other, which the GPU runs as one piece, and what all passes cost."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.costs.work import WORK_CLASS, work_of
 from edgedla.graph import LayerGraph
+from edgedla.graph.layer_graph import LOOP_ENTRIES
 from edgedla.regions.fusions import Unit, UnitGraph
 from edgedla.vocabulary import GPU
 
@@ -137,6 +138,25 @@ def in_all_passes(costs: LayerCosts, graph: LayerGraph, model: CostModel) -> Lay
         separations,
         {(index, kind): moved * runs.get(index, 1) for (index, kind), moved in costs.traffic_bytes.items()},
     )
+
+
+def of_longer_branches(costs: LayerCosts, skipped: FrozenSet[int]) -> LayerCosts:
+    """The costs of a frame that does not run the `skipped` layers, the shorter branch of each condition."""
+    if not skipped:
+        return costs
+    nothing = Cost()
+    return LayerCosts(
+        {(index, device): nothing if index in skipped else cost for (index, device), cost in costs.costs.items()},
+        {link: by_device for link, by_device in costs.separations.items() if skipped.isdisjoint(link)},
+        {(index, kind): 0.0 if index in skipped else moved for (index, kind), moved in costs.traffic_bytes.items()},
+    )
+
+
+def times_made(graph: LayerGraph, producer: int) -> int:
+    """How often a layer writes its outputs while the network runs once; what a loop passes in is new in each of its passes."""
+    layer = graph.layers[producer]
+    passes = layer.params.get("trips") if layer.type in LOOP_ENTRIES else 1
+    return (graph.runs.get(producer, 1) or 1) * (passes or 1)
 
 
 def _joining(graph: LayerGraph) -> FrozenSet[int]:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Opt
 from edgedla.arguments import require_field_types
 from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.errors import UsageError
+from edgedla.graph.branches import Choice
 from edgedla.vocabulary import DEVICES, GPU
 
 #: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
@@ -145,6 +146,7 @@ class Problem:
             engine.
         grouping: the loadables that TensorRT forms of the items on one core.
         defaults: the same if TensorRT itself decides what runs there; None if there is no difference.
+        choices: by model, the branches of its conditions; costs are of the longer ones. () stands for no conditions.
         schedules: assignment -> the shortest schedule found so far; see `schedule.shortest_schedule`.
     """
 
@@ -161,6 +163,7 @@ class Problem:
     engine: Cost = field(default_factory=Cost)
     defaults: Optional[Grouping] = field(default=None, compare=False, repr=False)
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    choices: Tuple[Tuple[Choice, ...], ...] = ()
     schedules: Dict[Tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -8,7 +8,7 @@ from edgedla.graph import LayerGraph
 from edgedla.regions.candidates import failing_units, form_groups, split_groups, unit_devices
 from edgedla.regions.fusions import UnitGraph, fuse
 from edgedla.regions.ranking.remedies import changed, needs_of
-from edgedla.regions.work import work_of
+from edgedla.regions.work import skipped_macs, work_of
 from edgedla.rules.verdict import Support, Verdict
 
 #: Minimum gain for one more loadable, as a share of all layers plus a share of all MACs: its start and its two transitions
@@ -64,11 +64,12 @@ class Outcomes:
         largest = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[: self.limit]
         members = [i for g in largest for u in groups[g] for i in units.units[u].layers]
         work = work_of(graph)
+        skipped = skipped_macs(graph, work)
         return Outcome(
             candidates=len(groups),
             kept=len(largest),
             layers=len(graph.layers) - len(units.erased),
             layers_dla=len(members),
-            macs=sum(w.macs for w in work),
-            macs_dla=sum(work[i].macs for i in members),
+            macs=sum(w.macs for i, w in enumerate(work) if i not in skipped),
+            macs_dla=sum(work[i].macs for i in members if i not in skipped),
         )
