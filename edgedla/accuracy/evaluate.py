@@ -99,8 +99,15 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     """
     from edgedla.builder.onnx_input import by_port, open_batches, with_static_inputs
     from edgedla.quantization.float32_types import own_types
+    from edgedla.quantization.plugins import plugin_names
     from edgedla.quantization.session import input_specs, open_session
 
+    plugins = plugin_names(model)
+    if plugins:
+        raise ModelError(
+            f"ONNX Runtime lacks {', '.join(plugins)}, so nothing here computes the model's outputs", where=name,
+            hint="evaluate the artifact on the board that builds it, or a model that ends in front of the plugin; `edgedla help plugins`",
+        )  # fmt: skip
     sizes = {**open_batches(model), **by_port(model, shapes or {})}
     static = with_static_inputs(model, {k: tuple(v) for k, v in sizes.items()})
     try:

@@ -14,6 +14,7 @@ from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
 from edgedla.accuracy.phases.repairs import Repairs
 from edgedla.accuracy.phases.start import first_state
+from edgedla.accuracy.plain.before_plugins import before_plugins
 from edgedla.accuracy.plain.float32_model import float32_model
 from edgedla.accuracy.plain.qdq_model import plain_model
 from edgedla.accuracy.request import QuantizeRequest
@@ -49,7 +50,7 @@ def quantize(
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ nodes are removed, and their scales are
             used as `absmax` is. FLOAT16, BFLOAT16 and DOUBLE are converted to FLOAT first; the result holds the model that
-            the scales are for.
+            the scales are for. Of a model with plugins, which ONNX Runtime lacks, the part in front of them gets scales.
         data: calibration samples: arrays, pictures or a video by their path (see pictures.open_samples), Samples, an array
             or an iterable (see iterable_samples.samples_from), a function that makes Samples for the network's inputs, or
             None for random input, which is marked.
@@ -76,7 +77,8 @@ def quantize(
     from edgedla.importers.model_file.model_identity import model_identity
 
     with as_file(model) as path, float32_model(path) as (wide, turned), plain_model(wide) as (plain, stripped):
-        job = open_job(plain, request, stripped, turned, say, progress)
+        front = before_plugins(plain, request, turned)
+        job = open_job(plain, request, stripped, turned, front, say, progress)
         result = _quantize(
             job, data, holdout, absmax if absmax is not None or stripped is None else _live(job, stripped)
         )

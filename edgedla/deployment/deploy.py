@@ -25,7 +25,7 @@ from edgedla.deployment.search import Search, Trial
 from edgedla.deployment.source import Facts, as_source
 from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import RECORD, Store
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 from edgedla.files import remove_folder, sha256_of
 from edgedla.publishing import publication
 
@@ -99,10 +99,19 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
     from edgedla.accuracy.evaluate import onnx_network
     from edgedla.builder.onnx_input import by_port, read_model
     from edgedla.importers import load_onnx
+    from edgedla.quantization.plugins import plugin_names
     from edgedla.targets import platform_for
 
     platform = platform_for(**request.platform)
     model = read_model(source)
+    plugins = plugin_names(model)
+    if plugins:
+        raise ModelError(
+            f"ONNX Runtime lacks {', '.join(plugins)}, so nothing here computes the outputs that each step is judged by",
+            where=source.name,
+            hint="take the steps one by one: `edgedla fix`, `edgedla quantize` (the part in front of the plugin), `edgedla build --backend "
+            "trtexec`; `edgedla help plugins` shows them",
+        )
     if request.shapes:
         request = replace(request, shapes=by_port(model, request.shapes))
     if request.batch is not None and request.shapes is None:

@@ -80,13 +80,17 @@ def outcome(
 
 def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[bytes]:
     """The model if it was changed, else None. TensorRT 11 takes no cache, so its model gets the scales as Q/DQ."""
+    from edgedla.builder.onnx_input import read_model
+
+    # In front of plugins nothing changes the model: see before_plugins.
+    model = state.model if job.front is None else read_model(job.whole)
     if job.platform.release.strongly_typed:
         from edgedla.quantization.qdq import with_qdq
 
         fp16 = {x.onnx_node for x in job.graph.layers if x.name in state.precisions}
-        return bytes(with_qdq(state.model, absmax, fp16).SerializeToString())
+        return bytes(with_qdq(model, absmax, fp16).SerializeToString())
     changed = state.model is not job.model or job.stripped is not None or job.turned is not None
-    return bytes(state.model.SerializeToString()) if changed else None
+    return bytes(model.SerializeToString()) if changed else None
 
 
 def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> Tuple[Score, ...]:

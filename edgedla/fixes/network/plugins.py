@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Set, Tuple
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS
 from edgedla.fixes.network.subgraphs import subgraphs
-
-#: Other domains whose operators ONNX Runtime has.
-RUN_DOMAINS = frozenset({"com.microsoft", "ai.onnx.ml"})
+from edgedla.quantization.plugins import RUN_DOMAINS, is_of_onnx
 
 
 def is_plugin(node: Any, model: Any) -> bool:
-    """Whether an onnx_ir node is one. Exporters write some, as EfficientNMS_TRT, into ONNX's own domain."""
+    """Whether an onnx_ir node is one."""
     if node.domain in DEFAULT_DOMAINS:
-        return not _is_of_onnx(node.op_type)
+        return not is_of_onnx(node.op_type)
     function = model.functions.get((node.domain, node.op_type, node.overload))
     if function is not None:
         return any(is_plugin(inner, model) for inner in function.all_nodes())
     return node.domain not in RUN_DOMAINS
-
-
-@lru_cache(maxsize=None)
-def _is_of_onnx(operator: str) -> bool:
-    from onnx import defs
-
-    return bool(defs.has(operator))
 
 
 def plugin_names(model: Any) -> Tuple[str, ...]:
