@@ -99,7 +99,7 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
     from edgedla.accuracy.evaluate import onnx_network
     from edgedla.builder.onnx_input import by_port, read_model
     from edgedla.importers import load_onnx
-    from edgedla.quantization.plugins import plugin_names
+    from edgedla.importers.model_file.plugins import plugin_names
     from edgedla.targets import platform_for
 
     platform = platform_for(**request.platform)

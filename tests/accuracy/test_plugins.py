@@ -18,7 +18,7 @@ from edgedla.accuracy.metrics import metric_of
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.errors import ModelError, UsageError
-from edgedla.quantization.plugins import part_in_front
+from edgedla.importers.model_file.plugins import part_in_front
 from tests.models import node, onnx_model
 
 DIMS = (1, 8, 16, 16)
@@ -55,7 +55,7 @@ def test_scales_are_of_the_part_in_front_of_a_plugin(domain: str) -> None:
     assert set(result.absmax) == {"x", "c", "r", "z"}
     assert result.sqnr_db > 20
     assert result.model is None
-    (note,) = [n for n in result.notes if "part in front" in n]
+    note = next(n for n in result.notes if "part in front" in n)
     assert "up to r." in note
     assert "2 nodes from there on get no scale" in note
 
@@ -63,8 +63,10 @@ def test_scales_are_of_the_part_in_front_of_a_plugin(domain: str) -> None:
 def test_the_scales_of_a_part_fit_a_build_of_the_whole_model(tmp_path: Path) -> None:
     onnx.save(model(), str(tmp_path / "m.onnx"))
     quantize(tmp_path / "m.onnx", {"x": SAMPLES}, QuantizeRequest(target="orin")).save(tmp_path / "scales")
-    command = ["build", "m.onnx", "--target", "orin", "--precision", "int8", "--calib", "scales", "--backend", "trtexec", "-o", "b.sh"]  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "edgedla", *command], cwd=tmp_path, capture_output=True, text=True)
+    command = "build m.onnx --target orin --precision int8 --calib scales --backend trtexec -o b.sh"
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", *command.split()], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "b.sh").exists()
 
@@ -74,7 +76,7 @@ def test_a_release_without_caches_gets_the_whole_model_with_pairs_in_front_of_th
     operators = [n.op_type for n in written.graph.node]
     assert "Own_TRT" in operators
     assert "QuantizeLinear" in operators
-    (behind,) = [n for n in written.graph.node if n.name == "behind"]
+    behind = next(n for n in written.graph.node if n.name == "behind")
     assert behind.input[0] == "p"
 
 

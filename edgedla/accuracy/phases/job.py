@@ -12,7 +12,7 @@ from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
-from edgedla.quantization.plugins import Front
+from edgedla.importers.model_file.plugins import Front
 from edgedla.quantization.qdq import Stripped
 from edgedla.quantization.samples import InputSpec
 from edgedla.regions import CheckReport

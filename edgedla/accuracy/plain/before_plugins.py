@@ -9,7 +9,7 @@ from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.errors import ModelError, UsageError
 from edgedla.importers.model_file.onnx_file import read
-from edgedla.quantization.plugins import Front, part_in_front, plugin_names
+from edgedla.importers.model_file.plugins import Front, part_in_front, plugin_names
 
 #: Settings that change the model. Tensors that a plugin reads must keep their values.
 _CHANGES = ("equalize", "bias_correction", "repair_fp16")

@@ -6,7 +6,7 @@ from typing import Any, Set, Tuple
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS
 from edgedla.fixes.network.subgraphs import subgraphs
-from edgedla.quantization.plugins import RUN_DOMAINS, is_of_onnx
+from edgedla.importers.model_file.plugins import RUN_DOMAINS, is_of_onnx
 
 
 def is_plugin(node: Any, model: Any) -> bool:
