@@ -119,7 +119,9 @@ def choose_io(
     for is_input, names in ((True, graph.inputs), (False, graph.outputs)):
         for name in names:
             near = graph.consumers(name) if is_input else _near_output(graph, name)
-            devices = tuple(sorted({DLA if on_dla[i] else GPU for i in near})) or (GPU,)
+            # Without fallback an input that nothing reads needs a format of the DLA too.
+            unread = (DLA,) if mode != "fallback" and platform.has_dla else (GPU,)
+            devices = tuple(sorted({DLA if on_dla[i] else GPU for i in near})) or unread
             precisions_near = {(precisions or {}).get(i, precision) for i in near if on_dla[i]} or {precision}
             # If two readers have different precisions, the tensor has the finer type, and the other reader converts it.
             compute = "fp16" if "fp16" in precisions_near else "int8"

@@ -185,6 +185,12 @@ class StrictResult:
     findings: Tuple[Finding, ...] = ()
     unknowns: Tuple[str, ...] = ()
 
+    @property
+    def beside_findings(self) -> Tuple[str, ...]:
+        """The messages that none of `findings` says with its rule."""
+        said = {finding.message for finding in self.findings}
+        return tuple(message for message in self.messages if message not in said)
+
     def to_dict(self) -> Dict[str, Any]:
         return {
             "mode": self.mode,

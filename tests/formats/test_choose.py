@@ -133,3 +133,11 @@ def test_choices_are_plain_data():
 
     for choice in choices(network()).values():
         json.dumps(choice.to_dict())
+
+
+@pytest.mark.parametrize(("mode", "format"), [("fallback", F.LINEAR), ("strict", F.CHW16), ("standalone", F.CHW16)])
+def test_an_input_that_nothing_reads_has_a_format_of_the_dla_where_there_is_no_fallback(mode, format):
+    graph = network()
+    tensors = {**graph.tensors, "unread": Tensor("unread", (1, 8, 4, 4), "FLOAT")}
+    graph = LayerGraph("net", graph.layers, tensors, ("x", "unread"), graph.outputs)
+    assert choices(graph, mode, "fp16")["unread"].chosen.io.format is format

@@ -65,7 +65,7 @@ def _strict(report: CheckReport) -> Iterator[Line]:
     strict = report.strict
     yield "", 0, ""
     yield summary.strict_answer(report)
-    yield from (("", 2, clean(message)) for message in strict.messages)
+    yield from (("", 2, clean(message)) for message in strict.beside_findings)
     for finding in strict.findings:
         yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
     if strict.offenders:

@@ -48,7 +48,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
     yield from (f"| {label.capitalize()} | {escape(text)} |" for label, text in summary.costs(report))
     yield f"| Basis | rules {escape(report.rules_version)}; a prediction |\n"
     if report.strict is not None:
-        yield from (f"- {escape(message)}" for message in report.strict.messages)
+        yield from (f"- {escape(message)}" for message in report.strict.beside_findings)
         yield from (f"- {escape(f.rule)}: {escape(f.message)}" for f in report.strict.findings)
         if report.strict.offenders:
             yield f"- Offenders: {', '.join(code(name) for name in report.strict.offenders)}"

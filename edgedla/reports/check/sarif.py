@@ -99,7 +99,7 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
         level = "none" if report.strict.passes is None else "error"
         for finding in report.strict.findings:
             yield _result(report, uri, None, finding.rule, level, finding.message), finding.rule_name
-        for message in report.strict.messages:
+        for message in report.strict.beside_findings:
             yield (
                 _result(report, uri, None, f"{report.strict.mode}_build", level, message),
                 "build without GPU fallback",

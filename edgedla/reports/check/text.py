@@ -154,9 +154,10 @@ def _strict(report: CheckReport) -> Iterator[Line]:
     strict = report.strict
     yield "", 0, ""
     yield summary.strict_answer(report)
-    yield from (("", 2, clean(message)) for message in strict.messages[:NAMED_LAYERS])
-    if len(strict.messages) > NAMED_LAYERS:
-        yield "dim", 2, f"and {len(strict.messages) - NAMED_LAYERS} more (--all)"
+    messages = strict.beside_findings
+    yield from (("", 2, clean(message)) for message in messages[:NAMED_LAYERS])
+    if len(messages) > NAMED_LAYERS:
+        yield "dim", 2, f"and {len(messages) - NAMED_LAYERS} more (--all)"
     by_rule = {finding.rule: [f for f in strict.findings if f.rule == finding.rule] for finding in strict.findings}
     for finding, *others in by_rule.values():
         alike = f" (and {len(others)} more like it)" if others else ""
