@@ -121,7 +121,8 @@ def _placed(problem: Problem, m: int, model: Model, placement: Placement) -> Tup
             allowed=", ".join(x.name for x in placement.models),
             hint="Place the model again.",
         )
-    placed = next((x for x in match if x.name == model.graph.name), match[0])
+    same_file = [x for x in match if x.sha256 == model.graph.sha256] or match
+    placed = next((x for x in same_file if x.name == model.graph.name), same_file[0])
     check_input_sizes(placed, model.graph)
     device_of: Dict[int, str] = {x.index: x.device for x in placed.layers}
     devices: List[str] = []

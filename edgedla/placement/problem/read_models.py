@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.distinct_names import distinct_names
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.pins import check_pins, parse_pins, pins_by_name, resolve_pins
@@ -26,7 +28,7 @@ def read_models(
     batch: Optional[int],
     rates: Optional[Sequence[float]],
 ) -> Tuple[Model, ...]:
-    """Reads graphs with verdicts and pins. Of several models a pin may match only in one."""
+    """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own."""
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
@@ -35,6 +37,8 @@ def read_models(
     rules = load_rules()
     parsed = parse_pins(pins)
     graphs = [read_graph(s, platform, shapes, batch) for s in sources]
+    names = distinct_names([g.name for g in graphs], [_file(s) for s in sources])
+    graphs = [g if g.name == name else replace(g, name=name) for g, name in zip(graphs, names)]
     for pin in parsed:
         hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
         if not hits:
@@ -47,6 +51,10 @@ def read_models(
         legal_pins = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
         models.append(Model(graph, verdicts, legal_pins, model.rate))
     return tuple(models)
+
+
+def _file(source: ModelSource) -> Optional[Path]:
+    return Path(source) if isinstance(source, (str, Path)) else None
 
 
 def read_graph(

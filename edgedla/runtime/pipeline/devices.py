@@ -109,7 +109,7 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
             is one engine, or the artifact was built from another placement.
     """
     document, where = _document(placement)
-    return _placed(document, artifact, where)
+    return _placed(_model_of(document, artifact, where), artifact, where)
 
 
 def _document(placement: Union[str, Path, Placement]) -> Tuple[Placement, str]:
@@ -122,8 +122,7 @@ def _document(placement: Union[str, Path, Placement]) -> Tuple[Placement, str]:
     return read_placement(placement), str(placement)
 
 
-def _placed(document: Placement, artifact: Artifact, where: str) -> Tuple[str, ...]:
-    model = _model_of(document, artifact, where)
+def _placed(model: PlacedModel, artifact: Artifact, where: str) -> Tuple[str, ...]:
     devices = {layer.name: layer.device for layer in model.running}
     cores = sorted({d for d in devices.values() if d.startswith("DLA")})
     chain = artifact.kind == "chain"
@@ -166,12 +165,14 @@ def placed_together(
         DocumentError, UsageError: as placed_on; the placement holds a model that is not among the artifacts.
     """
     document, where = _document(placement)
-    devices = [_placed(document, artifact, where) for artifact in artifacts]
-    unmatched = [m.name for m in document.models]
+    devices: List[Tuple[str, ...]] = []
+    left = list(document.models)
     for artifact in artifacts:
-        name = _model_of(document, artifact, where).name
-        if name in unmatched:
-            unmatched.remove(name)
+        # A model that is placed twice stands there twice, each with its own devices.
+        model = _model_of(document, artifact, where, left)
+        devices.append(_placed(model, artifact, where))
+        left = [m for m in left if m is not model]
+    unmatched = [m.name for m in left]
     if whole and unmatched:
         raise UsageError(
             f"it places {', '.join(unmatched)} too, which no model of the pipeline runs",
@@ -181,9 +182,12 @@ def placed_together(
     return devices
 
 
-def _model_of(document: Placement, artifact: Artifact, where: str) -> PlacedModel:
+def _model_of(document: Placement, artifact: Artifact, where: str, first: Sequence[PlacedModel] = ()) -> PlacedModel:
+    """Args:
+    first: models of the document that are preferred.
+    """
     sha256, name = artifact.model.get("sha256"), artifact.model.get("name")
-    for model in document.models:
+    for model in (*first, *document.models):
         if model.sha256 == sha256 if model.sha256 else model.name == name:
             return model
     raise UsageError(

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ def test_a_placement_of_two_models_sets_their_devices_and_must_match(artifact, t
     )
     with pytest.raises(UsageError, match="which no model of the pipeline runs"), edgedla.open_pipeline(config):
         pass
+
+
+def test_a_model_that_is_placed_twice_has_its_devices_in_turn(artifact):
+    loaded = edgedla.load_artifact(artifact)
+    twice = edgedla.place([str(MODEL), str(MODEL)], target="agx-orin-64gb", pins=["*:DLA0"])
+    first, second = twice.models
+    assert [first.name, second.name] == [f"{MODEL.stem} #1", f"{MODEL.stem} #2"]
+    moved = [replace(x, device=x.device.replace("DLA0", "DLA1")) for x in second.layers]
+    twice = replace(twice, models=(first, replace(second, layers=tuple(moved))))
+    assert placed_together(twice, [loaded, loaded]) == [("DLA0",), ("DLA1",)]
+    with pytest.raises(UsageError, match="it places .* #2 too"):
+        placed_together(twice, [loaded])
 
 
 def detector(artifact):
