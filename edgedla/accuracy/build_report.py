@@ -86,7 +86,7 @@ def report_of_build(built: BuiltScales) -> Quantized:
     layers = [layer for layer in graph.layers if on_dla(layer.index)]
     # An empty list would mean all tensors, so [""] selects none if nothing runs on the DLA.
     in_fp16 = [t for layer in layers for t in (*layer.inputs, *layer.outputs)] or [""]
-    covered, times = coverage(graph, final, collection.histograms), layer_times(graph, platform)
+    covered, times = coverage(graph, final, collection.largest), layer_times(graph, platform)
     on_core = [layer.name for layer in layers]
     predicted = {"int8": times.int8_us, "fp16": times.fp16_us} if times.int8_us else {}
     return Quantized(

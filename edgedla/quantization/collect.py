@@ -7,7 +7,7 @@ tensors leave ONNX Runtime as an even selection of elements. The largest magnitu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -37,6 +37,11 @@ class Collection:
     synthetic: bool = False
     detail: str = ""
     sampled: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def largest(self) -> Dict[str, float]:
+        """Tensor name -> its largest magnitude."""
+        return {name: histogram.absmax for name, histogram in self.histograms.items()}
 
 
 def collect(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Container, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX
@@ -58,11 +58,11 @@ class Coverage:
         return tuple(dict.fromkeys(name for t in self.missing for name in t.layers))
 
 
-def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -> Coverage:
+def coverage(graph: LayerGraph, scales: Scales, measured: Mapping[str, float] = {}) -> Coverage:
     """The scale of every float activation that a live layer reads or writes.
 
     Args:
-        measured: tensors that were measured, to distinguish "zero in every sample" from "never measured".
+        measured: the largest magnitude of each tensor in the samples.
     """
     layers: Dict[str, List[str]] = {}
     for layer in graph.layers:
@@ -77,9 +77,9 @@ def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -
         origin = MISSING if absmax is None else change.origin if change else MEASURED
         why = ""
         if absmax is None:
-            why = (
-                "zero in every sample" if name in measured else "no ONNX tensor has this name and no rule gives a scale"
-            )
+            why = "no ONNX tensor has this name and no rule gives a scale"
+            if name in measured:
+                why = "the given ranges leave it out" if measured[name] else "zero in every sample"
         used = tuple(dict.fromkeys(users))
         scales_of_tensors.append(TensorScale(name, absmax, origin, change.rule if change else "", why, used))
     return Coverage(tuple(scales_of_tensors))

@@ -30,7 +30,7 @@ from edgedla.targets import Platform
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 #: Kinds whose rules are in another kind's file.
-_FILE_OF = {"IDENTITY": "cast"}
+_FILE_OF = {"IDENTITY": "cast", "DEQUANTIZE": "quantize", "DYNAMIC_QUANTIZE": "quantize"}
 _EVERY_KIND = "common"
 _NEVER = "gpu_only"
 #: Most layer kinds (with their facts) whose verdicts are cached; a large network has a few hundred.

@@ -42,8 +42,9 @@ def test_defaults_are_a_legal_sample_layer(layer_type):
     broken = [
         a.rule.id for a in active.rules if a.effect is Effect.REJECT and a.rule.failure(sample, a.case, 2) is not None
     ]
-    # The only cast that a DLA has stands behind a comparison, and an ordinary build leaves both to the GPU. No Einsum is legal.
+    # The only cast that a DLA has stands behind a comparison, and an ordinary build leaves both to the GPU. No Einsum is legal, and no Q/DQ.
     never = {"CAST": ["CAST002"], "IDENTITY": ["CAST002"], "EINSUM": ["EINS001"]}
+    never.update(dict.fromkeys(("QUANTIZE", "DEQUANTIZE", "DYNAMIC_QUANTIZE"), ["NEVR004"]))
     assert broken == never.get(layer_type, [])
 
 

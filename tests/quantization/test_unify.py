@@ -100,8 +100,10 @@ def test_a_missing_scale_is_derived_from_the_operator(
 
 def test_a_tensor_without_a_scale_is_reported_with_its_layers(tmp_path: Path) -> None:
     graph = graph_of([helper.make_node("Neg", ["x"], ["r"]), helper.make_node("Exp", ["r"], ["y"])], tmp_path)
-    found = coverage(graph, scales_of(graph, {"x": 1.0, "y": 2.0}), measured=("r",))
+    found = coverage(graph, scales_of(graph, {"x": 1.0, "y": 2.0}), measured={"r": 0.0})
     assert [(t.tensor, t.origin, t.why) for t in found.missing] == [("r", "missing", "zero in every sample")]
+    left_out = coverage(graph, scales_of(graph, {"x": 1.0, "y": 2.0}), measured={"r": 3.0})
+    assert [t.why for t in left_out.missing] == ["the given ranges leave it out"]
     assert len(found.layers_without) == 2
     assert found.counts == {"measured": 2, "missing": 1}
 

@@ -18,9 +18,11 @@ from onnx import TensorProto
 import edgedla
 from edgedla.cli import main
 from edgedla.cli.main import exit_code_of
+from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions
+from edgedla.quantization.qdq import strip_qdq
 from edgedla.reports.check.next_command import next_command
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.text import screen
@@ -215,6 +217,26 @@ def test_a_qdq_model_suggests_quantize(tmp_path: Path) -> None:
     # From TensorRT 11 on Q/DQ is what says INT8: it would be written as it is.
     typed = edgedla.check(model, target="agx-orin-64gb", trt="11.4.1")
     assert shlex.split(str(next_command(typed, "m.onnx")))[1] != "quantize"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(int8[1,3,16,16] x) => (float[1,3,16,16] y) <float s = {0.02}, int8 z = {0}> { d = DequantizeLinear(x, s, z) y = Relu(d) }",
+        "(float[1,3,16,16] x) => (int8[1,3,16,16] y) <float s = {0.02}, int8 z = {0}> { d = Relu(x) y = QuantizeLinear(d, s, z) }",
+        "(float[1,3,16,16] x) => (int8[1,3,16,16] y) <float s = {0.02}, int8 z = {0}> { q = QuantizeLinear(x, s, z) "
+        "d = DequantizeLinear(q, s, z) r = Relu(d) y = QuantizeLinear(r, s, z) }",
+    ],
+)
+def test_a_lone_quantize_or_dequantize_does_not_suggest_quantize_which_refuses_it(text: str, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> net {text}')
+    report = with_cost(edgedla.check(model, target="orin", precision="int8"), load_onnx(model))
+    screened = "\n".join(line for _, _, line in screen(report, "m.onnx"))
+    assert "turns Q/DQ into scales." not in screened
+    assert "float-border" in screened
+    assert shlex.split(str(next_command(report, "m.onnx")))[1] != "quantize"
+    with pytest.raises(ModelError, match="remove it, so that the (in|out)put is FP32"):
+        strip_qdq(model)
 
 
 def test_int8_is_not_suggested_where_it_is_slower() -> None:

@@ -43,7 +43,7 @@ def outcome(
     scores = _scores(request, state, simulation)
     devices = {x.name: x.device for x in plan.layers}
     scales = dla_scales(job.graph, state.absmax, job.platform, lambda i: devices[job.graph.layers[i].name] != GPU)
-    covered = coverage(job.graph, scales, collection.histograms)
+    covered = coverage(job.graph, scales, collection.largest)
     text, goal_met = _goal(request, sqnr, scores)
     typed = job.platform.release.strongly_typed
     return Quantized(

@@ -115,7 +115,13 @@ class _Stripper:
 
     def _check_readers(self, node: Any) -> None:
         readers = self.readers.get(node.output[0], [])
-        if node.output[0] in self.outputs or not readers or not all(is_dequantize(r) for r, _ in readers):
+        if node.output[0] in self.outputs:
+            raise ModelError(
+                "its INT8 result is an output of the network", where=label(node), allowed="Q/DQ pairs",
+                hint="remove it, so that the output is FP32; `edgedla build --output-formats int8:chw32` makes INT8 of it. 127 times its "
+                "scale is a range for the calibration cache",
+            )  # fmt: skip
+        if not readers or not all(is_dequantize(r) for r, _ in readers):
             raise ModelError(
                 "its INT8 result is read by something other than DequantizeLinear",
                 where=label(node),
@@ -133,6 +139,12 @@ class _Stripper:
                 self._activation(node, producer, inner)
         elif source in self.constants:
             self._stored_weight(node, source)
+        elif source in {i.name for i in self.graph.input}:
+            raise ModelError(
+                f"it reads the network's integer input {source!r}", where=label(node), allowed="Q/DQ pairs",
+                hint="remove it, so that the input is FP32; `edgedla build --input-formats int8:chw32` takes INT8 there. 127 times its "
+                "scale is a range for the calibration cache",
+            )  # fmt: skip
         else:
             raise ModelError(
                 "it reads an INT8 tensor that no QuantizeLinear made", where=label(node),

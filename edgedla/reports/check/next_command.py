@@ -72,12 +72,15 @@ def _int8_is_faster(report: CheckReport) -> bool:
 
 
 def turns_qdq(report: CheckReport) -> bool:
-    """True if Q/DQ nodes keep layers off the DLA and `edgedla quantize` can turn them into scales; TensorRT 11 requires Q/DQ."""
+    """True if Q/DQ nodes keep layers off the DLA and `edgedla quantize` can turn them into scales; TensorRT 11 requires Q/DQ.
+
+    `quantize` takes pairs: it refuses the whole model for one node without a partner.
+    """
     if report.platform.release.strongly_typed:
         return False
-    return any("strip-qdq" in change.fixes for change in report.ranking) or any(
-        "strip-qdq" in finding.fixes for layer in report.layers for finding in layer.findings
-    )
+    fixes = {fix for change in report.ranking for fix in change.fixes}
+    fixes.update(fix for layer in report.layers for finding in layer.findings for fix in finding.fixes)
+    return "strip-qdq" in fixes and "float-border" not in fixes
 
 
 def _options(report: CheckReport) -> str:
