@@ -79,6 +79,10 @@ class Parser:
     #: INT64 tensors, BF16 and FP8; helper layers have names; ops are checked before they are imported; the many places
     #: where 10 differs from 8 together. No release 9 runs on a Jetson.
     v10: bool = field(metadata=_on(("9.0", ""), source="changelog 9.0, 9.1; observed 10.0"))
+    #: A tensor of more than 2^31 - 1 elements is refused.
+    volume_limit: bool = field(
+        metadata=_on(("", "10.1"), source="TensorRT issues 1948 (8.0), 3324 (8.6.1), 3815 (10.0.1)")
+    )
     #: UINT8 as a network input or output.
     uint8_io: bool = field(metadata=_on(("8.5", ""), source="changelog 8.5; observed"))
     #: Cast is a CAST layer; before that an IDENTITY layer with an output type.

@@ -9,6 +9,7 @@ from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.limits import above_volume_limit, volume_text
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES
 from edgedla.vocabulary import HANDED_ON
@@ -68,6 +69,8 @@ def import_inputs(
             raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
         if dims is not None and any(d > MAX_DIM for d in dims):
             raise Refused(f"input {value.name!r} has dims {list(dims)}, TensorRT allows {MAX_DIM}")
+        if ctx.parser.volume_limit and above_volume_limit(dims):
+            raise Refused(volume_text(value.name, dims))
         if dims is None:
             notes.append(no_shape_text(value.name))
         elif any(d < 0 for d in dims):

@@ -8,6 +8,7 @@ from edgedla.errors import ModelRefused, ModelTooLarge
 from edgedla.importers import known_ops
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.network.core import NetTensor, NodeRecord
+from edgedla.importers.network.limits import above_volume_limit, volume_text
 from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
 from edgedla.importers.operand import Value
@@ -96,6 +97,9 @@ class Walk:
                     ctx.set(name, value)
                 except Refused as e:
                     raise self.refuse(str(e), proto) from e
+                live = isinstance(value, NetTensor) and not value.const
+                if ctx.parser.volume_limit and live and above_volume_limit(value.dims):
+                    raise self.refuse(volume_text(name, value.dims), proto)
                 if value.dtype == "UINT8" and ctx.parser.uint8_io and name not in ctx.graph_outputs:
                     raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
 

@@ -11,6 +11,7 @@ from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.branches import branches_of
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
+from edgedla.importers.network.limits import above_volume_limit
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -260,6 +261,12 @@ def _notes(
         "given for the layers of both"
         for node, _, _ in branches_of(graph)
     ]
+    large = next((t for x in graph.layers for t in graph.output_tensors(x) if above_volume_limit(t.dims)), None)
+    if large is not None:
+        notes.append(
+            f"tensor {large.name!r} has {large.volume} elements, more than 2^31 - 1 (GEN008): TensorRT may not build this network, on the "
+            "GPU alone either"
+        )
     of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
     if of_the_data:
         notes.append(f"{of_the_data}; end the model before it")

@@ -109,6 +109,11 @@ class Kind:
         return tuple(_product(dims[:-3]) for dims in self.dims_of_tensors)
 
     @property
+    def volumes(self) -> Tuple[int, ...]:
+        """The number of elements of each of those tensors; of a dynamic one what its known dims make."""
+        return tuple(_product(tuple(max(d, 1) for d in dims)) for dims in self.dims_of_tensors)
+
+    @property
     def ranks(self) -> Tuple[int, ...]:
         return tuple(len(dims) for dims in self.dims_of_tensors)
 
