@@ -14,11 +14,12 @@ import mmap
 import os
 import signal
 import sys
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Optional, Sequence, Tuple, Type
 
-from edgedla.errors import EnvironmentMissing, ModelError
+from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError
 from edgedla.files import remove_folder
 
 #: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
@@ -39,18 +40,21 @@ MIB = 1 << 20
 TEMPORARY = "edgedla-"
 
 _BYTES = 8
+_CRASHED_BUILD = """
+  The log up to the crash is .work/build.log in the output folder. Its last lines name the layer or node at work:
+  with --layer-devices NAME:GPU the rest may build."""
 Say = Callable[[str], None]
 
 
 class Watched:
-    """A limit in memory that both processes see.
+    """A limit in memory that both processes see, and whether it holds now.
 
     Attributes:
         pid: the process that the limit is about; 0 until it is known. Its own children inherit this object, not the limit.
     """
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, _BYTES)
+        self._shared = mmap.mmap(-1, _BYTES + 1)
         self.pid = 0
 
     @property
@@ -62,8 +66,28 @@ class Watched:
     def limit_bytes(self, limit: int) -> None:
         self._shared[:_BYTES] = limit.to_bytes(_BYTES, "little")
 
+    @property
+    def crash_code(self) -> int:
+        """Exit code of a crash while TensorRT or CUDA is at work, and no limit holds; 0 while they are not."""
+        return self._shared[_BYTES]
+
+    @crash_code.setter
+    def crash_code(self, code: int) -> None:
+        self._shared[_BYTES] = code
+
+
+class _DeviceWork:
+    """What TensorRT and CUDA hold in this process, as far as it is known: the growth while they worked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open_blocks = 0
+        self.held_before = 0
+        self.bytes = 0
+
 
 _watched: Optional[Watched] = None
+_device = _DeviceWork()
 #: Where temporary files are that outlive a command, in a process whose own are elsewhere.
 _lasting: Optional[str] = None
 
@@ -76,15 +100,53 @@ def watch(watched: Watched) -> None:
 
 
 def hold_below(limit_bytes: int) -> None:
-    """This process is ended when it holds more; a later call moves the limit."""
+    """This process is ended when its `held_bytes` are more; a later call moves the limit. 0: no limit."""
     if _watched is not None and _watched.pid == os.getpid():
-        _watched.limit_bytes = limit_bytes
+        _watched.limit_bytes = limit_bytes + _device.bytes if limit_bytes else 0
 
 
 def allow(limit_bytes: int) -> None:
     """As `hold_below`, but a limit that stands already is only raised."""
     if _watched is not None:
-        hold_below(max(limit_bytes, _watched.limit_bytes))
+        hold_below(max(limit_bytes, _watched.limit_bytes - _device.bytes))
+
+
+def held_bytes() -> int:
+    """What this process holds, without what it gained in `device_work`."""
+    return max(0, resident_bytes(os.getpid()) - _device.bytes)
+
+
+@contextmanager
+def device_work(crash: Type[EdgedlaError]) -> Iterator[None]:
+    """TensorRT or CUDA works in the block: no limit holds meanwhile, and what the process gains is not counted later.
+
+    Limits are about models that ONNX Runtime runs. TensorRT takes more than a small model may whatever it builds: 1.6 GB
+    for a network of 3 MB (8.5.3 on a PC). Blocks of several threads may overlap.
+
+    Args:
+        crash: BuildError or RunError: how the command ends after a crash in native code.
+    """
+    with _device.lock:
+        if not _device.open_blocks:
+            _device.held_before = resident_bytes(os.getpid())
+            _set_crash_code(crash.exit_code)
+        _device.open_blocks += 1
+    try:
+        yield
+    finally:
+        with _device.lock:
+            _device.open_blocks -= 1
+            if not _device.open_blocks:
+                gained = max(0, resident_bytes(os.getpid()) - _device.held_before)
+                _device.bytes += gained
+                if _watched is not None and _watched.pid == os.getpid() and _watched.limit_bytes:
+                    _watched.limit_bytes += gained
+                _set_crash_code(0)
+
+
+def _set_crash_code(code: int) -> None:
+    if _watched is not None and _watched.pid == os.getpid():
+        _watched.crash_code = code
 
 
 def resident_bytes(pid: int) -> int:
@@ -116,7 +178,7 @@ def guard_command(words: Sequence[str], say: Say) -> None:
     if child:
         status, ended_for = _waited(child, watched)
         _remove(temporary)
-        _end_as(status, ended_for, say)
+        _end_as(status, ended_for, watched.crash_code, say)
     _die_with(parent)
     watch(watched)
     _use(temporary)
@@ -183,12 +245,12 @@ def _waited(child: int, watched: Watched) -> Tuple[int, int]:
         if done:
             return status, ended_for
         limit = watched.limit_bytes
-        if limit and not ended_for and resident_bytes(child) > limit:
+        if limit and not ended_for and not watched.crash_code and resident_bytes(child) > limit:
             os.kill(child, signal.SIGKILL)
             ended_for = limit
 
 
-def _end_as(status: int, ended_for: int, say: Say) -> None:
+def _end_as(status: int, ended_for: int, crash_code: int, say: Say) -> None:
     if os.WIFEXITED(status):
         os._exit(os.WEXITSTATUS(status))
     number = os.WTERMSIG(status)
@@ -198,6 +260,12 @@ def _end_as(status: int, ended_for: int, say: Say) -> None:
             "  give smaller --shapes or a smaller --batch, or a larger --max-memory"
         )
         os._exit(EnvironmentMissing.exit_code)
+    if number in CRASHES and crash_code:
+        say(
+            f"edgedla: error: TensorRT or CUDA crashed ({signal.Signals(number).name})"
+            + (_CRASHED_BUILD if crash_code == BuildError.exit_code else "")
+        )
+        os._exit(crash_code)
     if number in CRASHES:
         say(
             f"edgedla: error: a native library (onnx, ONNX Runtime, HiGHS) crashed ({signal.Signals(number).name})\n"

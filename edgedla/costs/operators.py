@@ -6,9 +6,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.costs.work import WORK_CLASS, gate_of
 from edgedla.graph import Layer, LayerGraph
-
-#: Layers that a kernel does on its way in or out, whatever else it does.
-QUANTIZING = ("QUANTIZE", "DEQUANTIZE")
+from edgedla.graph.kinds.quantization import QUANTIZING
 
 
 class Operator(NamedTuple):

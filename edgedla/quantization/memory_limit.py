@@ -61,7 +61,7 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
         SMALL_FILE_LIMIT and no limit is set.
     UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
-    limit, held = _limit.get(), guard.resident_bytes(os.getpid())
+    limit, held = _limit.get(), guard.held_bytes()
     if limit is None:
         limit = limit_of_environment()
     small = limit is None and memory.file_bytes + fed_bytes < SMALL_FILE_BYTES
@@ -97,7 +97,7 @@ def require_room(count: int, what: str) -> None:
     limit = _limit.get()
     if limit is None:
         limit = limit_of_environment()
-    free_bytes = SMALL_FILE_LIMIT if limit is None else limit - guard.resident_bytes(os.getpid())
+    free_bytes = SMALL_FILE_LIMIT if limit is None else limit - guard.held_bytes()
     if count > free_bytes:
         raise EnvironmentMissing(
             f"{what} would take {count // MIB} MiB of memory",

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple
 
-#: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
+#: A serialised TensorRT engine begins with these bytes from 8.6 on (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
 PLAN_MAGIC = b"ftrt"
+#: Up to 8.5: an engine that 8.5.3 wrote begins so.
+OLDER_PLAN_MAGIC = b"ptrt"
+#: Byte 8 of those engines, the serialisation version, by release (NVIDIA/TensorRT issue 3073; 232 also from our own engine).
+RELEASE_OF_SERIALISATION = {205: "8.2", 213: "8.4", 232: "8.5"}
 #: Common file endings of engines.
 ENGINE_ENDINGS = (".engine", ".plan", ".trt")
 #: A thousand class names take some 30 kB.
@@ -34,9 +38,12 @@ def plan_header(path: Path) -> Optional[PlanHeader]:
     """The header of a serialised engine, also after the JSON that Ultralytics writes before it; None for other files.
 
     Form of the header (as trtexec itself checks it): tag, then a 32-bit serialisation version; if that is 0, bytes 24 to 27
-    are TensorRT's major, minor, patch and build.
+    are TensorRT's major, minor, patch and build. Older engines tell major and minor at most.
     """
     header, engine = _read(path)
+    if engine.startswith(OLDER_PLAN_MAGIC):
+        known = RELEASE_OF_SERIALISATION.get(struct.unpack_from("<Q", engine, 8)[0], "") if len(engine) == 28 else ""
+        return PlanHeader(known, header.offset, header.metadata)
     if not engine.startswith(PLAN_MAGIC):
         return None
     version = ""
@@ -46,10 +53,7 @@ def plan_header(path: Path) -> Optional[PlanHeader]:
 
 
 def engine_header(path: Path) -> Optional[PlanHeader]:
-    """`plan_header`, also for a file that only its name marks as an engine: releases before 8.6 may use another tag.
-
-    None for every other file.
-    """
+    """`plan_header`, also for a file that only its name marks as an engine; None for every other file."""
     header = plan_header(path)
     if header is not None:
         return header

@@ -15,6 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 import yaml
+from onnx import helper, numpy_helper
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
 from edgedla.builder.request import BuildRequest, PlanOptions
@@ -22,6 +23,7 @@ from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMiss
 from edgedla.formats.pack import pack, unpack
 from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
+from tests.builder.conftest import chain_net
 from tests.models import node, onnx_model, save
 
 
@@ -331,6 +333,68 @@ def test_a_failed_build_leaves_the_last_good_artifact_and_its_log(
         log = tmp_path / "out/.work/build.log"
         assert str(log) in str(caught.value)
         assert log.exists()
+
+
+def test_a_crash_in_native_code_leaves_the_log_up_to_it(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    on_device(build="die", log=(("VERBOSE", "{ForeignNode[conv1...conv2]}"),))
+    path = chain()
+    child = os.fork()
+    if not child:
+        build(path, tmp_path / "out", on_tensorrt())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] != 0
+    log = (tmp_path / "out/.work/build.log").read_text()
+    assert log.splitlines()[-1] == "[V] [TRT] {ForeignNode[conv1...conv2]}"
+
+
+def test_tensorrt_is_not_asked_about_a_dla_that_the_plan_does_not_use(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A module or PC without DLA answers no for every layer, which says nothing of the rules."""
+    fake = on_device(cores=0, cannot=("conv1", "relu1", "pool1", "conv2"))
+    on_gpu = on_tensorrt(options=PlanOptions(devices={"*": "GPU"}))
+    artifact = build(chain(), tmp_path / "out", on_gpu)
+    assert not any("can_run_on_DLA" in call for call in fake.world.calls)
+    assert not artifact.has("drift")
+    assert not any("differs" in note for note in artifact.notes)
+
+
+def quantised_chain(path: Path) -> Path:
+    """The chain's first Conv with Q/DQ nodes before it."""
+    model = chain_net()
+    model.graph.initializer.extend(
+        [numpy_helper.from_array(np.float32(0.02), "scale"), numpy_helper.from_array(np.int8(0), "zero")]
+    )
+    model.graph.node[0].input[0] = "image_dq"
+    for made in (
+        helper.make_node("DequantizeLinear", ["image_q", "scale", "zero"], ["image_dq"], "dq"),
+        helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["image_q"], "q"),
+    ):
+        model.graph.node.insert(0, made)
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.parametrize("backend", ["tensorrt", "host"])
+def test_a_model_with_qdq_nodes_needs_no_samples_for_int8(
+    backend: str, on_device: Callable[..., Any], tmp_path: Path
+) -> None:
+    layers = [
+        ("q", "QUANTIZE", ("image",), ("image_q",)),
+        ("dq", "DEQUANTIZE", ("image_q",), ("image_dq",)),
+        ("conv1", "CONVOLUTION", ("image_dq",), ("c1",)),
+        *CHAIN[1:],
+    ]
+    fake = on_device(layers=layers)
+    said: List[str] = []
+    wanted = replace(on_tensorrt(precision="int8"), backend=backend)
+    artifact = build(quantised_chain(tmp_path / "q.onnx"), tmp_path / "out", wanted, say=said.append)
+    assert not any("measuring" in line for line in said)
+    assert not any("random input" in note for note in artifact.notes)
+    assert not artifact.has("calibration")
+    assert not any("int8_calibrator" in call for call in fake.world.calls)
 
 
 def test_a_full_disk_ends_in_exit_code_4_and_nothing_half_written(

@@ -72,6 +72,7 @@ def test_the_memory_limit_holds_for_the_watched_process_alone(monkeypatch: pytes
     guard.allow(1)
     watched = guard.Watched()
     monkeypatch.setattr(guard, "_watched", None)
+    monkeypatch.setattr(guard, "_device", guard._DeviceWork())
     guard.watch(watched)
     guard.hold_below(5)
     guard.allow(3)
@@ -81,6 +82,38 @@ def test_the_memory_limit_holds_for_the_watched_process_alone(monkeypatch: pytes
     watched.pid += 1
     guard.hold_below(9)
     assert watched.limit_bytes == 7
+
+
+#: Grows by 400 MiB within TensorRT's work, under a limit of 150 MiB.
+DEVICE = (
+    "from edgedla import guard\nfrom edgedla.errors import BuildError, RunError\nguard.hold_below(150 << 20)\n"
+    "def grow(mib):\n    return [bytearray(b'x') * (1 << 20) for _ in range(mib)]\n"
+    "with guard.device_work(BuildError):\n    kept = grow(400)\n    time.sleep(0.2)\n"
+)
+
+
+def test_what_tensorrt_takes_is_not_counted_and_the_limit_holds_again_after_it() -> None:
+    done = ended(DEVICE + "kept += grow(40)\ntime.sleep(0.2)\nprint(guard.held_bytes() < 150 << 20)\n")
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    done = ended(DEVICE + "print('held', flush=True)\nkept += grow(150)\ntime.sleep(5)\nprint('goes on')\n")
+    assert (done.returncode, done.stdout) == (4, "held\n"), done.stderr
+
+
+def test_overlapping_device_work_ends_with_the_last_block() -> None:
+    body = (
+        "with guard.device_work(RunError):\n    with guard.device_work(RunError):\n        pass\n    kept += grow(200)\n"
+        "    time.sleep(0.2)\nprint('goes on')\n"
+    )
+    done = ended(DEVICE + body)
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+
+
+@pytest.mark.parametrize(("error", "code", "log"), [("BuildError", 5, True), ("RunError", 6, False)])
+def test_a_crash_of_tensorrt_is_no_broken_model(error: str, code: int, log: bool) -> None:
+    done = ended(DEVICE + f"with guard.device_work({error}):\n    os.kill(os.getpid(), signal.SIGSEGV)\n")
+    assert done.returncode == code
+    assert "TensorRT or CUDA crashed (SIGSEGV)" in done.stderr
+    assert (".work/build.log" in done.stderr) == log
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])

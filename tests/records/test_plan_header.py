@@ -15,6 +15,8 @@ from edgedla.records.ultralytics import ultralytics_metadata
 
 #: Version 10.3.0.30, in the header's form since serialisation version 0.
 PLAN = b"ftrt" + struct.pack("<I", 0) + bytes(16) + bytes([10, 3, 0, 30]) + b"the engine"
+#: The first 28 bytes of an engine that TensorRT 8.5.3.1 wrote.
+PLAN_OF_8_5 = bytes.fromhex("7074727400000000e800000000000000fe172c000000000002800100")
 #: As exporter.py of ultralytics 8.3 writes it.
 METADATA: Dict[str, Any] = {
     "description": "Ultralytics YOLO11n model trained on coco.yaml", "author": "Ultralytics", "version": "8.3.50",
@@ -56,6 +58,23 @@ def test_is_engine_recognises_plan_headers(tmp_path: Path, name: str, data: byte
     assert is_engine(path) is answer
     assert not is_engine(tmp_path / "absent.engine")
     assert not is_engine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [
+        (PLAN_OF_8_5, "8.5"),
+        (PLAN_OF_8_5.replace(b"\xe8", b"\xd5"), "8.4"),
+        (PLAN_OF_8_5.replace(b"\xe8", b"\x63"), ""),
+        (PLAN_OF_8_5[:20], ""),
+    ],
+)
+def test_engines_before_8_6_are_recognised_whatever_their_name(tmp_path: Path, engine: bytes, version: str) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(engine)
+    header = plan_header(path)
+    assert header is not None
+    assert header.version == version
 
 
 def test_a_false_metadata_length_gives_no_metadata(tmp_path: Path) -> None:

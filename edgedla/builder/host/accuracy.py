@@ -74,7 +74,7 @@ def accuracy_of(
     finite = [e.rel_l2 for e in errors if not math.isnan(e.rel_l2)]
     worst = max(finite, default=math.nan if errors else 0.0)
     # Scales of real data clip random input, so this error says nothing about real accuracy.
-    comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
+    comparable = not (checked.synthetic and calibration.source in ("data", "cache", "qdq"))
     # An all-NaN output, for example from NaN weights, cannot be compared. The other outputs can still show a failure.
     comparable = comparable and (len(finite) == len(errors) or worst > tolerance)
     # Few samples serve calibration better than a held-back test set, but the report must say so.

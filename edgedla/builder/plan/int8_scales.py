@@ -12,6 +12,7 @@ from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import DataError, EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
+from edgedla.graph.kinds.quantization import QUANTIZING
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def calibrate(
     work: Optional[Path],
     say: Optional[Callable[[str], None]] = None,
 ) -> Calibration:
-    """Ranges by ONNX tensor name. A cache, if given, wins over samples.
+    """Ranges by ONNX tensor name. A cache, if given, wins over samples; without both, Q/DQ nodes leave nothing to measure.
 
     Measured ranges are kept in `work` under a key of model, samples and method, so that a build after a stopped one
     does not measure them again. The measurements stay with `source`, for the artifact's report.
@@ -45,6 +46,9 @@ def calibrate(
         return Calibration(
             "cache", {**cache_ranges.absmax, **_own_ranges(source)}, "; ".join((Path(cache).name, *cache_ranges.notes))
         )
+    if data is None and any(layer.type in QUANTIZING for layer in graph.layers):
+        # TensorRT takes their scales and ignores all others ("explicit quantisation").
+        return Calibration("qdq", _own_ranges(source), "the model's Q/DQ nodes")
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
     from edgedla.builder.plan.measured_scales import MeasuredScales
     from edgedla.preprocess.pictures import open_samples

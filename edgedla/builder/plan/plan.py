@@ -73,7 +73,7 @@ class Calibration:
 
     Attributes:
         source: "cache" (a TensorRT calibration cache), "data" (measured on samples), "synthetic" (measured on random
-            input: fine to try the flow, meaningless for accuracy), "none".
+            input: fine to try the flow, meaningless for accuracy), "qdq" (the model's Q/DQ nodes state them), "none".
         absmax: tensor name -> largest magnitude; scale = absmax / 127.
         detail: one line for people: file name, number of samples.
         apply: "calibrator" (an entropy 2 cache) or "ranges" (setDynamicRange, tensor by tensor).

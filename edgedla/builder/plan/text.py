@@ -59,6 +59,8 @@ def _scales(plan: BuildPlan) -> str:
     calibration = plan.calibration
     if calibration.source == "none":
         return "none"
+    if calibration.source == "qdq":
+        return calibration.detail
     marked = " SYNTHETIC: accuracy means nothing" if calibration.source == "synthetic" else ""
     return f"{calibration.source}, {len(calibration.absmax)} tensors ({calibration.detail}){marked}"
 

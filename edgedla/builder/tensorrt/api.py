@@ -23,6 +23,7 @@ from edgedla.builder.tensorrt.inspection import inspect_engine
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.builder.tensorrt.network import answers_of, configure, parse_model
 from edgedla.errors import BuildError
+from edgedla.guard import device_work
 
 #: trtexec's marks, so that one reader reads its logs and ours.
 _LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
@@ -49,6 +50,7 @@ def build_engine(
     allow_drift: bool = False,
     progress: Optional[Progress] = None,
     on_drift: Optional[Callable[[Drift], None]] = None,
+    on_line: Optional[Callable[[str], None]] = None,
     on_log: Optional[Callable[[str], None]] = None,
 ) -> Built:
     """Makes exactly the planned calls and builds.
@@ -59,6 +61,7 @@ def build_engine(
         allow_drift: move planned DLA layers that TensorRT refuses to the GPU, instead of refusing the build.
         progress: called with the name of each phase that begins (TensorRT 10 and later).
         on_drift: called with the comparison before anything is built.
+        on_line: called with each line that TensorRT logs, when it logs it, on the thread that logs it.
         on_log: called with the whole log, also when the build fails.
 
     Raises:
@@ -70,10 +73,15 @@ def build_engine(
     trt = checked_module(plan)
     lines: List[str] = []
     logger = process_logger(trt)
+
+    def receive(severity: str, text: str) -> None:
+        line = f"[{_LETTERS.get(severity, severity)}] [TRT] {text}"
+        lines.append(line)
+        if on_line is not None:
+            on_line(line)
+
     try:
-        with receiving(
-            logger, lambda severity, text: lines.append(f"[{_LETTERS.get(severity, severity)}] [TRT] {text}")
-        ):
+        with device_work(BuildError), receiving(logger, receive):
             builder = checked_builder(trt, logger, plan)
             network = builder.create_network(network_flags(trt, plan))
             parse_model(trt, network, logger, model, lines)
@@ -110,7 +118,7 @@ def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
     trt = checked_module(plan)
     lines: List[str] = []
     logger = process_logger(trt)
-    with receiving(logger, lambda severity, text: lines.append(text)):
+    with device_work(BuildError), receiving(logger, lambda severity, text: lines.append(text)):
         builder = checked_builder(trt, logger, plan)
         network = builder.create_network(network_flags(trt, plan))
         parse_model(trt, network, logger, model, lines)

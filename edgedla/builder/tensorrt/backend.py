@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
@@ -47,18 +49,22 @@ def build_on_device(
 
     def keep_log(text: str) -> None:
         lines.extend(text.splitlines())
-        _keep(log, text)
+        if not _keep(log, text):
+            with suppress(OSError):
+                log.unlink()
 
     try:
-        built = build_engine(
-            plan,
-            path,
-            timing_cache=timing.read_bytes() if timing.is_file() else b"",
-            allow_drift=allow_drift,
-            progress=say,
-            on_drift=keep_drift,
-            on_log=keep_log,
-        )
+        with _line_writer(log) as write_line:
+            built = build_engine(
+                plan,
+                path,
+                timing_cache=timing.read_bytes() if timing.is_file() else b"",
+                allow_drift=allow_drift,
+                progress=say,
+                on_drift=keep_drift,
+                on_line=write_line,
+                on_log=keep_log,
+            )
     except (BuildError, ModelError) as e:
         causes = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
         hint = (f"what the log says:\n{causes}  " if causes else "") + f"{e.hint or ''}\n  the whole log: {log}"
@@ -125,9 +131,29 @@ def real_placement(
     return {name: core if devices[name] == DLA else GPU for name in names if name in devices} or None
 
 
-def _keep(path: Path, data: Union[str, bytes]) -> None:
+@contextmanager
+def _line_writer(path: Path) -> Iterator[Callable[[str], None]]:
+    """Writes each line at once: a crash in native code leaves no other trace of what TensorRT was doing."""
+    file = None
+    with suppress(OSError):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    def write(line: str) -> None:
+        if file is not None:
+            with suppress(OSError):
+                os.write(file, line.encode("utf-8", "backslashreplace") + b"\n")
+
+    try:
+        yield write
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _keep(path: Path, data: Union[str, bytes]) -> bool:
     # A convenience of the next build or of the user; a full disk shows soon enough where it matters.
     try:
         write_atomic(path, data, follow=False)
     except EnvironmentMissing:
-        return
+        return False
+    return True

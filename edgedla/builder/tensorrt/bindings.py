@@ -12,7 +12,8 @@ from typing import Any, Optional
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.callbacks import process_logger
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import BuildError, EnvironmentMissing
+from edgedla.guard import device_work
 
 
 def installed_version() -> Optional[str]:
@@ -45,8 +46,9 @@ def dla_cores() -> int:
     """How many DLA cores TensorRT sees here; 0 where it cannot be imported or makes no builder."""
     try:
         trt = importlib.import_module("tensorrt")
-        builder = trt.Builder(process_logger(trt))
-        return int(builder.num_DLA_cores)
+        with device_work(BuildError):
+            builder = trt.Builder(process_logger(trt))
+            return int(builder.num_DLA_cores)
     except (ImportError, OSError, TypeError, RuntimeError):
         return 0
 

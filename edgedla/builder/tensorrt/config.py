@@ -11,11 +11,11 @@ from typing import Any, List, Mapping
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.errors import BuildError
+from edgedla.graph.kinds.quantization import QUANTIZING
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.vocabulary import GPU
 
 _CHOSEN_TYPES = frozenset({"FLOAT", "HALF", "INT8"})
-_QDQ = frozenset({"QUANTIZE", "DEQUANTIZE"})
 _PRECISIONS = {"fp16": "HALF", "int8": "INT8"}
 
 
@@ -117,13 +117,14 @@ def implicit_precisions(
                 layer.precision = trt.DataType.__members__[_PRECISIONS[planned.precision]]
     if plan.precision != "int8":
         return []
+    every_layer = [layer for group in layers.values() for layer in group]
+    if any(layer.type.name in QUANTIZING for layer in every_layer):
+        # TensorRT refuses ranges in such a network and ignores a calibrator: its scales stand in the Q/DQ nodes.
+        given = "; those of the calibration are not used" if plan.calibration.absmax else ""
+        return [f"[W] edgedla: the network has Q/DQ layers, whose scales hold{given}"]
     with_calibrator = plan.calibration.apply != "ranges"
     if with_calibrator:
         config.int8_calibrator = implicit_calibrator(trt, plan)
-    every_layer = [layer for group in layers.values() for layer in group]
-    if any(layer.type.name in _QDQ for layer in every_layer):
-        # TensorRT refuses ranges in such a network: its scales stand in the Q/DQ nodes.
-        return ["[W] edgedla: the network has Q/DQ layers; their scales hold, and no dynamic range is set"]
     borders = [network.get_input(i) for i in range(network.num_inputs)]
     borders += [network.get_output(i) for i in range(network.num_outputs)]
     int8_borders = {io.name for io in plan.io if io.dtype == "INT8"}

@@ -38,11 +38,11 @@ class Drift:
         changed: layers whose answer changed when precisions, ranges and calibrator were set.
     """
 
-    differences: Tuple[Difference, ...]
-    asked: int
-    refused: Tuple[str, ...]
-    missing: Tuple[str, ...]
-    unplanned: Tuple[str, ...]
+    differences: Tuple[Difference, ...] = ()
+    asked: int = 0
+    refused: Tuple[str, ...] = ()
+    missing: Tuple[str, ...] = ()
+    unplanned: Tuple[str, ...] = ()
     duplicated: Tuple[str, ...] = ()
     changed: Tuple[str, ...] = ()
 

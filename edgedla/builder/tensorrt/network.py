@@ -58,18 +58,22 @@ def configure(
 def answers_of(
     trt: ModuleType, network: Any, config: Any, plan: BuildPlan, lines: List[str]
 ) -> Tuple[Drift, Dict[str, List[Any]]]:
-    """TensorRT's answers before and after the precisions against the plan, and the network's layers by name."""
+    """TensorRT's answers before and after the precisions against the plan, and the network's layers by name.
+
+    A plan without a core asks nothing: where TensorRT sees no DLA, it answers no for every layer.
+    """
     set_flags(trt, config, plan)
     set_pools(trt, config, plan)
     set_io(trt, network, plan)
     layers: Dict[str, List[Any]] = {}
     for layer in map(network.get_layer, range(network.num_layers)):
         layers.setdefault(layer.name, []).append(layer)
-    before = None if plan.strongly_typed else _ask(config, layers)
+    asks = plan.dla_core is not None
+    before = _ask(config, layers) if asks and not plan.strongly_typed else None
     if not plan.strongly_typed:
         # Before the question that counts: an INT8 layer may get another answer than the FP16 layer that it was.
         lines += implicit_precisions(trt, config, network, layers, plan)
-    return compare(plan, _ask(config, layers), before), layers
+    return compare(plan, _ask(config, layers), before) if asks else Drift(), layers
 
 
 def _ask(config: Any, layers: Mapping[str, List[Any]]) -> Answers:

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DeviceLost, RunError, described
+from edgedla.guard import device_work
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.base import ThreadedRunner
 
@@ -50,13 +51,14 @@ class CudaRunner(ThreadedRunner):
             raise
 
     def _open(self) -> None:
-        self._context = self._memory()
-        self._context.push()
-        self._pushed = True
-        self._stream = self._context.stream(self.non_blocking)
-        for b in self.bindings:
-            self._buffers[b.name] = self._context.buffer(b.size_bytes, self.mapped)
-        self._start()
+        with device_work(RunError):
+            self._context = self._memory()
+            self._context.push()
+            self._pushed = True
+            self._stream = self._context.stream(self.non_blocking)
+            for b in self.bindings:
+                self._buffers[b.name] = self._context.buffer(b.size_bytes, self.mapped)
+            self._start()
 
     def keep(self, names: Iterable[str]) -> None:
         """From now on these outputs stay where the device writes them: `wait` returns DeviceArrays for another CUDA runner.
