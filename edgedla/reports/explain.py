@@ -11,6 +11,8 @@ from edgedla.reports.text import Line, clean, print_lines
 from edgedla.rules.by_id import Entry
 from edgedla.rules.messages import Explained
 
+#: Lines of one message that the text shows, of those that name layers and of others: a verbose log repeats some by the hundred.
+_MOST_LAYERS, _MOST_LINES = 40, 3
 _FATAL = {
     True: "fails a build without GPU fallback",
     False: "harmless without GPU fallback",
@@ -93,9 +95,12 @@ def _lines(
         m = explained.message
         times = f"  ({len(explained.lines)} lines)" if len(explained.lines) > 1 else ""
         yield "title", 0, f"{m.id} {m.name}{times}"
-        for number, text, groups in explained.lines:
+        shown = _MOST_LAYERS if any("layer" in groups for _, _, groups in explained.lines) else _MOST_LINES
+        for number, text, groups in explained.lines[:shown]:
             where = f"line {number}: " if len(explained.lines) > 1 or number > 1 else ""
             yield "dim", 2, clean(f"{where}{groups.get('layer', text) if len(explained.lines) > 1 else text}")
+        if len(explained.lines) > shown:
+            yield "dim", 2, f"and {len(explained.lines) - shown} more (--format json has all)"
         yield "", 2, f"Meaning: {m.meaning}"
         yield "", 2, f"To do:   {m.advice}"
         versions = f"TensorRT {', '.join(m.seen)}" if m.seen else "version not known"

@@ -182,7 +182,7 @@ def test_a_closed_stdout_pipe_ends_silently(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     # More than a pipe holds, whose size some systems set to a megabyte.
     log.write_text(f"Layer '{'a' * 1000}' (SHUFFLE): Unsupported on DLA.\n" * 1500)
-    command = f"{sys.executable} -m edgedla explain {log} | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m edgedla explain {log} --format json | head -1; echo ${{PIPESTATUS[0]}}"
     # Unbuffered, Python drops the rest of a write that the closed pipe cut short, and never hears of it.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, env=environment)
@@ -381,6 +381,21 @@ def test_explain_reads_a_log_file_and_standard_input(tmp_path: Path, capsys: pyt
     )
     assert done.returncode == 0
     assert b"MSG201" in done.stdout
+
+
+def test_explain_shows_few_of_a_hundred_lines_that_say_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "build.log"
+    tried = "[V] [TRT] *************** Autotuning format combination: Half({0},1,1,1) -> Half({0},1) ***************\n"
+    log.write_text("".join(tried.format(n) for n in range(100)))
+    assert main.exit_code_of(["explain", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert "(100 lines)" in out
+    assert out.count("Autotuning") == 3
+    assert "and 97 more (--format json has all)" in out
+    assert main.exit_code_of(["explain", str(log), "--format", "json"]) == 0
+    assert capsys.readouterr().out.count("Autotuning") == 100
 
 
 @pytest.mark.parametrize("form", ["UTF-16", "gzip", "a container's", "damaged gzip"])
