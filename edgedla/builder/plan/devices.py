@@ -8,6 +8,7 @@ from edgedla.builder.request import PlanOptions
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.named import no_such_layer
+from edgedla.placement.problem.pins import layers_like
 from edgedla.regions import CheckReport, Placed
 from edgedla.rules.verdict import Support
 from edgedla.vocabulary import GPU
@@ -36,24 +37,17 @@ def core_of(options: PlanOptions) -> str:
 
 
 def by_name(by_pattern: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
-    """`by_pattern` with every `*` expanded to the layers that it matches. Later entries win.
-
-    TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
+    """`by_pattern` by layer name; `*` in a name matches any text. Later entries win, as in trtexec.
 
     Raises:
         UsageError: a name fits no layer.
     """
-    names = [layer.name for layer in graph.layers]
     by_layer: Dict[str, str] = {}
     for pattern, value in by_pattern.items():
-        prefix, star, suffix = pattern.partition("*")
-        fits = [pattern] if pattern in names else []
-        if not fits and star:
-            long_enough = len(prefix) + len(suffix)
-            fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
+        fits = layers_like(graph, pattern)
         if not fits:
             raise no_such_layer(graph, pattern, where)
-        by_layer.update(dict.fromkeys(fits, value))
+        by_layer.update((graph.layers[i].name, value) for i in fits)
     return by_layer
 
 

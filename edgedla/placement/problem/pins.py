@@ -61,7 +61,7 @@ def resolve_pins(
     """
     matches: Dict[int, Tuple[Tuple[int, int], str]] = {}
     for pattern, device in pins:
-        hits = _matches(graph, pattern)
+        hits = layers_like(graph, pattern)
         if not hits and strict:
             raise no_such_layer(graph, pattern, where, nodes=True)
         weight = (1, 0) if is_name(graph, pattern) else (0, len(pattern))
@@ -81,7 +81,8 @@ def is_name(graph: LayerGraph, text: str) -> bool:
     return "*" not in text or any(text in (layer.name, layer.onnx_node) for layer in graph.layers)
 
 
-def _matches(graph: LayerGraph, pattern: str) -> List[int]:
+def layers_like(graph: LayerGraph, pattern: str) -> List[int]:
+    """Indices of the layers of this name, or whose name fits a pattern with `*`; without any, those of such an ONNX node."""
     if is_name(graph, pattern):
         named = [layer.index for layer in graph.layers if layer.name == pattern]
         return named or [layer.index for layer in graph.layers if layer.onnx_node == pattern]
