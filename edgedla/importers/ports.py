@@ -8,7 +8,7 @@ from edgedla.graph.open_sizes import MAX_DIM, GivenSizes, batch_taken, closing_o
 from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
-from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.network.limits import above_volume_limit, volume_text
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES
@@ -113,6 +113,8 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor.name = value.name
         if tensor.is_input:
             tensor.name = HANDED_ON + value.name
+            # A layer of the parser's own: as one of the last node's it would put that node on the GPU.
+            ctx.net.node = NodeRecord("", "")
             tensor = ctx.through_identity(tensor)
             tensor.name = value.name
         declared = value.type.tensor_type.elem_type

@@ -183,6 +183,16 @@ def test_an_input_that_is_also_an_output_gets_the_engines_binding_name(tmp_path:
         assert load_onnx(tmp_path / "m.onnx", shapes={name: (2, 3, 8, 8)}).tensors["__x"].dims == (2, 3, 8, 8)
 
 
+def test_the_copy_of_such_an_input_is_no_part_of_the_node_before_it(tmp_path: Path) -> None:
+    """Else a GPU layer would count as the last node's, and that node would be simulated in FP32 on the GPU."""
+    dims = (1, 8, 16, 16)
+    weights = {"w": np.ones((8, 8, 1, 1), "f4")}
+    handed_on = onnx_model([node("Conv", "x w", "y", name="c")], {"x": dims}, {"y": dims, "x": dims}, weights)
+    assert {x.type: x.onnx_node for x in load_onnx(handed_on).layers} == {"CONVOLUTION": "c", "IDENTITY": ""}
+    artifact = build(handed_on, tmp_path / "a", BuildRequest(target="orin", backend="host"))
+    assert artifact.accuracy["nodes"] == {"dla_int8": 0, "dla_fp16": 1, "gpu_fp32": 1}
+
+
 def test_a_shape_without_a_name_is_that_of_the_only_input_for_evaluate_too(tmp_path: Path) -> None:
     from edgedla.cli.main import exit_code_of
 

@@ -25,6 +25,9 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if report.narrow_layers or _fix_pays(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
+    if not report.totals.layers_dla and not report.totals.layers_unknown:
+        # Neither a placement nor a build for the DLA would differ from the GPU alone.
+        return None
     own_ratio = ratio(report)
     whole = report.strict is not None and report.strict.passes
     # A build of such a mode would stop at the first refused layer; `place` gives that layer to the GPU.
