@@ -298,6 +298,14 @@ def test_the_readme_compares_all_loadables_of_yolo11n_with_the_gpu(files) -> Non
     assert f"the four loadables of YOLO11n {sum(loadables) / gpu:.1f} times" in files["README.md"]
 
 
+def test_int8_on_xaviers_dla_is_near_the_figures_that_nothing_was_fitted_to(fitted) -> None:
+    """ResNet-18 (one source), ResNet-50 and YOLOv3 (another) take what FP16's coefficients say."""
+    checked = [s for s in samples_of(load_rows(), "check") if s.group == "dla1-int8"]
+    shipped = replace(fitted["dla1-fp16"], coefficients={"engine": 83.0, **coefficients("dla1-int8").values})
+    assert len({s.row.origin for s in checked}) >= 2
+    assert max(abs(predicted_us(s, shipped) / s.time_us - 1) for s in checked) < 0.15
+
+
 def test_figures_of_carried_over_engines_appear_as_checks_in_the_report(files) -> None:
     carried = {name for name, _ in CARRIED}
     checked = [s for s in samples_of(load_rows(), "check") if s.group in carried]

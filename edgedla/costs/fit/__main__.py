@@ -13,7 +13,7 @@ from edgedla.costs.fit.evidence import load_rows
 from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, predicted_us
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
 from edgedla.costs.fit.samples import samples_of
-from edgedla.costs.fit.solve import CARRIED, carried, fit_all, stretch
+from edgedla.costs.fit.solve import CARRIED, fit_all, stretch
 from edgedla.data import rules_dir
 from edgedla.files import write_atomic
 
@@ -29,7 +29,7 @@ def fit_files() -> Dict[str, str]:
         f"{name}.yaml": engine_yaml(name, f, guessed, sparsity=sparsity if name == "dla2-int8" else None)
         for name, f in fitted.items()
     }
-    guesses = {name: carried(name, fitted[source]) for name, source in CARRIED}
+    guesses = {name: fitted[source] for name, source in CARRIED}
     for name, source in CARRIED:
         files[f"{name}.yaml"] = engine_yaml(name, guesses[name], guessed, carried_from=source)
     numbers = {**guesses, **fitted}
