@@ -29,9 +29,9 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
     """Every live layer in exactly one operator, in order of the leaders.
 
     An element-wise layer joins the operator of a producer of one of its inputs when nothing else reads that tensor and it
-    is no network output. SiLU, x * sigmoid(x), is one such layer. With two such producers it joins the later one: the
-    other input is ready before. An operator takes one second activation operand (the residual Add), as the fused
-    convolutions of DLA and GPU do.
+    is no network output. SiLU, x * sigmoid(x), is one such layer, and so is hard swish. With two such producers it joins
+    the later one: the other input is ready before. An operator takes one second activation operand (the residual Add),
+    as the fused convolutions of DLA and GPU do.
 
     Quantize and Dequantize join what writes their input. An Add behind a Dequantize stays apart: its convolution has
     written INT8 (TensorRT Developer Guide, "Q/DQ Layer-Placement Recommendations": quantize the residual input alone). Of
@@ -93,7 +93,7 @@ def _producer_to_join(
 
 
 def _alone_reads(layer: Layer, name: str, graph: LayerGraph) -> bool:
-    """Nothing else reads the tensor; the two layers of SiLU, x * sigmoid(x), count as one reader."""
+    """Nothing else reads the tensor; the two layers of SiLU, x * sigmoid(x), or of hard swish count as one reader."""
     readers = graph.readers(name)
     if readers == (layer.index,):
         return True

@@ -68,6 +68,8 @@ FITTED_TYPES: Mapping[str, Tuple[str, ...]] = MappingProxyType(
 #: Activations that NVDLA computes by its lookup tables (NVDLA hardware manual, "Single Data Point Processor"); RELU and
 #: its kin are a comparison.
 TABLE_ACTIVATIONS = frozenset({"SIGMOID", "TANH", "ELU", "SELU", "SOFTPLUS", "SOFTSIGN", "GELU_ERF", "GELU_TANH"})
+#: Activations g that make x * g(x) one operator: SiLU, and the hard swish of MobileNetV3.
+GATES = frozenset({"SIGMOID", "HARD_SIGMOID"})
 
 #: Integer tensors keep their own width; all others take the engine's precision.
 _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
@@ -92,8 +94,8 @@ class Work:
         table_elements: of an activation that a DLA looks up in a table.
         softmax_elements: of a softmax.
         slice_bytes: that a slice cuts out.
-        gpu_pass_bytes: bytes that an activation by table after a convolution costs on a GPU, as if read and written again. TensorRT
-            always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
+        gpu_pass_bytes: bytes that an activation by table, or a gate, after a convolution costs on a GPU, as if read and written again.
+            TensorRT always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
             logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
             time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
             as much YOLOv5s would come out 25 to 37 % too slow.
@@ -173,8 +175,9 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     if layer.type == "SLICE":
         # Only the part that is cut out is read.
         activations = [min(activations[0], written)] if activations else []
-    has_table = layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS
-    passes = has_table and _follows_product(layer, graph)
+    activation = layer.params.get("op") if layer.type == "ACTIVATION" else None
+    has_table = activation in TABLE_ACTIVATIONS
+    passes = (has_table or activation in GATES) and _follows_product(layer, graph)
     elements = float(sum(t.volume for t in graph.output_tensors(layer)))
     return Work(
         name,
@@ -207,18 +210,20 @@ def _follows_product(layer: Layer, graph: LayerGraph) -> bool:
 
 
 def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:
-    """For the product of x and sigmoid(x), which nothing else reads, the index of that activation: SiLU is one operator."""
+    """For the product of x and g(x), which nothing else reads, the index of that activation; g is one of GATES.
+
+    Such a product is one operator. With a kernel of its own for each hard swish, EfficientViT on AGX Orin (rows p698 to
+    p700) came out 20 to 38 % too slow, and MobileNetV3 on both Xaviers (p687, p688, p694, p695) 21 to 57 %. Like SiLU,
+    they are 1 to 29 % too slow; MobileNetV3 on AGX Orin (p680, p681) went from 3 % too slow to 15 % too fast. A build log
+    of TensorRT 10 shows a longer product of this kind, the Erf form of GELU, in its convolution (ptlflow issue 65).
+    """
     if layer.type != "ELEMENTWISE" or layer.params.get("op") != "PROD" or len(layer.inputs) != 2:
         return None
     for x, gated in (layer.inputs, layer.inputs[::-1]):
         index = graph.producer(gated)
         if index is not None and graph.readers(gated) == (layer.index,) and gated not in graph.output_names:
             activation = graph.layers[index]
-            if (
-                activation.type == "ACTIVATION"
-                and activation.params.get("op") == "SIGMOID"
-                and activation.inputs[0] == x
-            ):
+            if activation.type == "ACTIVATION" and activation.params.get("op") in GATES and activation.inputs[0] == x:
                 return index
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx
+import pytest
 
 from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
@@ -46,6 +47,16 @@ def test_a_tensor_with_other_readers_is_not_fused_away() -> None:
     x = b.conv("in", 64, name="conv")
     relu = b.relu(x, "relu")
     assert names(b.graph(b.plus(relu, x, "add"))) == [("conv",), ("relu", "add")]
+
+
+@pytest.mark.parametrize(("op", "together"), [("SIGMOID", True), ("HARD_SIGMOID", True), ("TANH", False)])
+def test_silu_and_hard_swish_run_with_their_convolution(op: str, together: bool) -> None:
+    """No published figure says what other self-gated products do."""
+    b = Builder()
+    x = b.conv("in", 64, name="conv")
+    gate = b.add("ACTIVATION", [x], b.tensors[x].dims, "gate", op=op)
+    graph = b.graph(b.add("ELEMENTWISE", [x, gate], b.tensors[x].dims, "product", op="PROD"))
+    assert names(graph) == ([("conv", "gate", "product")] if together else [("conv",), ("gate", "product")])
 
 
 def test_a_network_output_is_not_fused_away() -> None:

@@ -228,16 +228,17 @@ def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, ex
     assert cost(c, k, w + extra) >= base - 1e-9
 
 
-def test_silu_after_a_convolution_is_a_separate_gpu_pass_but_relu_is_fused() -> None:
+@pytest.mark.parametrize("gate_op", ["SIGMOID", "HARD_SIGMOID"])
+def test_silu_and_hard_swish_after_a_convolution_are_a_separate_gpu_pass_but_relu_is_fused(gate_op: str) -> None:
     """At INT8 too: the figures of YOLOv5s at six batches and of YOLOv7 show it (rows p623 to p633)."""
     from edgedla.costs.fit.yolox import _Net
 
     net = _Net(64, False)
     x = net.bare("@0", 16, 3)
-    relu, sigmoid = (net.add("ACTIVATION", [x], net.tensors[x].chw, op=op) for op in ("RELU", "SIGMOID"))
+    relu, sigmoid = (net.add("ACTIVATION", [x], net.tensors[x].chw, op=op) for op in ("RELU", gate_op))
     gate = net.add("ELEMENTWISE", [x, sigmoid], net.tensors[x].chw, op="PROD")
-    again = net.add("ACTIVATION", [gate], net.tensors[x].chw, op="SIGMOID")
-    graph = net.graph([relu, again], "silu")
+    again = net.add("ACTIVATION", [gate], net.tensors[x].chw, op=gate_op)
+    graph = net.graph([relu, again], "gated")
     passes = [work_of(layer, graph, 2).gpu_pass_bytes for layer in graph.layers]
     size = 2 * 16 * 64 * 64
     # The last one follows another pointwise layer, which runs in the same kernel.
