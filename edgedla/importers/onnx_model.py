@@ -14,6 +14,7 @@ from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.model_file.port_names import free_name
 from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor, TooLarge
 from edgedla.importers.node import readable
@@ -183,7 +184,8 @@ class _Names:
     def of(self, t: NetTensor) -> str:
         name = self._seen.get(id(t))
         if name is None:
-            name = self._seen[id(t)] = readable(t.name)
+            # The parser renames an input that it hands on, and TensorRT does not mind that another tensor has that name.
+            name = self._seen[id(t)] = free_name(readable(t.name), self.tensors)
             dims = (-1,) if t.dims is None else t.dims
             if t.const:
                 value = t.value.array if t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
@@ -206,6 +208,7 @@ def _collect(
     layers: List[Layer] = []
     of_node: Dict[int, List[int]] = {}
     input_names = tuple(names.of(t) for t in inputs)
+    output_names = tuple(names.of(t) for t in outputs)
     sources: Dict[int, Optional[SourceLocation]] = {}
     for index, made in enumerate(ctx.net.layers):
         if id(made.node) not in sources:
@@ -236,7 +239,7 @@ def _collect(
         layers=tuple(layers),
         tensors=names.tensors,
         inputs=input_names,
-        outputs=tuple(names.of(t) for t in outputs),
+        outputs=output_names,
         nodes=nodes,
         lowering=ctx.lowering,
         stands_in_for=stands_in_for(ctx.trt),

@@ -183,6 +183,19 @@ def test_an_input_that_is_also_an_output_gets_the_engines_binding_name(tmp_path:
         assert load_onnx(tmp_path / "m.onnx", shapes={name: (2, 3, 8, 8)}).tensors["__x"].dims == (2, 3, 8, 8)
 
 
+def test_a_tensor_with_the_engines_binding_name_stays_another_tensor() -> None:
+    """Two tensors of one name joined layers that have nothing to do with each other, in a circle."""
+    dims = (1, 3, 8, 8)
+    model = onnx_model([node("Relu", "x", "y"), node("Neg", "y", "__x")], {"x": dims}, {"x": dims, "y": dims})
+    graph = load_onnx(model)
+    assert {layer.type: (layer.inputs, layer.outputs) for layer in graph.layers} == {
+        "ACTIVATION": (("__x",), ("y",)),
+        "UNARY": (("y",), ("__x_1",)),
+        "IDENTITY": (("__x",), ("x",)),
+    }
+    assert edgedla.predict(model, target="orin").latency.latency_us > 0
+
+
 def test_the_copy_of_such_an_input_is_no_part_of_the_node_before_it(tmp_path: Path) -> None:
     """Else a GPU layer would count as the last node's, and that node would be simulated in FP32 on the GPU."""
     dims = (1, 8, 16, 16)

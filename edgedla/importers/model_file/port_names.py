@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set
+from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence, Set
 
 
 def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ def _apart(names: Sequence[str], used_names: Set[str]) -> List[str]:
     return made
 
 
-def free_name(name: str, taken: Set[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """The name, with a number behind it where it is taken."""
     number, free = 0, name
     while free in taken:
