@@ -60,6 +60,7 @@ _OF_A_PLUGIN = (
     "it lacks that operator, as it lacks TensorRT's plugins: end the model in front of it; `edgedla check`, `place` and "
     "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
+_NEW_OPSET = "INT8 is simulated in the model's operator set, which is newer: `edgedla fix MODEL --opset 17 -o OUT` writes an older one"
 
 
 class OnnxSession:
@@ -133,7 +134,7 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else None
+        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _lacks_rounding(str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
@@ -142,6 +143,11 @@ def open_session(
         # Parsing a model of 100 MB leaves another 100 MB of freed protobuf memory in the process.
         give_back()
     return OnnxSession(session, error)
+
+
+def _lacks_rounding(text: str) -> bool:
+    """Whether it has no Quantize of the model's operator set, which INT8 is simulated by."""
+    return re.search(r"Could not find an implementation for (Quantize|Dequantize)Linear\(", text) is not None
 
 
 def _lacks_operator(text: str) -> bool:

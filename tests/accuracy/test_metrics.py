@@ -179,3 +179,10 @@ def test_a_nan_difference_gives_a_nan_interval_without_a_warning(recwarn: pytest
     assert math.isnan(low)
     assert math.isnan(high)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_infinite_outputs_have_no_figure_and_no_warning_of_numpy(metric: str, recwarn: Any) -> None:
+    infinite = {"y": np.array([np.inf, np.inf])}
+    assert math.isnan(METRICS[metric].of_sample(infinite, None, infinite))
+    assert [str(w.message) for w in recwarn] == []

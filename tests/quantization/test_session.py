@@ -17,7 +17,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from edgedla.builder.onnx_input import load_model  # noqa: E402
 from edgedla.errors import ModelError  # noqa: E402
-from edgedla.quantization.session import open_session  # noqa: E402
+from edgedla.quantization.session import import_onnxruntime, open_session  # noqa: E402
 from tests.models import node, onnx_model, value  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,3 +91,17 @@ def test_a_loop_with_an_output_that_has_no_name_runs(tmp_path: Path) -> None:
     assert np.array_equal(open_session(model.SerializeToString()).run(["y"], {"x": x})[0], x)
     onnx.save(model, str(tmp_path / "m.onnx"))
     assert all("" not in n.output for n in load_model(tmp_path / "m.onnx").graph.node)
+
+
+def test_an_operator_set_without_quantize_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime 1.23 runs operator set 23, but has no QuantizeLinear of it."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise RuntimeError(
+            "NOT_IMPLEMENTED : Could not find an implementation for QuantizeLinear(23) node with name ''"
+        )
+
+    monkeypatch.setattr(import_onnxruntime(), "InferenceSession", refused)
+    with pytest.raises(ModelError) as caught:
+        open_session(onnx_model([node("Relu", "x", "y")]).SerializeToString())
+    assert "--opset 17" in str(caught.value)
