@@ -7,7 +7,7 @@ import json
 import os
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
 from edgedla.acceptance.redact import Redactor
 from edgedla.documents import require
@@ -17,6 +17,8 @@ from edgedla.files import write_atomic
 #: A report is text: a file beyond these limits is not a report.
 MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 500, 16 << 20, 64 << 20
 PARTS = ("logs", "files")
+#: Name of the finding whose value is TensorRT's version.
+TENSORRT = "TensorRT"
 
 
 def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
@@ -25,6 +27,7 @@ def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
     Raises:
         EnvironmentMissing: `out` cannot be written.
     """
+    redact.versions = _versions(folder / "report.json")
     listed: List[Tuple[str, int]] = []
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -38,6 +41,15 @@ def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
             listed.append((name, len(data)))
     write_atomic(out, buffer.getvalue())
     return listed
+
+
+def _versions(report: Path) -> FrozenSet[str]:
+    """What the report's findings say of TensorRT's version, in four numbers as its bindings give it."""
+    try:
+        steps = json.loads(report.read_text(encoding="utf-8"))["steps"]
+        return frozenset(f["seen"] for step in steps for f in step["findings"] if f["name"] == TENSORRT)
+    except (OSError, ValueError, LookupError, TypeError):
+        return frozenset()
 
 
 def _members(folder: Path) -> Iterator[Tuple[str, Path]]:

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence
 
+from edgedla.acceptance.archive import TENSORRT
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.tensorrt.bindings import dla_cores, installed_version
@@ -94,7 +95,7 @@ def environment(context: Context) -> List[Finding]:
 def libraries(context: Context) -> List[Finding]:
     """P2: loads each library and makes one call."""
     board, trt = this_board(), installed_version()
-    findings = [Finding("TensorRT", trt or "cannot be imported")]
+    findings = [Finding(TENSORRT, trt or "cannot be imported")]
     if trt is not None:
         findings.append(Finding("TensorRT's DLA cores", str(dla_cores()), _module_cores(), "rules/targets"))
         row = next((r for r in releases().jetpack if board is not None and r.version == board.jetpack), None)

@@ -9,7 +9,7 @@ import re
 import socket
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, FrozenSet, List, Optional, Tuple
 
 from edgedla.targets.jetson import read_text, root
 
@@ -30,9 +30,14 @@ _ORDINARY = frozenset({"root", "nvidia", "ubuntu", "jetson", "edgedla", "localho
 
 
 class Redactor:
-    """Replaces what identifies this machine or its user; `names` adds more names."""
+    """Replaces what identifies this machine or its user; `names` adds more names.
+
+    Attributes:
+        versions: version numbers of four parts, which are no addresses: 10.3.0.30 is a TensorRT.
+    """
 
     def __init__(self, base: Optional[Path] = None, names: Tuple[str, ...] = ()) -> None:
+        self.versions: FrozenSet[str] = frozenset()
         base = base or root()
         serials = [read_text(base / "proc/device-tree/serial-number"), read_text(base / "etc/machine-id")]
         self._secrets: List[Tuple[str, str]] = [(s, "<serial>") for s in serials if s and len(s) > _SHORTEST]
@@ -53,7 +58,10 @@ class Redactor:
         for secret, shown in self._secrets:
             text = re.sub(rf"(?i)(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", shown, text)
         text = _IPV6.sub(_without_ipv6, text)
-        return _IPV4.sub(lambda m: m[0] if _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>", text)
+        return _IPV4.sub(
+            lambda m: m[0] if m[0] in self.versions or _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>",
+            text,
+        )
 
     def document(self, text: str) -> str:
         """Redacts the texts of a JSON document but not its keys; any other text as a whole."""

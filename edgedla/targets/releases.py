@@ -80,9 +80,11 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         jetpack = module.default_jetpack
     row = _find_jetpack(jetpack, module) if jetpack is not None else None
     version = _find_trt(trt) if trt is not None else None
+    listed = None if version is None else _nearest_listed(version)
     if row is None:
         assert version is not None
-        carriers = [j for j in releases().jetpack if module.family in j.families and j.carries(version)]
+        assert listed is not None
+        carriers = [j for j in releases().jetpack if module.family in j.families and j.carries(listed)]
         software = {j.dla_software for j in carriers if padded(j.trt)[:3] == padded(version)[:3]}
         if len(carriers) == 1:
             row = carriers[0]
@@ -90,7 +92,7 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
             return Release(trt=version, dla_software=software.pop() if len(software) == 1 else None)
     if version is None:
         version = row.trt
-    elif not row.carries(version):
+    elif listed is not None and not row.carries(listed):
         carried = ", ".join(_text(v) for v in (row.trt,) + row.also)
         raise UsageError(
             f"JetPack {row.version} does not carry TensorRT {trt}", allowed=carried, hint="Name only one of the two."
@@ -155,16 +157,35 @@ def _l4t_number(text: str) -> Optional[str]:
 
 
 def _find_trt(text: str) -> Version:
-    """The version that the user names; a shorter one becomes the newest listed release that begins with it."""
+    """The version that the user names; a shorter one becomes the newest listed release that begins with it.
+
+    A patch that is not listed is taken too: NVIDIA publishes patches of its own for PCs and containers.
+    """
     version = parse_version(text.strip().lower().lstrip("v"))
     versions = [t.version for t in releases().tensorrt]
     if version is not None and len(version) >= 2:
-        if any(version[:3] == v for v in versions):
-            return version
-        newest = [v for v in versions if v[: len(version)] == version]
+        newest = [v for v in versions if v[: len(version)] == version[:3]]
         if newest:
-            return max(newest)
+            return version if len(version) >= 3 else max(newest)
+        if _nearest_listed(version) != version:
+            return version
     raise _unknown("TensorRT", text, [_text(v) for v in versions])
+
+
+def _nearest_listed(version: Version) -> Version:
+    """Of the listed patches of a minor release, the newest that is not newer, else the oldest; itself for an unlisted minor."""
+    patches = sorted(t.version for t in releases().tensorrt if t.version[:2] == version[:2])
+    return max((v for v in patches if v <= version), default=patches[0]) if patches else version
+
+
+def unlisted_note(version: Version) -> str:
+    """Whose rules answer for a patch release that is not listed; "" for a listed one."""
+    listed = _nearest_listed(version)
+    return (
+        ""
+        if version[:3] == listed
+        else f"TensorRT {_text(version)} is not on record: the rules of {_text(listed)} answer"
+    )
 
 
 def _unknown(what: str, text: str, versions: Sequence[str]) -> UsageError:

@@ -6,8 +6,11 @@ python evaluate.py [ARTIFACT ...] [--frames 200]
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Callable, List, Tuple
 
+import numpy as np
 import onnxruntime
 from make_data import network_input
 from shapes import CLASSES, sample
@@ -16,6 +19,7 @@ from edgedla.builder import load_artifact
 from edgedla.builder.host.session import HostSession
 from edgedla.runtime.decode import BoxSettings, NmsOptions, decode_dfl
 from edgedla.runtime.decode.accuracy import Truth, evaluate
+from edgedla.runtime.runners.network import device_network
 
 MODEL = Path(__file__).with_name("shapes_detector.onnx")
 OUTPUTS = ("raw_s8", "raw_s16")
@@ -29,18 +33,30 @@ def main() -> None:
     a = parser.parse_args()
     session = onnxruntime.InferenceSession(str(MODEL), providers=["CPUExecutionProvider"])
     runs = [("FP32 (ONNX Runtime)", lambda x: session.run(list(OUTPUTS), {"images": x}))]
-    for folder in a.artifacts:
-        artifact = load_artifact(folder)
-        host = HostSession(artifact)
-        runs.append(
-            (
-                f"{artifact.precision.upper()} for {artifact.platform['target']} (simulated)",
-                lambda x, host=host: [host.run_arrays({"images": x})[n] for n in OUTPUTS],
+    with ExitStack() as stack:
+        for folder in a.artifacts:
+            artifact = load_artifact(folder)
+            # What TensorRT built runs on the Jetson that it was built on.
+            answer = (
+                HostSession(artifact).run_arrays
+                if artifact.simulated
+                else device_network(artifact, str(folder), stack).run
             )
-        )
-    frames = [sample(seed) for seed in range(a.frames)]
+            basis = "simulated" if artifact.simulated else "measured"
+            runs.append(
+                (
+                    f"{artifact.precision.upper()} for {artifact.platform['target']} ({basis})",
+                    lambda x, answer=answer: [answer({"images": x})[n] for n in OUTPUTS],
+                )
+            )
+        compare(runs, a.frames)
+
+
+def compare(runs: List[Tuple[str, Callable[[np.ndarray], List[np.ndarray]]]], count: int) -> None:
+    """Prints the accuracy of each network on `count` held-out frames."""
+    frames = [sample(seed) for seed in range(count)]
     truths = [Truth(boxes, classes) for _, boxes, classes in frames]
-    print(f"{a.frames} held-out frames, {sum(len(t.classes) for t in truths)} objects")
+    print(f"{count} held-out frames, {sum(len(t.classes) for t in truths)} objects")
     print(f"{'':40}{'mAP50':>8}{'mAP50-95':>10}{'F1':>8}")
     for name, run in runs:
         found = [

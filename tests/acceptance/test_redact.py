@@ -40,6 +40,23 @@ def test_addresses_and_host_names_are_redacted(redactor: Redactor, text: str, le
     assert redactor(text) == left
 
 
+def test_tensorrts_version_of_four_numbers_is_no_address(redactor: Redactor, tmp_path: Path) -> None:
+    """10.3.0.30 would be an address of a private network as well."""
+    finding = {"expected": None, "differs": False, "source": "", "data": {"tensorrt": "10.3.0.30"}}
+    findings = [
+        {**finding, "name": "TensorRT", "seen": "10.3.0.30"},
+        {**finding, "name": "power rails", "seen": "10.3.0.31"},
+    ]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    report = {**header("edgedla.acceptance"), "steps": [{"id": "P2", "findings": findings}]}
+    (folder / "report.json").write_text(json.dumps(report))
+    pack(folder, tmp_path / "truth.tar.gz", redactor)
+    (step,) = unpack(tmp_path / "truth.tar.gz")[0]["steps"]
+    assert [f["seen"] for f in step["findings"]] == ["10.3.0.30", "<address>"]
+    assert step["findings"][0]["data"] == {"tensorrt": "10.3.0.30"}
+
+
 def test_redacted_documents_stay_valid(redactor: Redactor, tmp_path: Path) -> None:
     """A user may be called as a key of ours, or have a letter that JSON writes as a number."""
     document = {

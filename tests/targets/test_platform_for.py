@@ -14,6 +14,7 @@ from edgedla.costs.engines import multiprocessors
 from edgedla.errors import RuleError, UsageError
 from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
 from edgedla.targets.board import MODELS, PARTS, SIZES_GB
+from edgedla.targets.releases import unlisted_note
 
 NAMES = (
     "agx-orin-32gb agx-orin-64gb agx-thor-t5000 agx-xavier-32gb agx-xavier-64gb orin-nano-4gb orin-nano-8gb "
@@ -160,7 +161,7 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", f"Name the second number too, 10.0.1 to {NEWEST_10}."),
         ("orin", "6", None, "JetPack 6 stands for several releases"),
-        ("orin", None, "8.6.12", "unknown TensorRT"),
+        ("orin", None, "8.7.1", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
         ("orin", "6.2", "8.5", "does not carry"),
         ("orin", None, "ten", "unknown TensorRT"),
@@ -171,6 +172,26 @@ def test_unknown_targets_and_releases_list_the_known_ones(target, jetpack, trt, 
         platform_for(target, jetpack, trt)
     assert words in str(caught.value)
     assert caught.value.allowed
+
+
+@pytest.mark.parametrize(
+    ("trt", "jetpack", "note"),
+    [
+        ("8.5.3", None, "TensorRT 8.5.3 is not on record: the rules of 8.5.2 answer"),
+        ("8.5.3.1", None, "TensorRT 8.5.3.1 is not on record: the rules of 8.5.2 answer"),
+        ("10.0.0", None, "TensorRT 10.0.0 is not on record: the rules of 10.0.1 answer"),
+        ("10.3.9", "6.2", "TensorRT 10.3.9 is not on record: the rules of 10.3.0 answer"),
+        ("10.3.0.30", "6.2", ""),
+        ("8.5", None, ""),
+    ],
+)
+def test_a_patch_that_is_not_on_record_is_answered_by_its_neighbour(trt, jetpack, note):
+    """NVIDIA publishes patches of its own for PCs and containers: 8.5.3, 10.13.3."""
+    platform = platform_for("agx-orin-64gb", jetpack, trt)
+    assert unlisted_note(platform.release.trt) == note
+    assert platform.has_dla == platform_for("agx-orin-64gb", trt=".".join(trt.split(".")[:2])).has_dla
+    if "." in trt[3:]:
+        assert ".".join(map(str, platform.release.trt)) == trt
 
 
 def test_every_pair_of_module_and_release_has_a_dla_status():
