@@ -271,7 +271,12 @@ def model_input_specs(model: ModelProto) -> List[InputSpec]:
 
 def _input_spec(name: str, kind: str, dims: Sequence[Any]) -> InputSpec:
     if not all(isinstance(d, int) and d > 0 for d in dims):
-        raise UsageError(f"input {name!r} has no static shape: {list(dims)}", hint="give it with --shapes")
+        sizes = "x".join(str(d) if isinstance(d, int) and d >= 0 else "?" for d in dims)
+        if "?" not in sizes:
+            raise UsageError(f"input {name!r} is empty: {sizes}", allowed="sizes of 1 or more: --shapes")
+        raise UsageError(
+            f"input {name!r} leaves sizes open: {sizes}", hint=f"--shapes {name}:{sizes}, with a number for each ?"
+        )
     if kind not in NUMPY_OF_ORT:
         raise UsageError(f"input {name!r} has type {kind}", allowed=", ".join(sorted(NUMPY_OF_ORT)))
     return InputSpec(name, tuple(dims), NUMPY_OF_ORT[kind])

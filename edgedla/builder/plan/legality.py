@@ -169,9 +169,9 @@ def refuse_dynamic(graph: LayerGraph) -> None:
         dims = dims_text(tensor.dims)
         if name in graph.input_names:
             raise UsageError(
-                f"input {name!r} has no fixed size: {dims}",
-                where="--shapes",
-                hint=f"--shapes {shlex.quote(shape_text(name, ['1', '...']))}",
+                f"input {name!r} is empty: {dims}",
+                where=graph.name,
+                hint=f"--shapes {shlex.quote(shape_text(name, [str(d or 1) for d in tensor.dims]))} gives it elements",
             )
         raise ModelError(
             f"output {name!r} has a size that depends on the data or is empty: {dims}",
