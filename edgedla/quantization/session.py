@@ -63,6 +63,10 @@ _OF_A_PLUGIN = (
 _NEW_OPSET = "INT8 is simulated in the model's operator set, which is newer: `edgedla fix MODEL --opset 17 -o OUT` writes an older one"
 
 
+class Unimplemented(ModelError):
+    """ONNX Runtime lacks an operator for the model's types, such as a convolution in BFLOAT16; the model may be right."""
+
+
 class OnnxSession:
     """An ONNX Runtime CPU session that raises edgedla's errors."""
 
@@ -135,7 +139,8 @@ def open_session(
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
         hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _lacks_rounding(str(e)) else None
-        raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
+        refusal = Unimplemented if "Could not find an implementation for " in str(e) else ModelError
+        raise refusal(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
         session._model_bytes = b""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import edgedla
 from edgedla.cli.main import exit_code_of
@@ -145,3 +145,18 @@ def test_float32_types_is_listed_and_described_in_a_dry_run(tmp_path: Path, caps
     text = " ".join(capsys.readouterr().out.split())
     assert "types converted to FLOAT, no site rewritten" in text
     assert "x takes FLOAT, before FLOAT16" in text
+
+
+def test_a_type_that_onnx_runtime_lacks_leaves_proofs_open_and_is_no_error() -> None:
+    """ONNX Runtime has no convolution in BFLOAT16: the model is right all the same."""
+    kernel = helper.make_tensor("w", TensorProto.BFLOAT16, [8, 8, 3, 3], [0.1] * 576)
+    nodes = [
+        node("Cast", "x", "b", to=TensorProto.BFLOAT16),
+        node("Conv", "b w", "c", pads=[1, 1, 1, 1]),
+        node("Cast", "c", "y", to=TensorProto.FLOAT),
+    ]
+    model = onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}, [kernel], opset=22)
+    result = edgedla.fix(model, target="orin", purpose="standalone")
+    assert [(site.rewrite, site.proof.status) for site in result.applied] == [("decoder-cut", "unproved")]
+    assert result.network.within is None
+    assert result.network.detail.startswith("not run: ONNX Runtime refuses the model: Could not find an implementation")

@@ -8,6 +8,7 @@ own noise (`whole_network`).
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -23,6 +24,7 @@ from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
 from edgedla.fixes.proofs.fragments import DRAWN_AS_BYTES, random_values, run_fragment
 from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.memory_limit import require_room
+from edgedla.quantization.session import Unimplemented
 
 #: Larger values between two sites are drawn at random for the proof, not computed.
 MOST_HELD_BYTES = 2_000_000_000
@@ -91,7 +93,7 @@ def _drawn_bytes(model: Any) -> int:
 
 
 def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """Run-time values that sites read, from one run of the network before any rewrite, as far as its plugins let it run."""
+    """Run-time values that sites read, from one run of the network before any rewrite, as far as its plugins and types let it run."""
     if not feed:
         return {}
     needed = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
@@ -106,7 +108,9 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
             names.append(name)
     values: Dict[str, np.ndarray] = dict(feed)
     if names:
-        values.update(session_of(model, names).run(feed))
+        # Without a run each site gets random input.
+        with suppress(Unimplemented):
+            values.update(session_of(model, names).run(feed))
     return values
 
 
