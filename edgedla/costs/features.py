@@ -82,6 +82,13 @@ SOFTMAX_SPREAD = 0.7
 #: that does not follow the DLA's clock may be the cause.
 LOWER_CLOCK_SPREAD = 0.4
 
+#: Spread of the GPU with TensorRT before 8, which runs on Xavier. The coefficients rest on TensorRT 7.1.3 (one source) and 8.0. Of
+#: 105 other figures with TensorRT 5 to 7, from six sources, the medians by source are 1.4 to 2.0 times as long as predicted: ResNet
+#: 1.2 to 1.4 times (rows p701, p702, p707 to p710), YOLOv4 1.6 to 2.6 times. With TensorRT 8.0, 24 figures are 1.04 and 0.94 times
+#: as long on AGX Xavier and Xavier NX (p684 to p697 among them). With this spread 64 % of the 105 lie within one deviation, all
+#: within two.
+OLD_RELEASE_SPREAD = 0.4
+
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.

@@ -11,7 +11,7 @@ from edgedla.costs.contention import Slowdown, slowdown_of
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, highest_clocks
-from edgedla.costs.features import engine_features, loadable_features
+from edgedla.costs.features import OLD_RELEASE_SPREAD, engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, Wider, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
@@ -288,6 +288,11 @@ def _notes(
     if len(set(cores)) > 1:
         notes.append(
             "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))
+        )
+    if platform.release.trt < (8,):
+        notes.append(
+            f"TensorRT {platform.release.trt_text}: most figures of the GPU with TensorRT before 8 are 1.2 to 2 times as long as "
+            f"predicted (±{OLD_RELEASE_SPREAD:.0%} for it)."
         )
     notes.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
     return tuple(notes)

@@ -13,6 +13,7 @@ from edgedla.costs.energy import Energy
 from edgedla.costs.engines import Clocks, GpuEngine, dla_engine, gpu_engine, highest_clocks
 from edgedla.costs.features import (
     LOWER_CLOCK_SPREAD,
+    OLD_RELEASE_SPREAD,
     Features,
     dla_features,
     dla_follower_features,
@@ -66,7 +67,8 @@ class Prices:
             sure = grouped_as_published(work)
             cost = self.cost(device, self.gpu_numbers(), features, macs, fitted and sure)
             # One source alone shows what narrow groups cost.
-            return cost if sure else replace(cost, spread=max(cost.spread, self.gpu_numbers().fixed_spread))
+            spread = cost.spread if sure else max(cost.spread, self.gpu_numbers().fixed_spread)
+            return replace(cost, spread=math.hypot(spread, OLD_RELEASE_SPREAD) if self.release_is_old else spread)
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
         assert engine is not None
@@ -114,6 +116,11 @@ class Prices:
         if self.power_mode == (self.platform.module.default_power_mode or ""):
             return False
         return bool({"gpu" if device == "GPU" else "dla", "emc"} & set(self.clocks.assumed))
+
+    @property
+    def release_is_old(self) -> bool:
+        """Whether figures of GPUs with such releases are longer than the model says; see OLD_RELEASE_SPREAD."""
+        return self.platform.release.trt < (8,)
 
     def clock_is_doubtful(self, device: str) -> bool:
         """Whether figures disagree on what a DLA does at this clock; see LOWER_CLOCK_SPREAD."""

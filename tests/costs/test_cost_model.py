@@ -279,3 +279,19 @@ def test_the_document_names_clocks_basis_and_notes() -> None:
     assert document["idle_power_basis"] == "fitted"
     assert any("low duty" in n for n in document["notes"])
     assert CostModel.load(XAVIER, "int8").idle_power_basis == "guessed"
+
+
+def test_the_gpu_with_tensorrt_before_8_is_less_sure_and_a_note_says_so() -> None:
+    graph = network("resnet18")
+
+    def model(trt: str) -> CostModel:
+        return CostModel.load(platform_for("agx-xavier-32gb", trt=trt), "fp16")
+
+    def spread(trt: str, device: str) -> float:
+        costs = model(trt).layer_costs(graph)
+        return total([costs[i, device] for i in range(len(graph.layers))]).spread
+
+    assert spread("7.1", "GPU") > 0.4 > 0.2 > spread("8.0", "GPU")
+    assert spread("7.1", "DLA") == spread("8.0", "DLA")
+    assert any("before 8" in note for note in model("7.1").notes)
+    assert not any("before 8" in note for note in model("8.0").notes)
