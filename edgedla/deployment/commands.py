@@ -12,14 +12,15 @@ from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import devices
 
 
-def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -> Tuple[str, ...]:
+def commands_of(request: DeployRequest, best: Candidate, turned: bool = False, front: bool = False) -> Tuple[str, ...]:
     """The commands in order: the whole call, which gives the same result, then the kept steps one by one.
 
     MODEL, DATA, HOLDOUT and PIPELINE are placeholders for the user's files. `quantize` by itself calibrates on more of DATA than a
     deployment, because it holds back no samples for the final check.
 
     Args:
-        turned: True if the model's types were converted to FLOAT first.
+        turned: True if the model's types were converted to FLOAT first. front: True if the part in front of plugins was deployed: then
+            the scales of `out` go into a build of the whole model, which nothing here can measure or evaluate.
     """
     platform, power, pictures = _platform(request), _power(request), _pictures(request)
     only = [*(["float32-types"] if turned else []), *best.rewrites]
@@ -31,7 +32,7 @@ def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -
             f"edgedla fix MODEL -o model.onnx {platform}{power} --precision {best.precision}{approximate} "
             f"--only {','.join(only)}"
         )
-    if best.quantization is not None:
+    if best.quantization is not None and not front:
         goal = f"{_metric(request)} --max-drop {request.max_drop:g}"
         commands.append(f"edgedla quantize {fixed} --data DATA{pictures} {platform}{goal} -o quantization")
     placement = ""
@@ -42,11 +43,26 @@ def commands_of(request: DeployRequest, best: Candidate, turned: bool = False) -
             f"--objective {request.objective}{bound} -o placement.json"
         )
         placement = " --placement placement.json"
+    if front:
+        return (
+            *commands,
+            f"edgedla build {fixed} {platform} --precision {best.precision}{_cache(best)}{placement} -o artifact",
+        )
     calib = " --calib quantization" if best.quantization is not None else ""
     commands.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
     # Without samples, `deploy` uses seeded random input for the metric l2; `evaluate` always needs samples.
     commands.append(f"edgedla evaluate artifact --data DATA{pictures}{_metric(request)} --against MODEL")
     return tuple(commands)
+
+
+def _cache(best: Candidate) -> str:
+    """The scales of a part of the model: the folder is for that part alone, the cache names tensors."""
+    if best.quantization is None:
+        return ""
+    kept = '--layer-precisions "$(cat out/quantization/layer-precisions.txt)"'
+    return " --calib out/quantization/calib.cache" + (
+        f" {kept}" if (best.quantization / "layer-precisions.txt").is_file() else ""
+    )
 
 
 def _whole(request: DeployRequest, platform: str) -> str:

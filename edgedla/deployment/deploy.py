@@ -22,11 +22,12 @@ from edgedla.deployment.device import on_device
 from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
-from edgedla.deployment.source import Facts, as_source
+from edgedla.deployment.source import Facts, as_source, front_text
 from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import RECORD, Store
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import UsageError
 from edgedla.files import remove_folder, sha256_of
+from edgedla.importers.model_file.plugins import Front
 from edgedla.publishing import publication
 
 Say = Callable[[str], None]
@@ -84,7 +85,7 @@ def _deployed(
             if entry.name != LOCK:
                 remove_folder(entry)
     record(work, model)
-    source, conversion, wide = as_source(model, example_inputs, work, request, say)
+    source, conversion, wide, front = as_source(model, example_inputs, work, request, say)
     budget = Budget(request.budget_s)
     steps, parts = _steps(request, Store(work, say), source)
     types = steps.types(wide) if wide is not None else ()
@@ -92,26 +93,17 @@ def _deployed(
     best = search.run()
     first = search.first or best
     standing, scores, trials = _final(search, steps, first, best)
-    return _deployment(request, steps, parts, conversion, types, first, standing, scores, trials, folder, keeper)
+    return _deployment(request, steps, parts, conversion, types, front, first, standing, scores, trials, folder, keeper)
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
     from edgedla.accuracy.evaluate import onnx_network
     from edgedla.builder.onnx_input import by_port, read_model
     from edgedla.importers import load_onnx
-    from edgedla.importers.model_file.plugins import plugin_names
     from edgedla.targets import platform_for
 
     platform = platform_for(**request.platform)
     model = read_model(source)
-    plugins = plugin_names(model)
-    if plugins:
-        raise ModelError(
-            f"ONNX Runtime lacks {', '.join(plugins)}, so nothing here computes the outputs that each step is judged by",
-            where=source.name,
-            hint="take the steps one by one: `edgedla fix`, `edgedla quantize` (the part in front of the plugin), `edgedla build --backend "
-            "trtexec`; `edgedla help plugins` shows them",
-        )
     if request.shapes:
         request = replace(request, shapes=by_port(model, request.shapes))
     if request.batch is not None and request.shapes is None:
@@ -170,7 +162,7 @@ def _final(
 
 
 def _deployment(
-    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], first: Candidate,
+    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], front: Optional[Front], first: Candidate,
     standing: List[Candidate], scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
@@ -182,13 +174,14 @@ def _deployment(
     artifact = load_artifact(built.artifact)
     accepted = score["drop"] <= request.max_drop and bound_kept(best, measured)
     details = details_of(first, best)
-    notes = (*types, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
+    left_out = () if front is None else (f"{front_text(front)}; the commands end with a build of the whole model",)
+    notes = (*left_out, *types, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
     deployment = Deployment(
         steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(request, best, bool(types)), notes, conversion, measured, bool(types), keeper,
+        commands_of(request, best, bool(types), front is not None), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment

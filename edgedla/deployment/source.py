@@ -13,6 +13,7 @@ from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
+from edgedla.importers.model_file.plugins import Front, part_in_front
 from edgedla.targets import platform_for
 
 #: Facts of a conversion; None if the model came as ONNX.
@@ -21,8 +22,11 @@ Facts = Optional[Dict[str, Any]]
 
 def as_source(
     model: Any, example_inputs: Any, folder: Path, request: DeployRequest, say: Optional[Callable[[str], None]]
-) -> Tuple[Path, Facts, Optional[Turned]]:
-    """(ONNX file in the folder, named as the model; facts of its conversion; what was converted to FLOAT in it).
+) -> Tuple[Path, Facts, Optional[Turned], Optional[Front]]:
+    """(ONNX file in the folder, named as the model; facts of its conversion; what was converted to FLOAT in it; the part in front of
+    plugins, if the file holds that alone).
+
+    Plugins are left out with what reads their results: ONNX Runtime lacks them, and each step is judged by outputs.
 
     From TensorRT 11 on, a model's types decide the precision, and the DLA runs FP16: there FLOAT16 types stay.
 
@@ -56,11 +60,24 @@ def as_source(
             )
     with as_file(model) as path:
         proto = read_model(path)
+    front = part_in_front(proto)
+    if front is not None:
+        proto = front.model
+        if say is not None:
+            say(front_text(front))
     wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)
     if wide is not None and say is not None:
         say(f"types converted to FLOAT: {wide.own.text}")
     source = proto if wide is None else wide.model
-    return write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide
+    return write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide, front
+
+
+def front_text(front: Front) -> str:
+    """Which part of a model with plugins is deployed."""
+    return (
+        f"ONNX Runtime lacks {', '.join(front.plugins)}: deployed is the part in front of it, whose outputs are "
+        f"{', '.join(o.name for o in front.model.graph.output)}"
+    )
 
 
 def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:

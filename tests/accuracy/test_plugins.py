@@ -112,11 +112,23 @@ def test_what_cannot_be_done_in_front_of_a_plugin_is_refused_in_one_message() ->
         run(alone)
 
 
-def test_evaluate_and_deploy_name_the_plugin_and_the_way_out(tmp_path: Path) -> None:
+def test_evaluate_names_the_plugin_and_the_way_out() -> None:
     with pytest.raises(ModelError, match="ONNX Runtime lacks Own_TRT, so nothing here computes the model's outputs"):
         onnx_network(model(), "m")
+
+
+def test_deploy_goes_on_with_the_part_in_front_of_a_plugin_and_says_so(tmp_path: Path) -> None:
     onnx.save(model(), str(tmp_path / "m.onnx"))
     np.savez(tmp_path / "s.npz", x=SAMPLES)
-    with pytest.raises(ModelError, match="take the steps one by one"):
-        edgedla.deploy(tmp_path / "m.onnx", tmp_path / "out", target="orin", data=tmp_path / "s.npz")
-    assert not (tmp_path / "out" / "artifact").exists()
+    said: List[str] = []
+    request = {"target": "orin", "data": tmp_path / "s.npz", "place": "dla", "max_drop": 0.2}
+    deployed = edgedla.deploy(tmp_path / "m.onnx", tmp_path / "out", say=said.append, **request)
+    text = "ONNX Runtime lacks Own_TRT: deployed is the part in front of it, whose outputs are z, r"
+    assert said[0] == text
+    assert deployed.notes[0].startswith(text)
+    assert [b.name for b in deployed.artifact.outputs] == ["z", "r"]
+    assert deployed.best.precision == "int8"
+    # The cache names tensors, so it fits the whole model; the folder is for the part.
+    last = deployed.commands[-1].replace("MODEL", "m.onnx").replace("edgedla", "-m edgedla") + " --backend trtexec"
+    done = subprocess.run([sys.executable, *last.split()], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
