@@ -198,6 +198,8 @@ def evaluate(
     require_labels(metric, samples)
     if metric.needs_reference and against is None:
         raise UsageError(f"the metric {metric.name} compares two networks", hint="name the other one with --against")
+    if against is not None:
+        _require_same_inputs(network, against)
     values: List[Any] = []
     others: List[Any] = []
     for i, feed in enumerate(samples.feeds):
@@ -219,6 +221,22 @@ def evaluate(
     other = _score(against, metric, others)
     low, high = metric.difference_interval(values, others)
     return Evaluation(score, other, (score.value - other.value, low, high), samples.detail)
+
+
+def _require_same_inputs(network: Network, against: Network) -> None:
+    """Raises:
+    UsageError: one of them cannot take the other's samples.
+    """
+    ours, theirs = ({spec.name: tuple(spec.shape) for spec in each.inputs} for each in (network, against))
+    if ours != theirs:
+        texts = [
+            f"{each.name} takes " + ", ".join(f"{name} {'x'.join(map(str, dims))}" for name, dims in inputs.items())
+            for each, inputs in ((network, ours), (against, theirs))
+        ]
+        raise UsageError(
+            f"the samples of one do not fit the other: {'; '.join(texts)}", where="against",
+            hint="compare networks of the same inputs; --shapes fixes the sizes that a model leaves open",
+        )  # fmt: skip
 
 
 def _fed(feed: Feed, network: Network) -> Feed:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
+import numpy as np
+
 from edgedla.accuracy.layer_times import layer_times
-from edgedla.accuracy.metrics import require_labels
+from edgedla.accuracy.metrics import METRICS, Metric, require_labels
 from edgedla.accuracy.phases.job import Job, Progress, Say, open_job
 from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
@@ -107,6 +109,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
         job.notes.extend(job.turned.notes(calibration.feeds[0]))
     if request.metric is not None:
         require_labels(request.metric, held_out, _classes(job.model))
+        _try_metric(request.metric, job.model, held_out)
     job.announce(f"collecting histograms on {calibration.detail}")
     collection = collect(job.model, calibration, job.counter("collecting"), job.say)
     judged, measured = keep_apart(held_out) if request.keep_apart else (held_out, held_out)
@@ -122,6 +125,22 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     repairs.to_goal(errors, times)
     method = request.method if given is None else GIVEN
     return outcome(job, state, collection, calibration, errors, methods, times, method)
+
+
+def _try_metric(metric: Metric, model: Any, samples: Samples) -> None:
+    """Runs a metric of edgedla's own on outputs of zeros, so that one that does not fit them fails before minutes of work.
+
+    Raises:
+        UsageError, DataError: as the metric.
+    """
+    outputs: Dict[str, np.ndarray] = {}
+    for value in model.graph.output:
+        dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        if not dims or not all(d > 0 for d in dims):
+            return
+        outputs[value.name] = np.zeros(dims, np.float32)
+    if metric.name in METRICS:
+        metric.of_sample(outputs, samples.labels[0] if samples.labels is not None else None, outputs)
 
 
 def _classes(model: Any) -> Optional[int]:

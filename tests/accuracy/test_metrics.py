@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgedla.accuracy.metrics import METRICS, metric_of, require_labels, wilson
 from edgedla.errors import DataError, UsageError
-from edgedla.quantization.samples import Samples
+from edgedla.quantization.samples import InputSpec, Samples
 
 SCORES = {"y": np.asarray([[0.1, 0.7, 0.2]])}
 
@@ -186,3 +186,18 @@ def test_infinite_outputs_have_no_figure_and_no_warning_of_numpy(metric: str, re
     infinite = {"y": np.array([np.inf, np.inf])}
     assert math.isnan(METRICS[metric].of_sample(infinite, None, infinite))
     assert [str(w.message) for w in recwarn] == []
+
+
+def test_networks_of_other_inputs_are_not_compared() -> None:
+    from edgedla.accuracy.evaluate import Network, evaluate
+
+    def network(name: str, *specs: InputSpec) -> Network:
+        return Network(name, "fp32", specs, ("y",), lambda feed: {"y": np.zeros(1)})
+
+    x = np.zeros((1, 3, 4, 4), np.float32)
+    samples = Samples([{"x": x}], detail="one", synthetic=False)
+    one, four = (network(f"n{n}", InputSpec("x", (n, 3, 4, 4), np.float32)) for n in (1, 4))
+    with pytest.raises(UsageError, match="n1 takes x 1x3x4x4; n4 takes x 4x3x4x4"):
+        evaluate(one, samples, METRICS["l2"], four)
+    with pytest.raises(UsageError, match="n1 takes x 1x3x4x4; other takes images 1x3x4x4"):
+        evaluate(one, samples, METRICS["l2"], network("other", InputSpec("images", (1, 3, 4, 4), np.float32)))

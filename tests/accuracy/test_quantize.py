@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import edgedla
-from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.metrics import METRICS, Metric
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.simulation import Simulation
@@ -400,3 +400,15 @@ def test_qdq_pairs_on_a_dead_branch_are_ignored(tmp_path: Path) -> None:
     values = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
     found = quantize(model, values, QuantizeRequest(target="agx-orin-64gb"))
     assert {"x", "y"} <= set(found.absmax)
+
+
+def test_a_metric_that_does_not_fit_the_outputs_fails_before_anything_is_measured() -> None:
+    weights = {"w": np.ones((8, 3, 1, 1), np.float32)}
+    nodes = [node("Conv", "x w", "c"), node("GlobalAveragePool", "c", "g"), node("Flatten", "g", "y")]
+    batch = onnx_model(nodes, {"x": (4, 3, 8, 8)}, {"y": (4, 8)}, weights)
+    feeds = [{"x": np.ones((4, 3, 8, 8), np.float32)}] * 8
+    samples = Samples(feeds, False, "batches", labels=[0] * 8)
+    said: list = []
+    with pytest.raises(UsageError, match=r"the output is \[4, 8\], and there is one label"):
+        quantize(batch, samples, QuantizeRequest(metric=METRICS["top1"], max_drop=0.01), say=said.append)
+    assert said == []
