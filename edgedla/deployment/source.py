@@ -10,7 +10,7 @@ from edgedla.accuracy.plain.float32_model import Turned, turned
 from edgedla.conversion.cached import conversion_line, converted, kept_scales
 from edgedla.conversion.objects import object_kind
 from edgedla.deployment.claim import model_name
-from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
 from edgedla.importers.model_file.plugins import Front, part_in_front
@@ -81,12 +81,16 @@ def front_text(front: Front) -> str:
 
 
 def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
-    """Reads the model at the sizes of each request, before the first one is deployed.
+    """Reads the model and a sample at the sizes of each request, before the first one is deployed.
 
     Raises:
-        ModelError, UsageError, EnvironmentMissing: the model does not accept one of the sizes; the message names which.
+        ModelError, UsageError, DataError, EnvironmentMissing: the model or the samples do not accept one of the sizes; the message
+            names which.
     """
+    from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.importers import load_onnx
+    from edgedla.preprocess.pictures import open_samples
+    from edgedla.quantization.session import model_input_specs
 
     for request in requests:
         size = ", ".join(
@@ -94,8 +98,14 @@ def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
         )
         try:
             source, _ = converted(model, shapes=request.shapes, **request.platform)
-            load_onnx(
+            graph = load_onnx(
                 source, trt=platform_for(**request.platform).release.trt, shapes=request.shapes, batch=request.batch
             )
+            for data in (request.data, request.holdout):
+                if data is not None and str(data) != RANDOM:
+                    static = with_static_inputs(
+                        read_model(Path(source)), {n: graph.tensors[n].dims for n in graph.inputs}
+                    )
+                    open_samples(data, model_input_specs(static), request.preprocess, 1, like=request.data)
         except EdgedlaError as e:
             raise type(e)(e.what, where=f"--shapes {size}, {e.where}", allowed=e.allowed, hint=e.hint) from e

@@ -352,6 +352,15 @@ def test_reported_commands_hold_all_input_sizes_in_one_option() -> None:
             assert "--shapes left:1x3x8x8,right:1x3x8x8 --batch 2" in command
 
 
+def test_samples_that_do_not_fit_one_of_the_sizes_are_refused_before_any_is_deployed(
+    model: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    line = ["deploy", str(model), "--target", "orin", "--data", str(samples), "--shapes", "1x3x32..48/16x32"]
+    assert exit_code_of([*line, "-o", str(tmp_path / "out")]) == 3
+    assert "--shapes 1x3x48x32, " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_size_range_with_an_invalid_size_deploys_nothing(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     weights = {"w": np.ones((1, 3, 32, 32), np.float32)}
     path = tmp_path / "fixed.onnx"
