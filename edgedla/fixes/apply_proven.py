@@ -18,7 +18,7 @@ from edgedla.fixes.proofs.whole_network import NetworkProof, prove_network
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
 from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
-from edgedla.quantization.session import Unimplemented
+from edgedla.quantization.session import is_unimplemented
 from edgedla.quantization.session_memory import RANDOM
 from edgedla.rules.remedies import rewrite_entries
 
@@ -118,7 +118,9 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     try:
         return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
-    except Unimplemented as e:
+    except ModelError as e:
+        if not is_unimplemented(e):
+            raise
         return NetworkProof(None, detail=f"not run: {e.what}")
 
 

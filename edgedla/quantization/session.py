@@ -60,11 +60,8 @@ _OF_A_PLUGIN = (
     "it lacks that operator, as it lacks TensorRT's plugins: end the model in front of it; `edgedla check`, `place` and "
     "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
+_UNIMPLEMENTED = "Could not find an implementation for "
 _NEW_OPSET = "INT8 is simulated in the model's operator set, which is newer: `edgedla fix MODEL --opset 17 -o OUT` writes an older one"
-
-
-class Unimplemented(ModelError):
-    """ONNX Runtime lacks an operator for the model's types, such as a convolution in BFLOAT16; the model may be right."""
 
 
 class OnnxSession:
@@ -139,8 +136,7 @@ def open_session(
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
         hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _lacks_rounding(str(e)) else None
-        refusal = Unimplemented if "Could not find an implementation for " in str(e) else ModelError
-        raise refusal(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
+        raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
         session._model_bytes = b""
@@ -150,16 +146,23 @@ def open_session(
     return OnnxSession(session, error)
 
 
+def is_unimplemented(error: ModelError) -> bool:
+    """Whether `open_session` found that ONNX Runtime lacks an operator for its types, such as a convolution in BFLOAT16: the model may
+    be right.
+    """
+    return _UNIMPLEMENTED in error.what
+
+
 def _lacks_rounding(text: str) -> bool:
     """Whether it has no Quantize of the model's operator set, which INT8 is simulated by."""
-    return re.search(r"Could not find an implementation for (Quantize|Dequantize)Linear\(", text) is not None
+    return re.search(_UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(", text) is not None
 
 
 def _lacks_operator(text: str) -> bool:
     """Whether it lacks an operator altogether, not only for one type. It knows the names of TensorRT's own plugins, as
     EfficientNMS_TRT, and has no implementation of them.
     """
-    named = re.search(r"Could not find an implementation for (\w+)\(", text)
+    named = re.search(_UNIMPLEMENTED + r"(\w+)\(", text)
     if named is None or find_spec("onnx") is None:
         return any(words in text for words in ("not a registered function/op", "No Op registered for"))
     import onnx

@@ -8,14 +8,13 @@ own noise (`whole_network`).
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.network import has_data
@@ -24,7 +23,7 @@ from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
 from edgedla.fixes.proofs.fragments import DRAWN_AS_BYTES, random_values, run_fragment
 from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.memory_limit import require_room
-from edgedla.quantization.session import Unimplemented
+from edgedla.quantization.session import is_unimplemented
 
 #: Larger values between two sites are drawn at random for the proof, not computed.
 MOST_HELD_BYTES = 2_000_000_000
@@ -108,9 +107,12 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
             names.append(name)
     values: Dict[str, np.ndarray] = dict(feed)
     if names:
-        # Without a run each site gets random input.
-        with suppress(Unimplemented):
+        try:
             values.update(session_of(model, names).run(feed))
+        except ModelError as e:
+            # Without a run each site gets random input.
+            if not is_unimplemented(e):
+                raise
     return values
 
 
