@@ -123,24 +123,22 @@ def _predicted(
 
 
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
-    """The log's release, or the nearest one in the table; None for the module's default."""
+    """The log's release; None for the module's default."""
     from edgedla.targets import platform_for
+    from edgedla.targets.releases import unlisted_note
 
-    numbers = log.version.split(".")
-    for count in (3, 2):
-        logged = ".".join(numbers[:count])
-        try:
-            platform = platform_for(target, trt=logged)
-        except UsageError:
-            continue
-        if count == 2:
-            planned = ".".join(str(n) for n in platform.release.trt)
-            notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for {planned}")
-        return logged
-    notes.append(
-        f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
-    )
-    return None
+    logged = ".".join(log.version.split(".")[:3])
+    try:
+        platform = platform_for(target, trt=logged)
+    except UsageError:
+        notes.append(
+            f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
+        )
+        return None
+    unlisted = unlisted_note(platform.release.trt)
+    if unlisted:
+        notes.append(f"{unlisted} in the prediction")
+    return logged
 
 
 def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:

@@ -334,7 +334,7 @@ def test_the_release_of_a_log_decides_the_compared_prediction(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "notes"),
     [
-        ("[I] TensorRT version: 8.6.3\n", ["8.6.3 of the log is not in the table of releases; predicted for 8.6.2"]),
+        ("[I] TensorRT version: 8.6.3\n", ["8.6.3 is not on record: the rules of 8.6.2 answer in the prediction"]),
         ("[I] TensorRT version: 9.9.9\n", ["9.9.9 of the log is not in the table of releases; predicted for the mod"]),
         ("[I] Selected Device: Xavier\n", ["the log is of Xavier, the prediction of agx-orin-64gb"]),
         ("[I] Precision: FP32+FP16+INT8\n", ["precision FP32+FP16+INT8, the prediction fp16"]),
