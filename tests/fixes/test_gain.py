@@ -156,14 +156,17 @@ def test_small_constants_beside_the_model_are_read(tmp_path: Path) -> None:
 
 
 def _next(text: str) -> str:
-    return text.rstrip().splitlines()[-1].split()[1]
+    """The verb that is suggested; "" for none."""
+    before, found, command = text.rpartition("\nNext\n")
+    return command.split()[1] if found else ""
 
 
 @pytest.mark.parametrize(
     ("model", "verb", "said"),
     [
         (average_network(), "fix", "`edgedla fix` brings a frame from"),
-        (division_network(), "place", ""),
+        # Nothing of it runs on the DLA, so a placement would be the GPU alone.
+        (division_network(), "", ""),
         (decoder_network(), "place", "`edgedla fix --change-outputs` leaves the decoder to the host: "),
     ],
 )
