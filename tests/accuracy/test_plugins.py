@@ -112,6 +112,20 @@ def test_what_cannot_be_done_in_front_of_a_plugin_is_refused_in_one_message() ->
         run(alone)
 
 
+def test_half_precision_in_front_of_a_plugin_is_refused_with_the_way_out() -> None:
+    weights = {"w": np.ones((8, 8, 1, 1), "f2")}
+    half = onnx_model(
+        [node("Conv", "x w", "c", name="first"), node("Relu", "c", "y")], {"x": DIMS}, {"y": DIMS}, weights
+    )
+    half.graph.node[1].op_type, half.graph.node[1].domain = "Own_TRT", "vendor"
+    half.opset_import.append(helper.make_opsetid("vendor", 1))
+    for end in (half.graph.input[0], half.graph.output[0]):
+        end.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    with pytest.raises(ModelError, match=r"lacks, and \d of 2 nodes compute in FLOAT16") as caught:
+        run(half)
+    assert "edgedla fix MODEL --precision int8" in str(caught.value)
+
+
 def test_evaluate_names_the_plugin_and_the_way_out() -> None:
     with pytest.raises(ModelError, match="ONNX Runtime lacks Own_TRT, so nothing here computes the model's outputs"):
         onnx_network(model(), "m")

@@ -30,8 +30,8 @@ def before_plugins(path: Path, request: QuantizeRequest, turned: Optional[Turned
     what = f"the model holds {', '.join(plugins)}, which ONNX Runtime lacks"
     if turned is not None:
         raise ModelError(
-            f"{what}, and computes in {turned.own.text}: the types cannot be proven to turn into FLOAT", where=path.name,
-            hint="export it in FP32",
+            f"{what}, and {turned.own.text}: nothing here proves that they do so in FLOAT",
+            hint="`edgedla fix MODEL --precision int8 -o OUT` turns the types without a proof",
         )  # fmt: skip
     changes = [name for name in _CHANGES if getattr(request, name)]
     if changes:
