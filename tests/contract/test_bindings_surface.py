@@ -62,7 +62,7 @@ def stub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-VERSIONS = ["8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
+VERSIONS = ["8.4.1.5", "8.5.3.1", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -88,7 +88,10 @@ def with_bindings(version: str, stub_folder: Path, *arguments: str) -> str:
     """What a Python prints that has the bindings of this release."""
     wheel = WHEELS / version
     if not (wheel / "tensorrt_bindings").is_dir():
-        pytest.skip(f"the bindings of TensorRT {version} are not fetched: run python tests/contract/fetch_wheels.py")
+        large = " --large" if version < "8.6" else ""
+        pytest.skip(
+            f"the bindings of TensorRT {version} are not fetched: run python tests/contract/fetch_wheels.py{large}"
+        )
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(wheel), "LD_LIBRARY_PATH": str(stub_folder)},
