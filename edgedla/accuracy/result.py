@@ -172,19 +172,21 @@ class Quantized:
             files[MODEL] = self.model
         files.update(more)
         files[REPORT] = json.dumps(self.to_dict(), indent=1) + "\n"
-        with publication() as out:
-            for name in earlier_files(root):
-                if name not in files:
-                    # A file of an earlier run would be mistaken for part of this result.
-                    out.remove(root / name)
-            for name, content in files.items():
-                out.write(root / name, content, follow=False)
-        return tuple(out.paths)
+        return publish_result(root, files)
 
 
-def earlier_files(folder: Path) -> Tuple[str, ...]:
-    """Names of what an earlier run may have left there. Without its report a page is none of `quantize`."""
-    return (CACHE, PRECISIONS, MODEL, *((PAGE, REPORT) if (folder / REPORT).is_file() else ()))
+def publish_result(folder: Path, files: Mapping[str, Union[str, bytes]]) -> Tuple[Path, ...]:
+    """Writes the files, all together, in place of those of an earlier run; returns their paths."""
+    # Without its report a page is none of `quantize`.
+    earlier = (CACHE, PRECISIONS, MODEL, *((PAGE, REPORT) if (folder / REPORT).is_file() else ()))
+    with publication() as out:
+        for name in earlier:
+            if name not in files:
+                # It would be mistaken for part of this result.
+                out.remove(folder / name)
+        for name, content in files.items():
+            out.write(folder / name, content, follow=False)
+    return tuple(out.paths)
 
 
 def digits(value: Optional[float]) -> Optional[float]:

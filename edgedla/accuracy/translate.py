@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, earlier_files, require_no_foreign_model
+from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, publish_result, require_no_foreign_model
 from edgedla.errors import UsageError
 from edgedla.files import usable_folder
-from edgedla.publishing import publication
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.unify import dla_scales
@@ -47,14 +46,7 @@ class Translated:
             files[CACHE] = self.cache
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
-        with publication() as out:
-            for name in earlier_files(root):
-                if name not in files:
-                    # A file of an earlier run, for another release.
-                    out.remove(root / name)
-            for name, content in files.items():
-                out.write(root / name, content, follow=False)
-        return tuple(out.paths)
+        return publish_result(root, files)
 
 
 def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:
