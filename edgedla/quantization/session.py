@@ -61,7 +61,10 @@ _OF_A_PLUGIN = (
     "`build --backend trtexec` in FP16 or with --calib go without ONNX Runtime; `edgedla help plugins` says how to quantise it"
 )
 _UNIMPLEMENTED = "Could not find an implementation for "
-_NEW_OPSET = "INT8 is simulated in the model's operator set, which is newer: `edgedla fix MODEL --opset 17 -o OUT` writes an older one"
+_NEW_OPSET = (
+    "the model's operator set is too new for ONNX Runtime, or for the INT8 that is simulated in it: `edgedla fix MODEL --opset 17 -o OUT` "
+    "writes an older one"
+)
 
 
 class OnnxSession:
@@ -135,7 +138,7 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _lacks_rounding(str(e)) else None
+        hint = _OF_A_PLUGIN if _lacks_operator(str(e)) else _NEW_OPSET if _is_newer(str(e)) else None
         raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}", hint=hint) from e
     if getattr(session, "_model_bytes", None):
         # onnxruntime keeps these bytes, as large as all weights, for a change of providers, which never happens here.
@@ -153,9 +156,9 @@ def is_unimplemented(error: ModelError) -> bool:
     return _UNIMPLEMENTED in error.what
 
 
-def _lacks_rounding(text: str) -> bool:
-    """Whether it has no Quantize of the model's operator set, which INT8 is simulated by."""
-    return re.search(_UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(", text) is not None
+def _is_newer(text: str) -> bool:
+    """Whether it lacks the model's operator set, or the Quantize of it, which INT8 is simulated by."""
+    return re.search(_UNIMPLEMENTED + r"(Quantize|Dequantize)Linear\(|Opset \d+ is under development", text) is not None
 
 
 def _lacks_operator(text: str) -> bool:
@@ -173,6 +176,11 @@ def _lacks_operator(text: str) -> bool:
 def in_words(error: Exception) -> str:
     """ONNX Runtime's message and the node's name, without its error codes and source lines."""
     text = _AT_NODE.sub(lambda m: f"at {m[2] or 'a node'} [{m[1]}]: ", _NO_WORDS.sub("", " ".join(str(error).split())))
+    text = re.sub(
+        r"ONNX Runtime only \*guarantees\* .*?Opset (\d+) is under development.*",
+        r"it knows operator set \1 in part",
+        text,
+    )
     # The exceptions of std::stod and similar functions hold only the function's name.
     text = re.sub("(^|: )(sto[a-z]{1,3})$", r"\1a text stands where a number is read (\2)", text)
     return text[:_ERROR_CHARACTERS]
