@@ -30,8 +30,9 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
 
     An element-wise layer joins the operator of a producer of one of its inputs when nothing else reads that tensor and it
     is no network output. SiLU, x * sigmoid(x), is one such layer, and so is hard swish. With two such producers it joins
-    the later one: the other input is ready before. An operator takes one second activation operand (the residual Add),
-    as the fused convolutions of DLA and GPU do.
+    the later one: the other input is ready before. TensorRT 8.5.3 joins the first one and runs the other before it, which
+    makes as many operators. An operator takes one second activation operand (the residual Add), as the fused convolutions
+    of DLA and GPU do.
 
     Quantize and Dequantize join what writes their input. An Add behind a Dequantize stays apart: its convolution has
     written INT8 (TensorRT Developer Guide, "Q/DQ Layer-Placement Recommendations": quantize the residual input alone). Of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import pytest
 
@@ -123,6 +125,15 @@ def test_resnet50_has_the_kernels_that_build_logs_count() -> None:
         return sum(graph.layers[o.leader].type != "SHUFFLE" for o in operators_of(graph))
 
     assert (kernels("resnet50_b1"), kernels("resnet50_b1_qdq")) == (56, 72)
+
+
+def test_a_small_resnet_has_the_kernels_of_its_engine(shared: Path) -> None:
+    """Engine layers of TensorRT 8.5.3 without reformats and copies of nothing; see operators_of on which Conv takes an Add."""
+    graph = load_onnx(shared / "corpus/trained/rn.onnx", trt="8.5")
+    lines = (Path(__file__).parents[1] / "data/build_logs/rn_trt8.5.3_gpu.log").read_text().splitlines()
+    engine = [line for line in lines if line.startswith("Layer(") and "(NoOp)" not in line and "(Reformat)" not in line]
+    kernels = [o for o in operators_of(graph) if graph.layers[o.leader].type != "SHUFFLE"]
+    assert len(kernels) == len(engine) == 12
 
 
 def test_conditional_branches_that_precede_their_inputs_are_handled() -> None:

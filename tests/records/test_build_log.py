@@ -14,6 +14,7 @@ from edgedla.records.build_log_lines import split_names, version_of_number
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.build_log_reader import read_build_log, read_build_logs
 from edgedla.records.foreign_node import names_in, parse_foreign_node
+from edgedla.records.real_placement import real_of_log
 
 # Shortened excerpts of public logs; README.md beside them names the sources.
 LOGS = Path(__file__).resolve().parent.parent / "data" / "build_logs"
@@ -21,6 +22,8 @@ RESNET = (LOGS / "resnet50_trt10.3_verbose.log").read_text()
 
 YOLO = (LOGS / "yolo11l_trt8.5.log").read_text()
 
+#: Of a build by edgedla itself.
+GPU_ALONE = (LOGS / "rn_trt8.5.3_gpu.log").read_text()
 TRT7 = (LOGS / "darknet_trt7.log").read_text()
 
 
@@ -100,6 +103,19 @@ def test_a_non_verbose_log_of_8_5_has_final_nodes_and_second_look_refusals():
         ("/model.10/m/m.0/attn/Reshape", "DLA validation failed for this layer"),
     ]
     assert [layer.type for layer in log.gpu_layers] == ["POINTWISE", "COPY"]
+
+
+def test_a_log_of_edgedlas_own_build_for_the_gpu_is_read():
+    log = read_build_log(GPU_ALONE.splitlines())
+    assert log.built
+    assert not log.refused
+    assert not log.errors
+    engine = [layer.type for layer in log.engine_layers]
+    assert (len(engine), engine.count("NoOp"), engine.count("Reformat")) == (17, 3, 2)
+    assert real_of_log(log, ["/layer2/layer2.0/Add", "/fc/Gemm"]).devices == {
+        "/layer2/layer2.0/Add": "GPU",
+        "/fc/Gemm": "GPU",
+    }
 
 
 def test_a_log_of_7_x_has_one_line_lists_and_reasons_before_the_layer():
