@@ -14,7 +14,7 @@ from edgedla.records.build_log_lines import split_names, version_of_number
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.build_log_reader import read_build_log, read_build_logs
 from edgedla.records.foreign_node import names_in, parse_foreign_node
-from edgedla.records.real_placement import real_of_log
+from edgedla.records.real_placement import GPU, real_of_log
 
 # Shortened excerpts of public logs; README.md beside them names the sources.
 LOGS = Path(__file__).resolve().parent.parent / "data" / "build_logs"
@@ -113,8 +113,8 @@ def test_a_log_of_edgedlas_own_build_for_the_gpu_is_read():
     engine = [layer.type for layer in log.engine_layers]
     assert (len(engine), engine.count("NoOp"), engine.count("Reformat")) == (17, 3, 2)
     assert real_of_log(log, ["/layer2/layer2.0/Add", "/fc/Gemm"]).devices == {
-        "/layer2/layer2.0/Add": "GPU",
-        "/fc/Gemm": "GPU",
+        "/layer2/layer2.0/Add": GPU,
+        "/fc/Gemm": GPU,
     }
 
 
