@@ -144,6 +144,7 @@ def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_
     monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
     found: List[float] = []
     monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
+    monkeypatch.setattr(PairSearch, "_look_at_holds", lambda *_: None)
     monkeypatch.setattr(PairSearch, "_look_at_stays", lambda search: setattr(search.pair, "deadline", 0.0))
     best = Best(problem, MAKESPAN, schedule_length())
     best.offer(evaluate(problem, ["GPU"] * len(problem.items)))

@@ -188,7 +188,7 @@ class Graph:
         Args:
             ahead: by position and state, the least that comes by these weights.
         """
-        load, choices, state = np.zeros(self.weights.shape[1]), np.zeros(len(self.ways), self.ways[0].choice.dtype), 0
+        load, choices, state = np.zeros(len(weights)), np.zeros(len(self.ways), self.ways[0].choice.dtype), 0
         for i, ways in enumerate(self.ways):
             on = slice(ways.first[state], ways.first[state + 1])
             way = ways.first[state] + int((ways.load[on] @ weights + ahead[i + 1][ways.target[on]]).argmin())
@@ -201,7 +201,7 @@ class Graph:
         ahead = np.zeros((int(self.ways[-1].target.max()) + 1, len(weights)))
         by_position = [ahead]
         for ways in reversed(self.ways):
-            ahead = least_in_order(ways.first, ahead[ways.target] + ways.load @ weights.T)
+            ahead = least_in_order(ways.first, ahead.take(ways.target, axis=0) + ways.load @ weights.T)
             by_position.append(ahead)
         return by_position[::-1]
 
@@ -227,7 +227,7 @@ class Graph:
 
 def _sources(ways: Ways) -> np.ndarray:
     """By way, the state that it leads on from."""
-    return np.repeat(np.arange(len(ways.first) - 1), np.diff(ways.first))
+    return np.repeat(np.arange(len(ways.first) - 1), ways.first[1:] - ways.first[:-1])
 
 
 def _kept(ways: Ways, kept: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> Ways:

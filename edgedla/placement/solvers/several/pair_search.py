@@ -11,6 +11,7 @@ from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.holds.hold_search import HoldSearch
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several.any_order import AnyOrder
 from edgedla.placement.solvers.several.dives import Dives, best_pairs, dives
@@ -44,6 +45,9 @@ DIVING = 0.4
 #: and one once good placements are known, below which there is less to look into.
 LABELS: Tuple[float, ...] = (0.3, 0.95)
 
+#: Share of the time left that a search by holds may take, and the widest gap for one, as a share of the bound.
+HOLDING, HOLDABLE = 0.97, 0.06
+
 #: Share of the time left that a search by stays may take, and what shows whether it is soon through.
 STAYING, ASKING = 0.8, 0.1
 
@@ -74,7 +78,9 @@ class PairSearch:
         self._turns: Optional[Turns] = None
         self._labels: Optional[LabelRounds] = None
         self._label_looks, self.knows = 0, False
-        self._is_stuck = self._has_asked = self._has_stayed = False
+        self._is_stuck = self._has_stayed = False
+        self._stays_soon: Optional[bool] = None
+        self._hold_looks = 0
         if self.bound < self.pair.limit and LabelRounds.can_run(self.pair) and not self.pair.is_late:
             self._labels = LabelRounds(self.pair, self._weights, self._weighed)
             self._look_at_labels()
@@ -88,8 +94,14 @@ class PairSearch:
         before = self.pair.best.value
         if self._turns is None:
             self._dive_among_labels()
+            self._look_at_holds()
+            if self.bound >= self.pair.limit:
+                return False
             self._take_turns()
         if self._labels is not None and not self._labels.is_in_reach(self.bound):
+            self._look_at_holds()
+            if self.bound >= self.pair.limit:
+                return False
             value = self.pair.best.value
             self._dive_among_labels()
             if self.pair.best.value < value:
@@ -160,17 +172,45 @@ class PairSearch:
         if self._labels is not None:
             self.bound = max(self.bound, self._labels.dive(self.bound, self._until(DIVING)))
 
+    def _look_at_holds(self) -> None:
+        """Where labels are too many: first if that proves what is known, then for a bound, once a look got stuck."""
+        if self._labels is None or self._hold_looks == 2 or self._labels.is_in_reach(self.bound):
+            return
+        if self._hold_looks == 1 and not self._is_stuck or not HoldSearch.can_run(self.pair):
+            return
+        if self.pair.limit > self.bound * (1 + HOLDABLE) or self._are_stays_soon(ASKING / 2):
+            return
+        self._hold_looks += 1
+        at, known = self._labels.timelines.telling, self._labels.timelines.known
+        holds = HoldSearch(
+            self.pair, self._labels.weights[at], [known.rest[start, at] for start in self._labels.timelines.starts]
+        )
+        reached = holds.run(self.bound, self.pair.limit, self._until(HOLDING), proves=self._hold_looks == 1)
+        self.bound = max(self.bound, reached)
+
     def _look_at_stays(self) -> None:
         """Once labels have shown that they will not get through: at once where that is soon done, else where a look got stuck."""
-        if self._labels is None or self._labels.goes_on or self._has_stayed or self.bound >= self.pair.limit:
+        if self._has_stayed or self.bound >= self.pair.limit or not (self._are_stays_soon(ASKING) or self._is_stuck):
             return
-        if self._has_asked and not self._is_stuck:
-            return
-        stays = StayRounds.of(self.pair, self._labels.timelines, self._labels.weights)
-        self._has_asked = True
-        if stays is not None and (self._is_stuck or stays.is_soon_through(self.bound, self._until(ASKING))):
+        stays = self._stays()
+        if stays is not None:
             self._has_stayed = True
             self.bound = max(self.bound, stays.run(self.bound, self._until(STAYING)))
+
+    def _are_stays_soon(self, share: float) -> bool:
+        """Whether a search by stays is soon through; asked once, but for an answer that such a share of the time cut short."""
+        if self._stays_soon is None:
+            stays, until = self._stays(), self._until(share)
+            soon = stays is not None and stays.is_soon_through(self.bound, until)
+            if soon or stays is not None and time.monotonic() < until:
+                self._stays_soon = soon
+        return bool(self._stays_soon)
+
+    def _stays(self) -> Optional[StayRounds]:
+        """The search by stays, where labels have shown that they will not get through."""
+        if self._labels is None or self._labels.goes_on:
+            return None
+        return StayRounds.of(self.pair, self._labels.timelines, self._labels.weights)
 
     def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
         pair = self.pair
