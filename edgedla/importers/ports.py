@@ -113,8 +113,9 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor.name = value.name
         if tensor.is_input:
             tensor.name = HANDED_ON + value.name
-            # A layer of the parser's own: as one of the last node's it would put that node on the GPU.
-            ctx.net.node = NodeRecord("", "")
+            # The parser names the last node as the source of this layer of its own, which is none of that node's.
+            last = ctx.net.node
+            ctx.net.node = NodeRecord(last.name, last.op)
             tensor = ctx.through_identity(tensor)
             tensor.name = value.name
         declared = value.type.tensor_type.elem_type

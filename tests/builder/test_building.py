@@ -484,5 +484,5 @@ def test_onnx_runtimes_refusal_names_the_file_without_its_source_location(tmp_pa
     with pytest.raises(ModelError) as caught:
         build(path, tmp_path / "out", BuildRequest(target="agx-orin-64gb", backend="host"))
     assert str(caught.value).startswith(f"{path}: ONNX Runtime refuses the model: ")
-    assert "Opset 99" in str(caught.value)
+    assert "operator set 99" in str(caught.value)
     assert "onnxruntime::" not in str(caught.value)

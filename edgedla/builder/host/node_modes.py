@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Set
 
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.quantization.numerics import INT8_GATES
@@ -62,6 +62,15 @@ def _node_names(graph: Any) -> Iterator[str]:
                 yield from _node_names(inner)
 
 
+def _is_handed_on(layer: LayerPlan, node: Any, outputs: Set[str]) -> bool:
+    """Whether the layer copies an input that is an output too: the parser names the last node as its source."""
+    return (
+        layer.type == "IDENTITY"
+        and not outputs.isdisjoint(layer.outputs)
+        and set(layer.outputs).isdisjoint(node.output)
+    )
+
+
 def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
     """For each ONNX node, the layers made from it."""
     by_node: Dict[str, List[LayerPlan]] = {}
@@ -72,8 +81,10 @@ def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
         for output in layer.outputs:
             by_output.setdefault(output, []).append(layer)
     named = Counter(_node_names(model.graph))
+    outputs = {io.name for io in plan.outputs}
     for node in model.graph.node:
         # A node inside an If or Loop may have the name of one outside: then only what it writes tells its layers.
         layers = by_node.get(node.name, []) if named[node.name] == 1 else []
+        layers = [x for x in layers if not _is_handed_on(x, node, outputs)]
         layers = layers or [x for o in node.output for x in by_output.get(o, [])]
         yield [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers
