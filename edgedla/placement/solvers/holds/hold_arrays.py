@@ -8,6 +8,7 @@ import numpy as np
 
 from edgedla.placement.solvers.holds.to_come import Before, ToCome
 from edgedla.placement.solvers.several.graph import Ways
+from edgedla.placement.solvers.several.segment_arrays import state_rows
 from edgedla.placement.solvers.streams.columns import Columns
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.prices.trunk import trunk
@@ -101,18 +102,7 @@ class HoldArrays:
 
     def rows(self, i: int, states: np.ndarray) -> np.ndarray:
         """The states before item i as `Columns` has them, without loadables."""
-        f, c = self.frontier, self._columns[i]
-        rows = np.zeros((len(states), c.size), np.int16)
-        at = {item: a for a, item in enumerate(f.live_items[i])}
-        for a in range(c.items):
-            rows[:, c.device(a)] = states[:, a] & 1
-        for a, k in enumerate(f.live_flows[i]):
-            producer = f.problem.flows[k].producer
-            source = np.zeros(len(states), ROW) if producer is None else states[:, at[producer]] & 1
-            on_gpu, on_core = (states[:, c.items + 2 * a + d] > 0 for d in (0, 1))
-            rows[:, c.paid_at + a] = np.left_shift(1, source) | on_gpu | on_core * 2
-        rows[:, c.engine_at] = states[:, -2] > 0
-        return rows
+        return state_rows(self.frontier, self._columns[i], i, states)
 
     def keys(self, i: int, states: np.ndarray, rest_at: int) -> np.ndarray:
         """The states before item i without loadables, as if all places from `rest_at` on were one."""

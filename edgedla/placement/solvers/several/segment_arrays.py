@@ -25,6 +25,26 @@ class Rest(Protocol):
         """By state before item i, as `Columns` has them, and by weight, the least that is still to come."""
 
 
+def state_rows(frontier: Frontier, columns: Columns, i: int, states: np.ndarray) -> np.ndarray:
+    """States before item i as `Columns` has them, without loadables.
+
+    Args:
+        states: per live item its segment or its place, whose lowest bit tells GPU from core, then per live flow where GPU and
+            core have it, or 0; the last column but one says where the engine's start is paid.
+    """
+    rows = np.zeros((len(states), columns.size), np.int16)
+    at = {item: a for a, item in enumerate(frontier.live_items[i])}
+    for a in range(columns.items):
+        rows[:, columns.device(a)] = states[:, a] & 1
+    for a, k in enumerate(frontier.live_flows[i]):
+        producer = frontier.problem.flows[k].producer
+        source = np.zeros(len(states), ROW) if producer is None else states[:, at[producer]] & 1
+        on_gpu, on_core = (states[:, columns.items + 2 * a + d] > 0 for d in (0, 1))
+        rows[:, columns.paid_at + a] = np.left_shift(1, source) | on_gpu | on_core * 2
+    rows[:, columns.engine_at] = states[:, -2] > 0
+    return rows
+
+
 class SegmentArrays:
     """The placements of a model with so many loadables on one core, with the GPU before, between and behind.
 
@@ -100,18 +120,7 @@ class SegmentArrays:
 
     def _rows(self, i: int, states: np.ndarray) -> np.ndarray:
         """The states before item i as `Columns` has them, without loadables."""
-        f, c = self.frontier, self._columns[i]
-        rows = np.zeros((len(states), c.size), np.int16)
-        at = {item: a for a, item in enumerate(f.live_items[i])}
-        for a in range(c.items):
-            rows[:, c.device(a)] = states[:, a] & 1
-        for a, k in enumerate(f.live_flows[i]):
-            producer = f.problem.flows[k].producer
-            source = np.zeros(len(states), ROW) if producer is None else states[:, at[producer]] & 1
-            on_gpu, on_core = (states[:, c.items + 2 * a + d] > 0 for d in (0, 1))
-            rows[:, c.paid_at + a] = np.left_shift(1, source) | on_gpu | on_core * 2
-        rows[:, c.engine_at] = states[:, -2] > 0
-        return rows
+        return state_rows(self.frontier, self._columns[i], i, states)
 
     def _may(self, i: int, states: np.ndarray, k: int) -> np.ndarray:
         """From which states item i may go to segment k."""
