@@ -49,8 +49,8 @@ class Segmented:
             for k in range(first + 1 - first % 2, self.last, 2):
                 if self.devices[k] == device:
                     yield k
-                    if first % 2 and len(state.items) == 1:
-                        # Nothing ran beside it that could part it from what it reads.
+                    if first % 2 and len(state.items) == 1 and not step.items_at:
+                        # Nothing ran beside it, and nothing will, that could part it from what it reads.
                         break
 
     def step(self, i: int, state: Placed, k: int) -> Tuple[Placed, List[float]]:

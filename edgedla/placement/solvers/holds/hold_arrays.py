@@ -138,8 +138,8 @@ class HoldArrays:
             return np.tile(all_states, 2), np.repeat([0, 2], len(states))
         places = np.arange(self.rest_at + 1)
         may = first[:, None] <= places
-        if step.predecessors and len(self.frontier.live_items[i]) == 1:
-            # Nothing else is left to run before it.
+        if step.predecessors and len(self.frontier.live_items[i]) == 1 and not step.items_at:
+            # Nothing else is left to run before it, nor beside it: nothing but item i reads what is live.
             on_core = (states[:, 0] & 1) == 1
             last = first + ~on_core * (self.rest_at if step.more_sources else 1)
             may &= places <= last[:, None]

@@ -131,7 +131,8 @@ class SegmentArrays:
             may = np.zeros(len(states), bool)
         elif k % 2:
             may = k >= first + 1 - odd
-            if len(self.frontier.live_items[i]) == 1:
+            if len(self.frontier.live_items[i]) == 1 and not self.frontier.steps[i].items_at:
+                # Nothing but item i reads that loadable: no path leads from it past item i to a later one.
                 may &= (odd == 0) | (k == first)
         else:
             may = k == first + odd
