@@ -235,10 +235,13 @@ def _text(s: Dict[str, Any]) -> str:
         lines.append(f"{name:<12}{cells}")
     if len(s["sources"]) > 1 or len(s["models"]) > 1:
         lines += _streams(s)
-    for r in s["runners"]:
-        state = "" if r["in_use"] else "  TAKEN OUT after failures"
-        lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{state}")
-        lines += [f"  {line}" for line in stage_lines(r["stages"])]
+    for model in s["models"]:
+        # A reload opens new runners, and these count from there on.
+        since = "" if not model["swaps"] else f" since {' '.join(filter(None, ('model', model['model'])))} was replaced"
+        for r in model["runners"]:
+            state = "" if r["in_use"] else "  TAKEN OUT after failures"
+            lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{since}{state}")
+            lines += [f"  {line}" for line in stage_lines(r["stages"])]
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from edgedla.errors import DataError
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.open_pipeline import make_capture
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
@@ -102,3 +103,13 @@ def test_a_camera_is_timed_by_its_capture():
     uri = "synthetic://?pattern=counter&width=16&height=16&frames=5&rate=100"
     frames, _ = read(Capture(lambda: open_source(uri)))
     assert all(f.clock_s == f.captured_s for f in frames)
+
+
+def test_a_video_without_a_frame_is_an_error(tmp_path):
+    """OpenCV opens it, and so it does a video whose codec it cannot decode: exit code 0 would call that a finished run."""
+    path = str(tmp_path / "empty.avi")
+    cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), RATE, (32, 32)).release()
+    if not cv2.VideoCapture(path).isOpened():
+        pytest.skip("this OpenCV does not open an empty video")
+    with pytest.raises(DataError, match="ends without a frame"):
+        read(capture_of(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -263,6 +264,10 @@ def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are
     assert sink.dropped >= 70
     assert sink.connects == 2
     assert "no connection to the broker" in caplog.text
+    again = re.findall(r"connected again; (\d+) results are sent late, (\d+) were dropped so far", caplog.text)
+    assert len(again) == 1
+    assert int(again[0][0]) <= 30
+    assert int(again[0][1]) >= 70
     sink.close()
     reader.close()
 

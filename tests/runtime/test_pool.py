@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from edgedla.errors import RunError
 from edgedla.runtime.pipeline import pool as pool_module
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.base import Ticket
@@ -93,3 +94,41 @@ def test_a_collected_inference_frees_its_room_at_once():
         time.sleep(0.01)
         assert pool.collect(1) is not None
         assert pool.await_room(0.0, 0.0)
+
+
+class Slow(Held):
+    """Its first inference takes half a second of the pool's clock; `refuses` fails all."""
+
+    def __init__(self, name, clock, refuses=False):
+        super().__init__(name)
+        self.clock, self.refuses, self.seen = clock, refuses, []
+
+    def submit(self, inputs):
+        self.seen.append(inputs)
+        ticket = Ticket()
+        if self.refuses:
+            ticket.set_exception(RunError("the core does not answer"))
+            return ticket
+        self.clock[0] += 0.5 if len(self.seen) == 1 else 0.01
+        ticket.set_result({})
+        return ticket
+
+
+def test_warm_up_runs_each_member_once_and_counts_no_time_of_it(clock):
+    runners = [Slow("DLA0", clock), Slow("DLA1", clock)]
+    pool = Pool(runners)
+    pool.warm_up({"images": b"zeros"})
+    assert [r.seen for r in runners] == [[{"images": b"zeros"}]] * 2
+    assert [m["inference"]["count"] for m in pool.to_dict()] == [0, 0]
+    assert pool.turn_s == 0.0, "the slow first inference is no member's time"
+    assert pool.submit({})
+    assert pool.collect(0).inference_ms == pytest.approx(10)
+
+
+def test_warm_up_takes_out_a_core_that_fails_before_the_first_frame(clock, caplog):
+    pool = Pool([Slow("DLA0", clock, refuses=True), Slow("GPU", clock)])
+    pool.warm_up({})
+    assert pool.members == ("GPU",)
+    assert "DLA0 is taken out after 1 failure: the core does not answer" in caplog.text
+    with pytest.raises(RunError, match="does not answer"):
+        Pool([Slow("DLA0", clock, refuses=True)]).warm_up({})

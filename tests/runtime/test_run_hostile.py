@@ -125,6 +125,12 @@ def test_a_metrics_port_that_is_taken_is_named():
         with pytest.raises(RunError, match="cannot serve metrics") as taken, serve_metrics(FakePipeline(), config):
             pass
     assert str(port) in taken.value.where
+    assert "give this pipeline another port" in taken.value.hint
+    with pytest.raises(RunError) as other, serve_metrics(
+        FakePipeline(), MetricsConfig(prometheus_port=port, address="192.0.2.1")
+    ):
+        pass
+    assert "no such address" in other.value.hint
 
 
 def test_metrics_in_a_folder_that_cannot_be_written_are_an_error_of_ours(tmp_path):

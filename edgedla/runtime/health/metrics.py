@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.hosts import serving_hint
 from edgedla.runtime.outputs.own_lines import NUMBERS
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -161,7 +162,8 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
             stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health))
         except (OSError, OverflowError) as e:
             where = f"{config.address}:{config.prometheus_port}"
-            raise RunError(f"cannot serve metrics: {getattr(e, 'strerror', None) or e}", where=where) from e
+            what = f"cannot serve metrics: {getattr(e, 'strerror', None) or e}"
+            raise RunError(what, where=where, hint=serving_hint(e)) from e
         yield
 
 

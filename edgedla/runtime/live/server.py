@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
 from edgedla.runtime.health.endpoint import BoundedServer
-from edgedla.runtime.hosts import is_this_machine
+from edgedla.runtime.hosts import is_this_machine, serving_hint
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -198,7 +198,8 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
         server = ViewServer((config.address, config.port), handler)
     except (OSError, OverflowError) as e:
         where = f"{config.address}:{config.port}"
-        raise RunError(f"cannot serve the live page: {getattr(e, 'strerror', None) or e}", where=where) from e
+        what = f"cannot serve the live page: {getattr(e, 'strerror', None) or e}"
+        raise RunError(what, where=where, hint=serving_hint(e)) from e
     if not token and not is_this_machine(config.address):
         log.warning("the live page on %s:%d shows the cameras to everybody who reaches it", config.address, config.port)
     pipeline.add_sink(scenes)

@@ -128,7 +128,7 @@ class Mqtt:
         self._in_flight: Set[int] = set()
         #: Messages acknowledged before `publish` returned their number.
         self._early: Set[int] = set()
-        self._ending = self._told_away = False
+        self._ending = self._told_away = self._told_lost = False
         self.connected = False
         self.published = self.dropped = self.connects = 0
         client = self._client = _client(config.client_id)
@@ -159,14 +159,24 @@ class Mqtt:
         client.publish(self._config.status_topic, "online", qos=1, retain=True)
         with self._condition:
             self._forget_unsent()
+            again, self._told_lost = self._told_lost, False
             self.connected = self._told_away = True
             self.connects += 1
+            kept = len(self._queue)
             self._condition.notify_all()
+        if again:
+            log.warning(
+                "mqtt %s: connected again; %d results are sent late, %d were dropped so far",
+                self._broker,
+                kept,
+                self.dropped,
+            )
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
         already_logged, self._told_away = self._told_away, True
         if not already_logged and not self._ending:
+            self._told_lost = True
             # The client does not pass the reason, but calls this while handling the error.
             error = sys.exc_info()[1]
             reason = getattr(error, "strerror", None) or error or "no connection"
@@ -180,6 +190,7 @@ class Mqtt:
             was, self.connected = self.connected, False
             self._forget_unsent()
         if was and not self._ending:
+            self._told_lost = True
             log.warning(
                 "mqtt %s: no connection to the broker; keeping the newest %d results for it",
                 self._broker,

@@ -154,20 +154,30 @@ class Preparers:
 def open_engine(
     model: Model, devices: Sequence[str], pixels: Callable[[str], str], pool: Optional[Pool] = None
 ) -> Tuple[Engine, Preparers]:
-    """Runners for a model.
+    """Runners for a model, warm.
 
     Args:
         pixels: pixel order of a source's frames, by its name.
-        pool: runners to use instead of `devices`.
+        pool: runners to use instead of `devices`; they are the caller's, and are not warmed.
 
     Raises:
         EnvironmentMissing: a device or library is missing. UsageError: the artifact was not built for the device.
+        RunError: every device fails.
     """
-    used = pool or Pool(open_devices(model.artifact, devices))
+    used = pool or _warm(Pool(open_devices(model.artifact, devices)), model.artifact)
     # One buffer per inference under way, one for the frame in front of them, one to spare.
     preparers = Preparers(model, pixels, used.capacity + 2)
     image_bytes = model.artifact.inputs[0].size_bytes // model.batch
     return Engine(used, preparers.of, _decode(model), model.batch, image_bytes, preparers.close), preparers
+
+
+def _warm(pool: Pool, artifact: Artifact) -> Pool:
+    try:
+        pool.warm_up({b.name: np.zeros(b.size_bytes, np.uint8) for b in artifact.inputs})
+    except BaseException:
+        pool.close()
+        raise
+    return pool
 
 
 def _decode(model: Model) -> Decode:

@@ -15,7 +15,7 @@ from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequen
 import numpy as np
 
 from edgedla.errors import DeviceLost, RunError
-from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, inference_error, stages_of
+from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, forget_times, inference_error, stages_of
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pipeline.pool")
@@ -233,7 +233,8 @@ class Pool:
             work.tried.append(bad.runner.name)
             if bad.alive and bad.failures >= self._allowed and sum(m.alive for m in self._members) > 1:
                 bad.alive = False
-                log.warning("%s is taken out after %d failures: %s", bad.runner.name, bad.failures, error.what)
+                count = f"{bad.failures} failure{'s' * (bad.failures != 1)}"
+                log.warning("%s is taken out after %s: %s", bad.runner.name, count, error.what)
             rest = [m for m in self._members if m.alive and m.runner.name not in work.tried]
             if not rest:
                 if bad.failures >= self._allowed:
@@ -245,6 +246,21 @@ class Pool:
             work.member = other
             work.ticket, work.started_s, work.ended_s = _submitted(other, work.inputs)
             self._condition.notify_all()
+
+    def warm_up(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Fills every member once, and counts no time of it: an engine's first inference takes longer, and may be the one that fails.
+
+        Raises:
+            RunError: no member is left.
+        """
+        count = self.capacity
+        for _ in range(count):
+            self.submit(inputs)
+        for _ in range(count):
+            self.collect()
+        for m in self._members:
+            m.latency, m.finished_at = Latency(), 0.0
+            forget_times(m.runner)
 
     @property
     def pending(self) -> int:

@@ -10,13 +10,11 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
-import numpy as np
-
 from edgedla.documents import MANIFEST
 from edgedla.errors import EdgedlaError, described
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
-from edgedla.runtime.pipeline.open_engine import Model, open_engine, read_model
+from edgedla.runtime.pipeline.open_engine import open_engine, read_model
 from edgedla.runtime.pipeline.open_pipeline import Opened, devices_of
 from edgedla.runtime.pipeline.reload_parts import reload_outputs, reload_sources
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
@@ -27,7 +25,8 @@ log = logging.getLogger("edgedla.runtime.pipeline.reload")
 TAKEN_OVER = ("artifact", "devices", "preprocess", "decode")
 #: Fields of the pipeline that are changed part by part.
 PARTS = ("sources", "source", "outputs", "events")
-WARM_UP_S = 60.0
+#: Time for a reload under way to end when the run ends.
+END_S = 60.0
 
 
 class Reloader:
@@ -158,22 +157,11 @@ class Reloader:
                 for source in lanes[name].slots.names:
                     if captures[source].frame_hw != (0, 0):
                         preparers.make(source, captures[source].frame_hw)
-                warm_up(engine, model)
         except BaseException:
             for _, engine in opened:
                 engine.close()
             raise
         return opened
-
-
-def warm_up(engine: Engine, model: Model) -> None:
-    """One inference on each runner, on zeros: the first one of an engine takes longer, and may be the one that fails."""
-    zeros = {b.name: np.zeros(b.size_bytes, np.uint8) for b in model.artifact.inputs}
-    count = engine.pool.capacity
-    for _ in range(count):
-        engine.pool.submit(zeros, None, WARM_UP_S)
-    for _ in range(count):
-        engine.pool.collect(WARM_UP_S)
 
 
 def _part(model: ModelConfig) -> Tuple[object, ...]:
@@ -218,4 +206,4 @@ def reloading(reloader: Reloader, every_s: float = 1.0) -> Iterator[Reloader]:
         yield reloader
     finally:
         stop.set()
-        thread.join(WARM_UP_S)
+        thread.join(END_S)

@@ -138,6 +138,13 @@ def stages_of(runner: Runner) -> List[Dict[str, Any]]:
     return stages
 
 
+def forget_times(runner: Runner) -> None:
+    """Restarts the times of a chain's stages, for example after a warm-up; a runner of one engine keeps none."""
+    forget = getattr(runner, "forget_times", None)
+    if forget is not None:
+        forget()
+
+
 def open_all(makers: Iterable[Callable[[], Runner]]) -> List[Runner]:
     """The makers' runners; if one fails, closes those made before."""
     opened: List[Runner] = []

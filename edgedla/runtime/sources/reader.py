@@ -10,7 +10,7 @@ from typing import Callable, List, Optional, Protocol, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError, described
+from edgedla.errors import DataError, EdgedlaError, EnvironmentMissing, RunError, UsageError, described
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.outage import Outages
 from edgedla.runtime.sources.base import Source, check_image, interrupt
@@ -121,6 +121,7 @@ class Reader:
         self._beat_s = time.monotonic()
         self.opening = True
         self._source: Optional[Source] = None
+        self._empty = True
         self._threads: List[threading.Thread] = []
         self.reconnects = self.stalls = 0
         self.outages = Outages(self.uri)
@@ -213,8 +214,9 @@ class Reader:
         while self._current(generation):
             image = source.read()
             if image is None:
-                self._over(None, generation)
+                self._over(_no_frame(source) if self._empty and not self.stopped else None, generation)
                 return
+            self._empty = False
             check_image(image, self._pixels, self.uri)
             backoff.good()
             with self._lock:
@@ -276,6 +278,14 @@ class Reader:
         if wait_s and any(t.is_alive() for t in threads):
             interrupt(self._source)
             _join(threads, wait_s / 2)
+
+
+def _no_frame(source: Source) -> EdgedlaError:
+    """An empty film looks like a finished run, and so does one whose frames the decoder cannot read."""
+    if getattr(source, "recorded", False):
+        hint = "check that the file holds a video, and that this OpenCV knows its codec"
+        return DataError("it ends without a frame", where=source.uri, hint=hint)
+    return RunError("it ends without a frame", where=source.uri, hint="try the pipeline with gst-launch-1.0")
 
 
 def _join(threads: List[threading.Thread], wait_s: float) -> None:

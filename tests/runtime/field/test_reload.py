@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import edgedla
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.reload import Reloader
+from edgedla.runtime.runners.host import HostRunner
 from tests.runtime.waiting import until
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -112,15 +114,39 @@ def test_reload_detects_a_new_build_in_the_same_folder(artifact, tmp_path):
 def test_sighup_reloads_the_running_command(artifact, tmp_path):
     file, out = tmp_path / "p.yaml", tmp_path / "out.jsonl"
     file.write_text(FILE % (artifact, OLD))
-    process = subprocess.Popen([sys.executable, "-m", "edgedla", "run", str(file)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgedla", "run", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert until(lambda: out.exists() and '"label":"' in out.read_text())
         file.write_text(FILE % (artifact, NEW))
         process.send_signal(signal.SIGHUP)
         assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "pqr"))
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=120)
+        text, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0, err
     assert "model objects is replaced by" in err
+    assert re.search(r"(?m)^runner host: \d+ inferences since model objects was replaced$", text), text
+
+
+def test_an_engine_is_warm_before_the_first_frame_at_the_start_and_after_a_reload(artifact, tmp_path, monkeypatch):
+    """An engine's first inference takes longer, and shows a core that is dead; the camera need not be open for that."""
+    ran = []
+    infer = HostRunner._infer
+
+    def recorded(self, inputs):
+        ran.append(any(buffer.any() for buffer in inputs.values()))
+        return infer(self, inputs)
+
+    monkeypatch.setattr(HostRunner, "_infer", recorded)
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % (artifact, OLD))
+    with opened_parts(load_config(str(file))) as parts:
+        assert ran == [False], "zeros, once"
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
+        file.write_text(FILE % (artifact, NEW))
+        reloader.reload()
+        assert ran == [False, False]
+        assert parts.pipeline.summary()["runners"][0]["inference"]["count"] == 0

@@ -244,7 +244,7 @@ def test_serving_beyond_this_machine_gives_a_warning(caplog):
 def test_a_port_in_use_is_a_run_error():
     with running() as (address, port, p):
         other = pipeline([camera("a", counter(1))], [lane(engine(), "a")])
-        with pytest.raises(RunError, match="cannot serve the live page"), serve_view(other, ViewConfig(port=port)):
+        with pytest.raises(RunError, match="live page: .*\\n.*another port"), serve_view(other, ViewConfig(port=port)):
             pass
 
 
