@@ -14,6 +14,7 @@ from edgedla.cli.arguments.option import Option
 from edgedla.errors import DataError, DocumentError, UsageError
 
 if TYPE_CHECKING:
+    from edgedla.remote.address import Address
     from edgedla.remote.job import Request
     from edgedla.remote.transfer import Sent
 
@@ -82,8 +83,24 @@ class BoardCommand(click.Command):
         from edgedla.remote.job import run_on
 
         given, _, _ = self.make_parser(ctx).parse_args(args=list(ctx.meta["edgedla.words"]))
-        request = request_of(self, given, wait_s or 0.0)
-        return run_on(board_named(board), request, terminal()).rc
+        request, entry, to = request_of(self, given, wait_s or 0.0), board_named(board), terminal()
+        way = way_to_page(given.get("view"), entry.address)
+        if way:
+            to.say(way)
+        return run_on(entry, request, to).rc
+
+
+def way_to_page(view: Any, board: Address) -> str:
+    """How to see a live page that the board serves to itself alone: the address that `run` prints is the board's, not ours."""
+    from edgedla.runtime.hosts import is_this_machine
+
+    host, _, port = str(view or "").rpartition(":")
+    if not port or (host and not is_this_machine(host.strip("[]"))):
+        return ""
+    from edgedla.remote.ssh import login_of
+
+    forward = f"{port}:{host or '127.0.0.1'}:{port}"
+    return f"the board serves the live page to itself; to see it here: ssh -N -L {forward} {login_of(board)}"
 
 
 def terminal() -> Any:

@@ -17,7 +17,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, require_apart, say_where
+from edgedla.cli.output import FORMAT_OF_ENDING, deliver, destinations, require_apart, say_where
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.files import require_room
 
@@ -160,6 +160,14 @@ def fix(
     targets = destinations(output_format, reports, FORMATS, "--report")
     if output is not None:
         require_apart("-o", output)
+        if output.lower().endswith(tuple(FORMAT_OF_ENDING)):
+            # In every other command that reports, -o names the report.
+            raise UsageError(
+                "-o names the rewritten model, and this is a report's ending",
+                where=output,
+                allowed="-o MODEL.onnx",
+                hint=f"--report {output} writes the report",
+            )
     _require_room(output, *(path for _, path in targets))
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model

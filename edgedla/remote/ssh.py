@@ -80,12 +80,12 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
             return EnvironmentMissing(
                 f"no connection: {what}",
                 where=f"board {address}",
-                hint=f"{hint.format(login=_login(address), known=_known_hosts_name(address))}\n  ssh: {last_words}",
+                hint=f"{hint.format(login=login_of(address), known=_known_hosts_name(address))}\n  ssh: {last_words}",
             )
     return EnvironmentMissing(f"no connection: {last_words or 'ssh gave no reason'}", where=f"board {address}")
 
 
-def _login(address: Address) -> str:
+def login_of(address: Address) -> str:
     """The address in the form that ssh and ssh-copy-id accept."""
     login = (f"{address.user}@" if address.user else "") + address.host
     return (f"-p {address.port} " if address.port else "") + shlex.quote(login)

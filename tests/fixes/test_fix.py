@@ -314,6 +314,16 @@ def test_proof_models_hold_no_copy_of_the_weights(monkeypatch):
     assert len(sizes) == len(result.applied) + 4
 
 
+@pytest.mark.parametrize("name", ["fixed.html", "fixed.json", "Fixed.MD"])
+def test_a_model_is_not_written_under_a_reports_ending(tmp_path, capsys, name):
+    """-o is the report of every other command: who asks fix for a page so would get a model in it."""
+    path, out = tmp_path / "m.onnx", tmp_path / name
+    onnx.save(squeeze_excite(), path)
+    assert exit_code_of(["fix", str(path), "-o", str(out), "--target", "agx-orin-64gb"]) == 2
+    assert f"--report {out} writes the report" in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
 def test_fix_command_writes_the_model_and_reports(tmp_path, capsys):
     path, out = tmp_path / "m.onnx", tmp_path / "fixed.onnx"
     onnx.save(squeeze_excite(), path)

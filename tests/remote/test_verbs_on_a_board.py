@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from edgedla import load_artifact
-from edgedla.cli.board_option import FILES, SHARED, BoardCommand, request_of
+from edgedla.cli.board_option import FILES, SHARED, BoardCommand, request_of, way_to_page
 from edgedla.cli.main import VERBS, main
+from edgedla.remote.address import parse_address
 from tests.models import node, ones, onnx_model
 from tests.remote.loopback import MODEL
 
@@ -177,3 +178,18 @@ def test_python_38_on_the_board(new_laptop):
     done = build(laptop)
     assert done.returncode == 0, done.stderr
     assert board.jobs.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("view", "told"),
+    [
+        ("8080", "ssh -N -L 8080:127.0.0.1:8080 -p 2222 nvidia@10.0.0.5"),
+        ("[::1]:8080", "ssh -N -L 8080:[::1]:8080 -p 2222 nvidia@10.0.0.5"),
+        ("0.0.0.0:8080", ""),
+        (None, ""),
+    ],
+)
+def test_the_way_to_a_page_that_the_board_serves_to_itself_is_told(view, told):
+    way = way_to_page(view, parse_address("nvidia@10.0.0.5:2222"))
+    assert way.endswith(told)
+    assert bool(way) == bool(told)

@@ -14,6 +14,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports.page.figures import Figure
 from edgedla.reports.page.render import FOLDER, render_page
 from edgedla.reports.page.verdict import Verdict
+from edgedla.reports.words import count
 from edgedla.sweep.row import FAILED
 
 #: Columns shown in the table; the others are in the row's tooltip and in the other formats.
@@ -42,12 +43,12 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
     return render_page(
         "sweep.html.j2",
         command="sweep",
-        title=f"{len(rows)} checks",
+        title=count(len(rows), "check"),
         data=_json(data),
         script=_trusted(script),
         # The policy allows this script and no other.
         script_sha256=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        name=f"{len(rows)} rows",
+        name=count(len(rows), "row"),
         about=", ".join(f"{n} {status}" for status, n in _counts(rows)),
         answers=_answers(rows),
         figures=[
@@ -72,7 +73,7 @@ def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
     ended = (
         Verdict("bad", "Some rows have no answer", f"{len(failed)} of {len(rows)}. First: {failed[0]['reason']}")
         if failed
-        else Verdict("good", "Every row has an answer", f"{len(rows)} rows.")
+        else Verdict("good", "Every row has an answer", f"{count(len(rows), 'row')}.")
     )
     if not whole:
         return [ended]
