@@ -158,16 +158,7 @@ def fix(
             allowed="-o OUT, or --dry-run",
         )
     targets = destinations(output_format, reports, FORMATS, "--report")
-    if output is not None:
-        require_apart("-o", output)
-        if output.lower().endswith(tuple(FORMAT_OF_ENDING)):
-            # In every other command that reports, -o names the report.
-            raise UsageError(
-                "-o names the rewritten model, and this is a report's ending",
-                where=output,
-                allowed="-o MODEL.onnx",
-                hint=f"--report {output} writes the report",
-            )
+    _require_model_name(output)
     _require_room(output, *(path for _, path in targets))
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model
@@ -202,6 +193,20 @@ def fix(
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
     _require_holds(result, models[0], shapes, batch)
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
+
+
+def _require_model_name(output: Optional[str]) -> None:
+    """Refuses to write the model over an input, or as a report: in every other command that reports, -o names the report."""
+    if output is None:
+        return
+    require_apart("-o", output)
+    if output.lower().endswith(tuple(FORMAT_OF_ENDING)):
+        raise UsageError(
+            "-o names the rewritten model, and this is a report's ending",
+            where=output,
+            allowed="-o MODEL.onnx",
+            hint=f"--report {output} writes the report",
+        )
 
 
 def _require_room(*outputs: Optional[str]) -> None:
