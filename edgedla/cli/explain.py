@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import List, Optional, Tuple
 
 import click
@@ -93,7 +95,14 @@ def _near(line: str) -> Tuple[Tuple[str, str], ...]:
 
 
 def _is_log(line: str) -> bool:
-    return line == "-" or os.path.isfile(line)
+    return line == "-" or os.path.isfile(line) or _is_pipe(line)
+
+
+def _is_pipe(line: str) -> bool:
+    """Whether the argument is the pipe that a shell made of <(COMMAND)."""
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(line).st_mode)
+    return False
 
 
 def _lines(line: str) -> List[str]:
@@ -103,7 +112,11 @@ def _lines(line: str) -> List[str]:
     from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
 
     texts: List[str] = []
-    source: Source = sys.stdin.buffer.read() if line == "-" else line
+    source: Source = line
+    if line == "-":
+        source = sys.stdin.buffer.read()
+    elif _is_pipe(line):
+        source = Path(line).read_bytes()
     with suppress(*BROKEN_STREAM):  # a damaged gzip file: read up to the damage
         for text in text_lines(source):
             texts.append(split_prefix(text)[1])

@@ -19,7 +19,7 @@ from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor, TooLarge
 from edgedla.importers.node import readable
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
-from edgedla.importers.ports import Batch, import_inputs, output_tensors
+from edgedla.importers.ports import Batch, contradicted_outputs, import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
@@ -112,6 +112,8 @@ def _import(
         inputs, notes = import_inputs(ctx, graph, fixed_shapes, batch)
         walk.parse_graph(graph)
         outputs = output_tensors(ctx, graph)
+        if not fixed_shapes and batch.given is None:
+            notes += contradicted_outputs(graph, outputs)
     except Refused as e:
         raise walk.refuse(str(e), hint=e.hint) from e
     except TooLarge as e:

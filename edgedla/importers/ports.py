@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph.open_sizes import MAX_DIM, GivenSizes, batch_taken, closing_option, no_shape_text, what_is_open
 from edgedla.graph.tensor import dims_text
@@ -131,3 +131,24 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor.dtype = dtype
         made.append(tensor)
     return made
+
+
+def contradicted_outputs(graph: Any, outputs: Sequence[NetTensor]) -> List[str]:
+    """A note for each output that TensorRT makes of other sizes than the file says: it ignores these.
+
+    The file is wrong, or TensorRT reads a node otherwise than ONNX defines it. Code written for the file's sizes would break.
+    """
+    notes = []
+    for value, tensor in zip(graph.output, outputs):
+        if not value.type.tensor_type.HasField("shape") or tensor.dims is None:
+            continue
+        declared = [d.dim_value if d.dim_value > 0 else -1 for d in value.type.tensor_type.shape.dim]
+        fits = len(declared) == len(tensor.dims) and all(
+            a == b or a < 0 or b < 0 for a, b in zip(declared, tensor.dims)
+        )
+        if not fits:
+            notes.append(
+                f"TensorRT makes the output {value.name!r} {dims_text(tensor.dims)}, as its nodes say, and not {dims_text(declared)}, as "
+                "the file says: one of them is wrong"
+            )
+    return notes

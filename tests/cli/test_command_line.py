@@ -383,6 +383,19 @@ def test_explain_reads_a_log_file_and_standard_input(tmp_path: Path, capsys: pyt
     assert b"MSG201" in done.stdout
 
 
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="no names for open files")
+def test_explain_reads_the_pipe_of_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    """`edgedla explain <(ssh board cat build.log)`: its name was taken for a line of a log."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as log:
+        log.write("[W] [TRT] Layer 'a' (SHUFFLE): Unsupported on DLA.\n")
+    try:
+        assert main.exit_code_of(["explain", f"/dev/fd/{reader}"]) == 0
+    finally:
+        os.close(reader)
+    assert "MSG103" in capsys.readouterr().out
+
+
 def test_explain_shows_few_of_a_hundred_lines_that_say_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import described_shapes
 from tests.importers.onnx_models import constant, ints, model, one, output_dims, types, value, weights
+from tests.models import node, onnx_model
 
 CONV = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)])
 
@@ -248,3 +249,22 @@ def test_a_plain_network_is_read_without_onnx_and_numpy(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("says", "given", "noted"),
+    [
+        ((1, 4, 6, 6), {}, ""),
+        ((1, "C", None, 6), {}, ""),
+        ((1, 4, 99, 6), {}, "1x4x6x6, as its nodes say, and not 1x4x99x6"),
+        ((1, 144), {}, "1x4x6x6, as its nodes say, and not 1x144"),
+        ((1, 4, 6, 6), {"batch": 2}, ""),
+        ((1, 4, 6, 6), {"shapes": {"x": (1, 4, 12, 12)}}, ""),
+    ],
+)
+def test_sizes_of_an_output_that_the_file_states_wrongly_are_noted(says, given, noted):
+    """TensorRT ignores them. Other sizes than the file's, which the caller asks for, change the outputs rightly."""
+    made = onnx_model([node("Relu", "x", "y")], {"x": (1, 4, 6, 6)}, {"y": says})
+    notes = " ".join(load_onnx(made, trt="10.3", **given).notes)
+    assert noted in notes
+    assert ("one of them is wrong" in notes) == bool(noted)
