@@ -49,7 +49,8 @@ class Segmented:
             for k in range(first + 1 - first % 2, self.last, 2):
                 if self.devices[k] == device:
                     yield k
-                    if first % 2 and len(state.items) == 1 and not step.items_at:
+                    is_last_reader = first % 2 and len(state.items) == 1 and not step.items_at
+                    if is_last_reader and not state.used >> first + 1:
                         # Nothing ran beside it, and nothing will, that could part it from what it reads.
                         break
 

@@ -30,8 +30,8 @@ from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from tests.placement.placement_problems import checked, problems
-from tests.placement.test_placement_labels import ALL, MAKESPAN, least_on_all, least_with_one_core_each, rounds_of
-from tests.placement.test_placement_stays import fork, grouped, two_chains
+from tests.placement.test_placement_labels import ALL, MAKESPAN, least_on_all, rounds_of
+from tests.placement.test_placement_stays import grouped, two_chains
 
 pytestmark = pytest.mark.once
 
@@ -69,13 +69,6 @@ def test_no_placement_is_below_the_bound_however_few_states_are_kept(
             patch.setattr(hold_search_module, "MOST_HOLDS", 4)
         bound = search.run(0.0, above * least, time.monotonic() + 20, proves)
     assert bound <= least * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("seed", [*range(6), 158, 229, 242])
-def test_a_reader_may_be_in_a_later_place_than_what_it_reads(seed: int) -> None:
-    problem = fork(seed)
-    _, search = search_of(problem)
-    assert search.run(0.0, INFINITY, time.monotonic() + 20) <= least_with_one_core_each(problem) * (1 + 1e-9)
 
 
 def test_two_chains_are_proven() -> None:

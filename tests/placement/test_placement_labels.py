@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
@@ -72,17 +72,6 @@ def least_on_all(problem: Problem) -> float:
     length = schedule_length()
     least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0] if e.engines == {*ALL} else INFINITY)
     return least
-
-
-def least_with_one_core_each(problem: Problem) -> float:
-    """By brute force over the placements in which no model uses both cores, as the searches of pairs take them."""
-    length = schedule_length()
-
-    def measure(p: Problem, e: Evaluation) -> float:
-        is_taken = all(len({d for of, d in e.loads if of == m} - {"GPU"}) <= 1 for m in (0, 1))
-        return length(p, e)[0] if is_taken else INFINITY
-
-    return brute_force(problem, MAKESPAN, measure)[0]
 
 
 shares = st.sampled_from([0.0, 0.5, 1.0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from dataclasses import replace
 from typing import Dict, List, Sequence, Tuple
@@ -21,7 +20,6 @@ from edgedla.placement.solvers.labels import label_search as label_search_module
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
 from edgedla.placement.solvers.several.graph import Graph
-from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
@@ -36,7 +34,7 @@ from edgedla.placement.solvers.stays.stays import Stays
 from edgedla.placement.solvers.stays.turning import TurningSegments
 from edgedla.placement.solvers.streams.frontier import Frontier
 from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
-from tests.placement.test_placement_labels import ALL, MAKESPAN, least_on_all, least_with_one_core_each, rounds_of
+from tests.placement.test_placement_labels import ALL, MAKESPAN, least_on_all, rounds_of
 from tests.placement.test_placement_pairs import of_one_batch
 
 pytestmark = pytest.mark.once
@@ -168,54 +166,6 @@ def test_no_mixture_of_paths_exceeds_the_length_of_a_schedule(gaps: int, seed: i
     guest = rng.exponential(10.0, 2 * gaps + 3)
     length = lengths(guest, hosts)
     assert ((hosts @ of_host.T + of_guest @ guest).max(axis=1) <= length * (1 + 1e-9)).all()
-
-
-def fork(seed: int) -> Problem:
-    """Item 0 is read by item 1 and, on another path, by 2 and 3, which TensorRT may put in a later loadable with item 1.
-
-    The other model is a chain.
-    """
-    rng = random.Random(seed)
-    change = {("GPU", "DLA"): cost(0), ("DLA", "GPU"): cost(0), ("DLA", "DLA"): cost(0)}
-    few = [1, 5, 20, 50, 100]
-    times = [(rng.choice([100, 200]), rng.choice(few)), (200, rng.choice(few))]
-    times += [(rng.choice(few), rng.choice([0, 200])), (rng.choice([100, 200]), rng.choice(few)), (rng.choice(few), 0)]
-    items, _ = chain(0, 0, times, 0.0)
-    readers = [(1, 2), (4,), (3,), (4,), ()]
-    flows = [Flow("x0", 0, None, (0,), False, change)]
-    flows += [Flow(f"t0.{k}", 0, k, read_by, not read_by, change) for k, read_by in enumerate(readers)]
-    other = chain(1, 5, [(rng.choice(few), rng.choice([0, *few])) for _ in range(rng.choice([2, 3]))], 0.0)
-    bare = Problem(
-        (*items, *other[0]),
-        (*flows, *other[1]),
-        (),
-        lambda *_: (),
-        ("m0", "m1"),
-        cost(rng.choice([0, 1, 3])),
-        ALL,
-        rates=(1.0, 1.0),
-    )
-    return replace(bare, grouping=regroup(bare, "fp16"))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_reader_may_be_in_a_later_loadable_than_what_it_reads(seed: int) -> None:
-    """With (DLA, DLA, GPU, DLA, GPU) the loadables are {0} and {1, 3}: a path leads from 0 past 1 to 3."""
-    problem = fork(seed)
-    frontier = Frontier(problem_of_model(problem, 0), ("GPU", "DLA0"))
-    assert can_be_host(frontier)
-    rows = placements_of(TurningSegments(frontier, 2, None), 5)  # type: ignore[arg-type]
-    times = [problem.items[i].costs["DLA" if i != 2 else "GPU"].latency_us for i in range(4)]
-    row = [0, times[0], times[2], times[1] + times[3], problem.items[4].costs["GPU"].latency_us]
-    assert any(
-        np.allclose(np.array(row) + frontier.loadable_us * np.array([0, 1, 0, 1, 0]), r) for r in rows[1, 1, 0, 1, 0]
-    )
-    least = least_with_one_core_each(problem)
-    pair, labels = rounds_of(problem)
-    for host in (0, 1):
-        if can_be_host(pair.frontiers[host]):
-            rounds = StayRounds(pair, labels.timelines, labels.weights, host)
-            assert rounds.run(0.0, time.monotonic() + 20) <= least * (1 + 1e-9)
 
 
 @CHECKED

@@ -138,10 +138,11 @@ class HoldArrays:
             return np.tile(all_states, 2), np.repeat([0, 2], len(states))
         places = np.arange(self.rest_at + 1)
         may = first[:, None] <= places
-        if step.predecessors and len(self.frontier.live_items[i]) == 1 and not step.items_at:
-            # Nothing else is left to run before it, nor beside it: nothing but item i reads what is live.
+        if self._needs_all and step.predecessors and len(self.frontier.live_items[i]) == 1 and not step.items_at:
+            # Nothing is left to run before it, nor beside it, unless something already stands in a later place.
             on_core = (states[:, 0] & 1) == 1
             last = first + ~on_core * (self.rest_at if step.more_sources else 1)
+            last[states[:, -1] >> (first + 1) > 0] = self.rest_at
             may &= places <= last[:, None]
         which, place = np.nonzero(may)
         return which, place

@@ -132,8 +132,8 @@ class SegmentArrays:
         elif k % 2:
             may = k >= first + 1 - odd
             if len(self.frontier.live_items[i]) == 1 and not self.frontier.steps[i].items_at:
-                # Nothing but item i reads that loadable: no path leads from it past item i to a later one.
-                may &= (odd == 0) | (k == first)
+                # Nothing else reads that loadable, and nothing stands behind it: no path leads past item i to a later one.
+                may &= (odd == 0) | (k == first) | (states[:, -1] >> (first + 1) > 0)
         else:
             may = k == first + odd
             if not before and k == 2:
