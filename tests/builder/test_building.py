@@ -19,10 +19,12 @@ from onnx import helper, numpy_helper
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
 from edgedla.builder.request import BuildRequest, PlanOptions
+from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
 from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.records.text_lines import text_lines
 from tests.builder.conftest import chain_net
 from tests.models import node, onnx_model, save
 
@@ -261,6 +263,31 @@ def test_an_engine_artifact_holds_engine_plan_log_layers_and_caches(
     assert artifact.placement_real == dict.fromkeys(["conv1", "relu1", "pool1", "conv2"], "DLA0")
     assert "[I] [TRT] building" in artifact.file("log").read_text()
     assert b"GPU_FALLBACK" in artifact.file("engine").read_bytes()
+
+
+def test_a_long_log_is_stored_compressed_and_read_as_before(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """INT8 builds for the GPU log megabytes of tactics, and each artifact holds its log."""
+    tactics = tuple(("VERBOSE", f"conv1 Tactic: 0x{n:016x} Time: 0.01{n % 977}") for n in range(20_000))
+    on_device(
+        log=(
+            *tactics,
+            ("WARNING", "Layer 'pool1' (POOLING): Unsupported on DLA. Switching this layer's device type to GPU."),
+        )
+    )
+    artifact = build(chain(), tmp_path / "out", on_tensorrt())
+    log = load_artifact(tmp_path / "out").file("log")
+    assert log.name.endswith(".log.gz")
+    assert log.stat().st_size < (1 << 20)
+    lines = list(text_lines(log))
+    assert sum("Tactic: 0x" in line for line in lines) == 20_000
+    assert exit_code_of(["explain", str(log)]) == 0
+    assert "pool1" in capsys.readouterr().out
+    assert exit_code_of(["inspect", str(log)]) == 0
+    assert "log" in capsys.readouterr().out
+    again = build(chain(), tmp_path / "again", on_tensorrt())
+    assert again.file("log").read_bytes() == artifact.file("log").read_bytes(), "without the time of compression"
 
 
 @pytest.mark.parametrize("release", ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from contextlib import contextmanager, suppress
@@ -20,6 +21,9 @@ from edgedla.records.build_log import BuildLog
 from edgedla.records.engine_info import read_engine_info
 from edgedla.records.real_placement import DLA, real_of_engine, real_of_log
 from edgedla.vocabulary import GPU
+
+#: A longer log is stored compressed.
+PLAIN_LOG_BYTES = 1 << 20
 
 
 def build_on_device(
@@ -89,7 +93,7 @@ def build_on_device(
 def _contents(plan: BuildPlan, built: Built) -> Contents:
     """The files of the artifact that TensorRT's build gives: (role, name) -> content."""
     role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
-    contents: Contents = {("log", "build.log"): built.log.encode(), role: built.data}
+    contents: Contents = {**_log(built.log), role: built.data}
     if built.inspector is not None:
         contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
     if built.timing_cache:
@@ -97,6 +101,15 @@ def _contents(plan: BuildPlan, built: Built) -> Contents:
     if built.drift.differences:
         contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
     return contents
+
+
+def _log(text: str) -> Contents:
+    """The build's log, compressed where it is long: a verbose INT8 build for the GPU writes megabytes of tactics, in every artifact."""
+    whole = text.encode()
+    if len(whole) <= PLAIN_LOG_BYTES:
+        return {("log", "build.log"): whole}
+    # Without the time, so that equal logs are equal files. Whatever reads a log here reads a compressed one too.
+    return {("log", "build.log.gz"): gzip.compress(whole, mtime=0)}
 
 
 def _drift_notes(plan: BuildPlan, drift: Drift) -> List[str]:
