@@ -100,6 +100,7 @@ def build(
     *,
     say: Optional[Say] = None,
     explain: Optional[Explain] = None,
+    samples: Optional[Samples] = None,
 ) -> Artifact:
     """Plans and builds, and saves the artifact in one step: until it is whole, `out` holds what it held before.
 
@@ -108,6 +109,7 @@ def build(
         out: folder for the artifact.
         say: called with one line per phase.
         explain: makes the artifact's report of INT8 scales that were measured on samples.
+        samples: inputs for measuring a simulated artifact's error; None takes the request's.
 
     Raises:
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
@@ -127,12 +129,12 @@ def build(
             request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
             plan = _plan(source, request, work, say, simulated=backend == "host")
             if isinstance(plan, ChainPlan):
-                return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain)
+                return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain, samples)
             done = existing_artifact(folder, work, plan.to_json(), backend, source.identity, request, say)
             if done is not None:
                 return done
             tell(say, f"building with the {backend} backend")
-            artifact, contents = _build_one(plan, source, work, backend, request, say)
+            artifact, contents = _build_one(plan, source, work, backend, request, say, samples)
             contents.update(decoder_contents(source))
             contents.update(explained(explain, source.scales, artifact, request))
             whole = replace(

@@ -16,6 +16,8 @@ from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 _RANDOM = 4
 #: Most samples per part: more add little, and every step reads them.
 MOST = 512
+#: Number of samples for the error that an artifact states.
+CHECKED = 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,14 @@ class Parts:
     search: Samples
     final: Samples
     identity: str
+
+    @property
+    def checked(self) -> Optional[Samples]:
+        """Inputs for an artifact's own error: scales of real samples clip random input, whose error then says nothing."""
+        if self.search.synthetic:
+            return None
+        last = self.search.feeds[-CHECKED:]
+        return Samples(last, False, f"the last {len(last)} of {self.search.detail}")
 
     def to_dict(self) -> Dict[str, Any]:
         return {

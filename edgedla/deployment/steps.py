@@ -162,13 +162,13 @@ class Steps:
                 **settings, **r.sizes, calib=candidate.quantization, placement=candidate.placement,
                 preprocess=r.preprocess,
             )  # fmt: skip
-            artifact = build(candidate.model, folder / "artifact", request)
+            artifact = build(candidate.model, folder / "artifact", request, samples=self.parts.checked)
             return {"digest": artifact.digest, "backend": artifact.backend, "simulated": artifact.simulated}
 
         rests_on = {
             "model": candidate.model_sha256, **settings, **self._sizes(), "calib": candidate.quantization_key,
             "placement": "" if candidate.placement is None else sha256_of(candidate.placement),
-            "preprocess": str(r.preprocess),
+            "preprocess": str(r.preprocess), "samples": self.parts.identity,
         }  # fmt: skip
         return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
 

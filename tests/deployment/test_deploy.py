@@ -98,6 +98,18 @@ def test_int8_is_rejected_if_the_metric_drops_by_more_than_max_drop(model: Path,
     assert not (tmp_path / "out" / "quantization").exists()
 
 
+def test_the_artifact_states_its_error_on_samples_that_calibrated_nothing(
+    model: Path, samples: Path, tmp_path: Path
+) -> None:
+    """On random input the scales of real samples clip: the artifact stated an error ten times too large, and 'not known'."""
+    found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.5, **TARGET)
+    assert found.best.precision == "int8"
+    accuracy = found.artifact.accuracy
+    assert not accuracy["synthetic_samples"]
+    assert accuracy["samples"].startswith(f"the last 2 of {found.samples['search']}")
+    assert accuracy["within"] is not None
+
+
 def test_int8_without_samples_is_skipped(model: Path, tmp_path: Path) -> None:
     found = edgedla.deploy(model, tmp_path / "out", level=2, **TARGET)
     assert outcomes(found)["INT8"] == "skipped"

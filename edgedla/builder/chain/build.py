@@ -47,6 +47,7 @@ def build_chain(
     build_one: BuildOne,
     say: Say,
     explain: Optional[Explain] = None,
+    checked: Optional[Samples] = None,
 ) -> Artifact:
     """Builds the missing stages of a chain and saves the chain in one step.
 
@@ -54,7 +55,8 @@ def build_chain(
     stage on the tensors that the network in FP32 feeds it, and the whole chain through the buffers between its stages.
 
     Args:
-        source: the network's ONNX file. work: folder that is kept between builds. explain: as in `building.build`.
+        source: the network's ONNX file. work: folder that is kept between builds. explain, checked: as in `building.build`
+        (its samples).
 
     Raises:
         As `building.build`; a stage's errors name it.
@@ -69,7 +71,7 @@ def build_chain(
     if backend == "host":
         from edgedla.builder.chain.host_accuracy import Reference
 
-        measured = Reference(source, chain, request.calib_data, request.preprocess)
+        measured = Reference(source, chain, request.calib_data, request.preprocess, checked)
     stages: List[Stage] = []
     for k, stage in enumerate(chain.stages):
         identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}

@@ -37,6 +37,7 @@ class Reference:
         chain: ChainPlan,
         data: Optional[Path],
         preprocess: Optional[PreprocessSettings] = None,
+        checked: Optional[Samples] = None,
     ) -> None:
         """Raises ModelError, RunError, DataError, UsageError, EnvironmentMissing."""
         self.chain = chain
@@ -45,7 +46,7 @@ class Reference:
         self.session = open_session(static.SerializeToString(), error=BuildError)
         specs = model_input_specs(static)
         self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
-        given = loaded_samples(data, specs, preprocess) if data is not None else None
+        given = checked or (loaded_samples(data, specs, preprocess) if data is not None else None)
         self.checked = given or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
         self.between = _between(static, chain.between, self.checked)
 
