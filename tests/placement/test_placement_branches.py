@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.holds.hold_search import HoldSearch
@@ -26,6 +25,7 @@ from edgedla.placement.solvers.streams.frontier import Frontier
 from tests.placement.placement_problems import brute_force, checked, cost, regroup
 from tests.placement.test_placement_holds import search_of
 from tests.placement.test_placement_labels import ALL, MAKESPAN, rounds_of
+from tests.placement.test_placement_pairs import on_two_cores
 from tests.placement.test_placement_stays import chain, placements_of
 
 pytestmark = pytest.mark.once
@@ -109,12 +109,7 @@ def branches(rng: random.Random, name: int, first: int, count: int) -> Model:
 def least_with_one_core_each(problem: Problem) -> float:
     """By brute force over the placements in which no model uses both cores, as the searches of pairs take them."""
     length = schedule_length()
-
-    def measure(p: Problem, e: Evaluation) -> float:
-        is_taken = all(len({d for of, d in e.loads if of == m} - {"GPU"}) <= 1 for m in (0, 1))
-        return length(p, e)[0] if is_taken else INFINITY
-
-    return brute_force(problem, MAKESPAN, measure)[0]
+    return brute_force(problem, MAKESPAN, lambda p, e: INFINITY if on_two_cores(p, e) else length(p, e)[0])[0]
 
 
 def agree(problem: Problem) -> None:
