@@ -29,6 +29,8 @@ from edgedla.quantization.calibration_cache import write_cache
 from edgedla.records.engine_info import read_engine_info
 from edgedla.records.plan_header import plan_header
 from edgedla.records.text_lines import text_lines
+from edgedla.runtime.cuda.driver import DriverContext
+from edgedla.runtime.cuda.memory import CudaContext
 from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.network import device_network
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
@@ -120,6 +122,17 @@ def test_an_fp16_engine_computes_what_the_model_says(version: str, model: Path, 
     assert set((artifact.placement_real or {}).values()) == {"GPU"}
     assert {"conv1", "conv2", "pool1"} <= set(artifact.placement_real or {})
     assert not artifact.has("drift")
+
+
+@pytest.mark.parametrize("is_one_memory", [False, True])
+def test_mapped_and_copied_buffers_give_the_same_answer(
+    version: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_one_memory: bool
+) -> None:
+    """A PC's GPU reads mapped memory over the bus: what a Jetson does by itself can be tried on both."""
+    for context in (CudaContext, DriverContext):
+        monkeypatch.setattr(context, "shares_memory", property(lambda _: is_one_memory))
+    artifact = build(model, tmp_path / "out", request(version))
+    assert relative_l2(run(artifact), expected(model)) < 5e-3
 
 
 def test_the_engine_is_recognised_and_names_its_release(version: str, model: Path, tmp_path: Path) -> None:
