@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from edgedla.cli.main import exit_code_of
+from edgedla.runtime import live
+from edgedla.runtime.live.server import SHEET, page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+LIVE_SHEET = Path(live.__file__).parent / "templates" / "live.css"
 LONG = "a_detector_of_the_northern_gate_whose_name_does_not_end_so_soon_v12_final"
 
 #: Opens every page at every width; what passes its right edge is named, unless a box around it scrolls.
@@ -43,6 +46,21 @@ async function measure(page, width) {
 </script></body>"""
 
 
+def live_page() -> bytes:
+    """The page of `run --view` with one camera and one model."""
+    source = {
+        "name": LONG, "key": LONG, "word": "live", "level": "ok", "rate": 1.0, "of": None, "age_ms": None, "dropped": 0,
+        "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": "",
+    }  # fmt: skip
+    return page({
+        "title": "p.yaml", "up_s": 1.0, "time": "1", "simulated": True, "sources": [source],
+        "stages": [], "load": [{"name": f"{LONG} on DLA0", "share": 0.5}], "gauges": [],
+        "models": [{"name": LONG, "rate": 1.0, "results": 1}],
+        "health": {"level": "ok", "word": "All live", "tell": f"{LONG} is live."},
+        "warnings": [{"time": "1", "level": "warn", "text": f"http://{LONG}.{LONG}/{LONG}: no more frames"}],
+    })  # fmt: skip
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
 @pytest.mark.once
 def test_pages_with_long_names_fit_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +76,9 @@ def test_pages_with_long_names_fit_the_window(tmp_path: Path, monkeypatch: pytes
     }
     for name, words in pages.items():
         assert exit_code_of([*words, "-o", name]) in (0, 1)
-    (tmp_path / "measure.html").write_text(MEASURE.replace("PAGES", str(list(pages))), encoding="utf-8")
+    (tmp_path / "live.html").write_bytes(live_page())
+    (tmp_path / "style.css").write_bytes(SHEET.read_bytes() + LIVE_SHEET.read_bytes())
+    (tmp_path / "measure.html").write_text(MEASURE.replace("PAGES", str([*pages, "live.html"])), encoding="utf-8")
     flags = [
         "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--disable-web-security",
         f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=30000", "--dump-dom",
