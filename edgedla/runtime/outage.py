@@ -15,6 +15,7 @@ class Outages:
 
     Attributes:
         count: outages that have begun.
+        why: the latest failure of the present outage; empty while frames come.
     """
 
     def __init__(self, where: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,11 +24,13 @@ class Outages:
         self._began_s = self._ended_s = 0.0
         self._attempts = 0
         self._open = False
+        self.why = ""
 
     def failed(self, what: str, again_in_s: float = 0.0) -> None:
         """The source failed or stalled. The first failure is logged, further ones are counted."""
         with self._lock:
             self._attempts += 1
+            self.why = what
             if self._open:
                 log.debug("%s: %s; attempt %d in %.1f s", self._where, what, self._attempts, again_in_s)
                 return
@@ -42,7 +45,7 @@ class Outages:
         with self._lock:
             if not self._open:
                 return
-            self._open, lasted = False, self._clock() - self._began_s
+            self._open, lasted, self.why = False, self._clock() - self._began_s, ""
             self._ended_s += lasted
             attempts, self._attempts = self._attempts, 0
         log.warning(

@@ -26,7 +26,9 @@ def test_an_outage_of_many_failures_is_reported_once_with_its_length(caplog: pyt
             outages.failed("the connection was refused", 0.5)
             clock.now += 40.5
         assert outages.seconds == pytest.approx(202.5)
+        assert outages.why == "the connection was refused"
         outages.frame()
+        assert not outages.why
         outages.frame()
     first, last = (record.getMessage() for record in caplog.records)
     assert first == (

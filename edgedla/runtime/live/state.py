@@ -130,7 +130,7 @@ class State:
             "reconnects": c.reconnects,
             "silent_s": None if silent_s is None else round(silent_s, 1),
             "objects": scene.objects,
-            "why": "" if c.failure is None else without_secrets(c.failure.what),
+            "why": without_secrets(c.reader.outages.why if c.failure is None else c.failure.what),
         }
 
     def _stages(self) -> List[Dict[str, Any]]:

@@ -241,6 +241,32 @@ def test_serving_beyond_this_machine_gives_a_warning(caplog):
         assert "shows the cameras to everybody who reaches it" in caplog.text
 
 
+def test_the_page_tells_why_a_camera_has_not_come_yet():
+    """The failure is logged once, perhaps before the page is there; the page itself has to say it, without the password."""
+
+    def refused():
+        raise RunError("http://user:secret@door/ does not answer", where="door")
+
+    class Missing(Hanging):
+        open = staticmethod(refused)
+
+    captures = [
+        camera("good", counter(rate=50)),
+        Capture(lambda: Missing(threading.Event()), name="door", patient=True),
+    ]
+    p = pipeline(captures, [lane(engine(1.0), ["good", "door"])], limits=Limits(seconds=60))
+    p.start()
+    with serve_view(p, ViewConfig(port=free_port())) as address:
+        thread = threading.Thread(target=p.run, daemon=True)
+        thread.start()
+        document = until(int(address.rstrip("/").rpartition(":")[2]), lambda d: d["sources"][1]["word"] == "waiting")
+        p.stop()
+        thread.join(20)
+    good, door = document["sources"]
+    assert door["why"] == "http://door does not answer"
+    assert not good["why"]
+
+
 def test_a_port_in_use_is_a_run_error():
     with running() as (address, port, p):
         other = pipeline([camera("a", counter(1))], [lane(engine(), "a")])

@@ -50,11 +50,12 @@ function tile(s) {
   put("age", s.age_ms === null ? "-" : s.age_ms.toFixed(0));
   put("dropped", s.dropped);
   put("captured", "of " + s.captured);
+  const opened = s.reconnects ? "opened again " + s.reconnects + (s.reconnects === 1 ? " time" : " times") : "";
   const caption = t.querySelector("figcaption");
   caption.hidden = s.level === "ok";
   caption.replaceChildren(
     s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end." : "No frame for " + s.silent_s + " s",
-    make("small", "", s.why || (s.reconnects ? "Opened again " + s.reconnects + " times." : "")));
+    make("small", "", [s.why, opened].filter(Boolean).join("; ")));
 }
 
 function row(name, cls, share, text, mark) {
