@@ -222,7 +222,7 @@ def require_space(path: str) -> None:
         raise RunError(
             f"the disk is almost full ({free >> 20} MiB left)",
             where=path,
-            hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: the video up to here is kept",
+            hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space; what was written before is kept",
         )
 
 
