@@ -189,7 +189,7 @@ def assign(
     for time, layer in zip(times, engine):
         members = resolver.layers(layer) if layer and layer.device and not layer.is_reformat else ()
         # A layer that is folded away belongs to no operator.
-        leaders = sorted({leader_of[i] for i in members if i in leader_of})
+        leaders = _timed({leader_of[i] for i in members if i in leader_of}, members)
         if not leaders or layer is None or layer.device is None:
             unresolved.append((time.name, time.time_us))
             continue
@@ -226,6 +226,16 @@ def assign(
         ),
         unresolved=tuple(unresolved),
     )
+
+
+def _timed(leaders: Set[int], members: Sequence[int]) -> List[int]:
+    """The operators that an engine layer's time is of: those whose leader it holds.
+
+    Of two convolutions in front of an Add, TensorRT may run the Add with the other one than `operators_of` says. What rides
+    along has hardly a time of its own. Where an engine layer holds no leader at all, it is the rest of an operator.
+    """
+    held = leaders & set(members)
+    return sorted(held or leaders)
 
 
 def _described(name: str, described: Mapping[str, EngineLayer]) -> Optional[EngineLayer]:

@@ -164,6 +164,21 @@ def test_a_dla_node_is_split_in_proportion_to_the_prediction(tmp_path) -> None:
     assert [t for n, t in found.unresolved if n.startswith("Reformatting")] == [20]
 
 
+def test_an_add_that_runs_with_the_other_convolution_takes_no_time_from_it(tmp_path) -> None:
+    """TensorRT 8.5.3 runs the Add of ResNet-18's blocks with conv2, which is before the shortcut in the network."""
+    b = Builder()
+    conv, shortcut = b.conv("in", 64, name="conv2"), b.conv("in", 64, name="downsample")
+    graph = b.graph(b.relu(b.plus(conv, shortcut, "add"), "relu"))
+    assert [[graph.layers[i].name for i in o.layers] for o in operators_of(graph)] == [
+        ["conv2"],
+        ["downsample", "add", "relu"],
+    ]
+    times, _ = trtexec_files(tmp_path, {"downsample": 0.02, "conv2 + add + relu": 0.07})
+    profile = import_trtexec(times, graph, CostModel.load(ORIN, "fp16"))
+    measured = {m.layers[0]: (m.latency_us, m.spread) for m in profile.measurements}
+    assert measured == {"conv2": (pytest.approx(70), 0.0), "downsample": (pytest.approx(20), 0.0)}
+
+
 def test_a_foreign_node_of_unknown_device_stays_unresolved(tmp_path) -> None:
     graph = residual_block()
     profile, _ = trtexec_files(tmp_path, {"{ForeignNode[conv1...relu2]}": 0.6, "conv0": 0.1})
