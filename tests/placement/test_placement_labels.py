@@ -99,6 +99,15 @@ def test_no_placement_is_below_the_bound_however_few_labels_are_kept(
     assert narrow or pair.best.value <= least * (1 + 2e-4) or bound < pair.limit
 
 
+def test_no_model_is_far_ahead_of_the_other_one_before_it_is_known_what_that_does() -> None:
+    """With one model run up to each of its waits before the other one begins, there were 11,000 labels."""
+    problem = wide_choice(2, (12, 12))
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
+    search = LabelRounds(pair, WEIGHTS, WEIGHED).search(INFINITY, Room())
+    assert search.look(60.0)[0] == pytest.approx(43.0)
+    assert search.labels < 5_000
+
+
 @pytest.mark.parametrize("evenly", [0.5, 1.0])
 def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
     evenly: float, monkeypatch: pytest.MonkeyPatch
@@ -112,8 +121,7 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
         nonlocal cuts
         order = ordered(self, known, met)
         assert sorted(order.tolist()) == list(range(len(order)))
-        first = labels.timelines.model[met.runs] == 0
-        come = labels.timelines.run[np.where(first, met.runs, met.waits)]
+        come = labels.timelines.run[met.first]
         by_bound = round(few * (1 - evenly))
         assert met.bound[order[:by_bound]].tolist() == sorted(met.bound)[:by_bound]
         dealt = order[by_bound:few]
@@ -130,12 +138,12 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
     assert cuts > 5
 
 
-@pytest.mark.parametrize(("crowded", "bests"), [(False, [20.0, 18.0]), (True, [27.0])])
+@pytest.mark.parametrize(("crowded", "bests"), [(False, [24.0, 21.0]), (True, [27.0])])
 def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_too_many_moments(
     crowded: bool, bests: List[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One label finds 20 us where all on the GPU takes 27 us."""
-    problem = wide_choice()
+    """One label finds 24 us where all on the GPU takes 27 us."""
+    problem = wide_choice(7)
     monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=0))
     monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
     monkeypatch.setattr(
@@ -151,7 +159,26 @@ def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_
     PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60).look(1)
     # Turns are taken once more after a dive that found something.
     assert found == pytest.approx(bests)
-    assert crowded or bests[-1] == pytest.approx(least_on_all(problem))
+    length = schedule_length()
+    assert crowded or bests[-1] == pytest.approx(brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])[0])
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_turns_come_after_labels_that_are_to_cover_a_narrow_gap(narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = wide_choice()
+    best = Best(problem, MAKESPAN, schedule_length())
+    best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
+    monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
+    monkeypatch.setattr(pair_search_module, "FEW_LABELS", 0)
+    monkeypatch.setattr(pair_search_module, "NARROW", 10.0 if narrow else 0.0)
+    monkeypatch.setattr(rounds_module, "DIVES", ())
+    monkeypatch.setattr(LabelRounds, "is_in_reach", lambda *_: True)
+    search = PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60)
+    met: List[str] = []
+    monkeypatch.setattr(PairSearch, "_look_at_labels", lambda *_: met.append("labels"))
+    monkeypatch.setattr(PairSearch, "_take_turns", lambda *_: met.append("turns"))
+    search.look(1)
+    assert met[:2] == (["labels", "turns"] if narrow else ["turns", "labels"])
 
 
 def test_looks_are_in_reach_while_the_labels_to_expect_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,9 +330,9 @@ def chain(*times: Tuple[str, int]) -> Network:
     return list(times), [(k - 1 if k else None, (k,) if k < len(times) else (), 0) for k in range(len(times) + 1)]
 
 
-def wide_choice() -> Problem:
+def wide_choice(loadable_us: int = 2, items_of_models: Tuple[int, int] = (5, 4)) -> Problem:
     """Two chains whose items may run anywhere."""
-    problem = pair_of([chain(*[("GPU", 3)] * 5), chain(*[("GPU", 3)] * 4)], 2)
+    problem = pair_of([chain(*[("GPU", 3)] * count) for count in items_of_models], loadable_us)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
     return replace(problem, items=tuple(items))
 
@@ -326,6 +353,16 @@ BEHIND_A_LOADABLE: Network = (
     [("GPU", 5), ("DLA", 40), ("GPU", 10), ("DLA", 10), ("DLA", 30)],
     [(None, (0,), 0), (0, (1, 3), 0), (0, (4,), 20), (1, (2,), 0), (2, (), 0), (3, (4,), 0), (4, (), 0)],
 )
+#: The loadable that the model begins with reads two network inputs, the second one later; only that one needs a reformat.
+FROM_TWO_INPUTS: Network = (
+    [("DLA", 20), ("DLA", 80)],
+    [(None, (0,), 0), (None, (1,), 10), (0, (1,), 0), (1, (), 0)],
+)
+#: While the first item of its loadable runs, the other model may already use the GPU; the second one needs a reformat before it.
+JOINED_LATE: Network = (
+    [("GPU", 10), ("DLA", 20), ("DLA", 10), ("GPU", 10)],
+    [(None, (0,), 0), (0, (1,), 0), (0, (2,), 10), (1, (2,), 0), (2, (3,), 0), (3, (), 0)],
+)
 BESIDE = chain(("GPU", 30), ("DLA", 30), ("GPU", 10), ("DLA", 40))
 
 
@@ -334,9 +371,17 @@ BESIDE = chain(("GPU", 30), ("DLA", 30), ("GPU", 10), ("DLA", 40))
     [
         ((BEHIND_NO_WORK, chain(("GPU", 10), ("DLA", 45))), True, 70),
         ((BEHIND_A_LOADABLE, BESIDE), True, 125),
+        ((FROM_TWO_INPUTS, chain(("GPU", 3), ("DLA", 110))), True, 118),
+        ((JOINED_LATE, chain(("DLA", 20), ("GPU", 50))), True, 85),
         ((chain(("DLA", 10)), chain(("DLA", 20))), False, 25),
     ],
-    ids=["reformat behind work of no time", "reformat behind a loadable", "no engine of layers to call"],
+    ids=[
+        "reformat behind work of no time",
+        "reformat behind a loadable",
+        "reformat before the loadable that a model begins with",
+        "reformat for an item that joins a loadable",
+        "no engine of layers to call",
+    ],
 )
 def test_the_length_of_the_only_placement_is_not_below_the_bound(
     networks: Sequence[Network], layered: bool, length: int
@@ -429,6 +474,25 @@ def test_a_limit_that_the_time_once_ended_at_is_passed_in_the_end() -> None:
         met.append(bound)
     # Half of the way, a few times, and then on.
     assert met[0] < labels._stopped_at < met[-1]
+
+
+def test_where_labels_are_few_the_limit_rises_up_to_twice_as_far() -> None:
+    rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
+    rounds._pair.best.value = 2_000.0
+    assert rounds._asked(1_000.0) == pytest.approx(1_005.0)
+    rounds._through = [(1_005.0, 4), (1_020.0, 4)]
+    rounds._first = rounds._through[0]
+    # By the least growth to expect, 4 labels would become FEW at a far higher limit, and 16 at one not as far.
+    assert rounds._asked(1_020.0) == pytest.approx(1_040.0)
+    rounds._through = [(1_005.0, 4), (1_020.0, rounds_module.FEW + 1)]
+    assert 1_020.0 < rounds._asked(1_020.0) < 1_025.0
+
+
+def test_looks_near_each_other_do_not_show_how_labels_grow() -> None:
+    rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
+    rounds._first, rounds._through = (1_000.0, 1_000), [(1_050.0, 1_000_000), (1_051.0, 100_000)]
+    # Ten times as many labels with each 25.5 us since the first look.
+    assert rounds._growth(1_051.0) == pytest.approx(np.log(100) / 51)
 
 
 def test_after_a_look_of_many_labels_the_limit_rises_step_by_step() -> None:

@@ -120,6 +120,8 @@ def test_what_is_not_shown_in_time_is_not_soon_through(monkeypatch: pytest.Monke
     monkeypatch.setattr(stay_rounds_module, "HOST_STATES", (1,))
     assert rounds.is_soon_through(0.0, time.monotonic() + 20)
     assert not rounds.is_soon_through(0.0, time.monotonic() - 1)
+    # Of pairs above what is known, a host of so few states says nothing.
+    assert not rounds.is_soon_through(0.999 * pair.limit, time.monotonic() + 20)
 
 
 def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

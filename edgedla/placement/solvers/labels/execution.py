@@ -26,6 +26,9 @@ from edgedla.placement.solvers.streams.frontier import Frontier
 #: `engine` after another loadable, by `engine` before it.
 ENGINE_AFTER_LOADABLE = np.array([ONE_LOADABLE, PAID, LOADABLES, LOADABLES])
 
+#: Whether a model holds the GPU: no; no, but its loadable may still take GPU work before it; yes.
+HOLDS_NOT, MAY_HOLD, HOLDS = 0, 1, 2
+
 
 class _Items(NamedTuple):
     """For each item that may run next after a moment: what it leaves behind on either device.
@@ -84,6 +87,19 @@ class Execution:
         """Per moment, whether the model has ended."""
         return meet(moments.done, np.broadcast_to(self.arrays.end, moments.done.shape))
 
+    def holds(self, moments: Moments) -> np.ndarray:
+        """Per moment, whether the model holds the GPU: HOLDS_NOT, MAY_HOLD or HOLDS."""
+        x = self.arrays
+        holds = np.where(moments.stands == ON_GPU, HOLDS, HOLDS_NOT)
+        row, k = members(np.where((moments.stands == ON_CORE)[:, None], moments.live, np.uint64(0)))
+        which = (x.to_core_us[k] > 0) & ~has(moments.copied, row, k) & ~self.is_on_core(moments, row, k)
+        row, k = row[which], k[which]
+        joins = x.readers[k] & ~moments.done[row] & ~x.only_gpu
+        # Items join in ascending order.
+        joins &= np.where((moments.last[row] == NO_ITEM)[:, None], joins, x.above[moments.last[row]])
+        holds[row[joins.any(axis=1)]] = MAY_HOLD
+        return holds
+
     def ways(self, moments: Moments) -> Ways:
         """All ways to continue; after the last item, the one way to the end."""
         x = self.arrays
@@ -101,7 +117,10 @@ class Execution:
         some = gpu | core
         after = self._after(moments, parent[some], item[some])
         gpu, core, first, on_core = gpu[some], core[some], first[some], on_core[some]
-        parts = [self._to_end(moments), self._on_gpu(moments, after, np.flatnonzero(gpu))]
+        parts = [self._on_gpu(moments, after, np.flatnonzero(gpu))]
+        last = np.flatnonzero((moments.done == x.all).all(axis=1))
+        if len(last):
+            parts.append(self._to_end(moments, last))
         # The device of the first item in the model's own order runs first.
         declined = np.where(first[:, None], ready[some] & x.ranked_below[item[some]], ready[some])
         # Items that could have run on the GPU and did not go to the core.
@@ -109,9 +128,11 @@ class Execution:
         acquires = (after.before_us > 0) & (moments.stands[after.parent] != ON_GPU)
         joins = core & on_core & (after.item > moments.last[after.parent])
         opens = core & (acquires | ~on_core)
-        late = core & ~first & ~acquires & meet(self._late(moments)[after.parent], x.above[after.item])
+        late = core & ~acquires & meet(self._late(moments)[after.parent], x.above[after.item])
         for which, is_new, waits in ((joins, False, False), (opens, True, False), (late, True, True)):
-            parts.append(self._on_core(moments, after, np.flatnonzero(which), declined, is_new, waits))
+            of = np.flatnonzero(which)
+            if len(of):
+                parts.append(self._on_core(moments, after, of, declined, is_new, waits))
         return joined_ways(parts)
 
     def _late(self, moments: Moments) -> np.ndarray:
@@ -184,10 +205,9 @@ class Execution:
             core_us,
         )
 
-    def _to_end(self, moments: Moments) -> Ways:
+    def _to_end(self, moments: Moments, last: np.ndarray) -> Ways:
         """The final steps: network outputs that exist only on the core are copied."""
         x = self.arrays
-        last = np.flatnonzero((moments.done == x.all).all(axis=1))
         behind = self.start.taken(np.zeros(len(last), int))
         behind.done[:] = x.end
         behind.ready[:] = 0

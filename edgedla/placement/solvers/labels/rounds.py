@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import numpy as np
 
@@ -26,7 +26,11 @@ FIRST = 0.005
 #: Most labels of a look, relative to the last one: a look relies on what the last one found out about the rest of each moment.
 GROWTH = 4.0
 
-#: The same after a look of so many; then the limit also rises no more than it did before, or than a share of the bound. The
+#: A look of so many labels takes little time: up to them the limit rises further than by GROWTH, but at most twice as far above
+#: the bound that the first look began with.
+FEW = 50_000
+
+#: GROWTH after a look of so many; then the limit also rises no more than it did before, or than a share of the bound. The
 #: dearer a look is, the more labels are spared by what a nearer one finds out, or by a placement that it meets.
 MANY, SLOWER, LEAST_RISE = 500_000, 2.5, 0.0025
 
@@ -89,6 +93,9 @@ class LabelRounds:
         self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
         self._through: List[Tuple[float, int]] = []
+        #: The same of the first one, and the bound that it began with.
+        self._first: Optional[Tuple[float, int]] = None
+        self._begun_at = 0.0
 
     @staticmethod
     def can_run(pair: Pair) -> bool:
@@ -108,6 +115,7 @@ class LabelRounds:
             bound = max(bound, reached)
             if reached >= asked:
                 self._through = [*self._through[-1:], (asked, search.labels)]
+                self._first = self._first or self._through[0]
                 if search.labels >= most_labels:
                     break
             elif search.crowded or (time.monotonic() < until and pair.best.value == value):
@@ -146,23 +154,31 @@ class LabelRounds:
         if bound <= 0.0:
             return limit
         if not self._through:
+            self._begun_at = bound
             return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
         growth = self._growth(bound)
-        begin, step, nearly = max(last, bound), math.log(GROWTH) / growth, NEARLY
+        begin = max(last, bound)
+        step = math.log(GROWTH) / growth
+        if labels < FEW:
+            step = max(step, min(math.log(FEW / max(labels, 1)) / growth, begin - self._begun_at))
         if labels > MANY:
             rise = max(last - self._through[0][0], bound * LEAST_RISE)
-            step, nearly = min(math.log(SLOWER) / growth, rise), 1.0
+            step = min(math.log(SLOWER) / growth, rise)
         if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
             return begin + min(step, NEARER * (self._stopped_at - begin))
-        return limit if step > nearly * (limit - begin) else begin + step
+        return limit if step > NEARLY * (limit - begin) else begin + step
 
     def _growth(self, bound: float) -> float:
         """By how much the logarithm of the number of labels grows per microsecond of the limit."""
         growth = math.log(EXPECTED) / (bound * FIRST)
         if len(self._through) > 1:
-            (before, fewer), (last, labels) = self._through
-            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - before, bound * LEAST_STEP))
+            before, (last, labels) = self._through
+            # Two looks that are near each other tell what the first of them found out, not how labels grow.
+            since = [before] if last - before[0] >= bound * FIRST or self._first is None else []
+            for limit, fewer in [*since, *([self._first] if self._first else [])]:
+                rise = max(last - limit, bound * LEAST_STEP)
+                growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / rise)
         return growth
 
     def _look(self, search: LabelSearch, limit: float, learns: bool = True) -> float:

@@ -25,6 +25,7 @@ class Known(NamedTuple):
         first, ways: per moment, its first way and the number of its ways; -1 ways until it is expanded.
         acquiring: per moment, how many of its ways acquire the GPU; these come first.
         ended: per moment, whether its model has ended.
+        holds: per moment, whether its model holds the GPU, as `Execution.holds` has it.
         rest: (moments, weights): a lower bound of the cost after each.
         telling: the same for the telling weights, in single precision.
         target, gpu_us, core_us, acquires: per way, as in `Ways`.
@@ -35,6 +36,7 @@ class Known(NamedTuple):
     ways: np.ndarray
     acquiring: np.ndarray
     ended: np.ndarray
+    holds: np.ndarray
     rest: np.ndarray
     telling: np.ndarray
     target: np.ndarray
@@ -63,6 +65,7 @@ class Timelines:
         self._told = Grown(np.float32, len(self.telling))
         self._first, self._ways, self._acquiring = Grown(int), Grown(int), Grown(int)
         self._ended, self._acquires, self._target = Grown(bool), Grown(bool), Grown(int)
+        self._holds = Grown(np.int8)
         self._us, self._choices = Grown(float, 2), Grown(int, 3)
         self._excess = Grown(np.float32, len(self.telling))
         self.starts = [int(self._numbers(m, x.start, np.zeros(1, int))[0]) for m, x in enumerate(models)]
@@ -91,8 +94,8 @@ class Timelines:
     def known(self) -> Known:
         us = self._us.rows
         return Known(
-            self._first.rows, self._ways.rows, self._acquiring.rows, self._ended.rows, self._rest.rows,
-            self._told.rows, self._target.rows, us[:, 0], us[:, 1], self._acquires.rows, self._excess.rows,
+            self._first.rows, self._ways.rows, self._acquiring.rows, self._ended.rows, self._holds.rows,
+            self._rest.rows, self._told.rows, self._target.rows, us[:, 0], us[:, 1], self._acquires.rows, self._excess.rows,
         )  # fmt: skip
 
     def look(self, moments: np.ndarray, most: int, deadline: float) -> Optional[Known]:
@@ -167,6 +170,7 @@ class Timelines:
                 column.add(values)
             self._model.add(np.full(len(new), m))
             self._ended.add(self._models[m].has_ended(added))
+            self._holds.add(self._models[m].holds(added))
             self._run.add(run[new])
             rest = self._rests[m].behind(added)
             self._rest.add(rest)

@@ -38,6 +38,9 @@ SHORTER = 1e-3
 #: Share of the time left that a search in turns may take.
 TURNING = 0.18
 
+#: Gap, as a share of the bound, up to which labels come before turns.
+NARROW = 0.02
+
 #: Share of the time left that a narrow look over labels may take.
 DIVING = 0.4
 
@@ -91,13 +94,15 @@ class PairSearch:
         Args:
             share: of the gap above `bound`, how much is looked into: far fewer states and rows lie in its lower half.
         """
-        before = self.pair.best.value
+        before, comes_later = self.pair.best.value, False
         if self._turns is None:
             self._dive_among_labels()
             self._look_at_holds()
             if self.bound >= self.pair.limit:
                 return False
-            self._take_turns()
+            comes_later = self._is_narrow()
+            if not comes_later:
+                self._take_turns()
         if self._labels is not None and not self._labels.is_in_reach(self.bound):
             self._look_at_holds()
             if self.bound >= self.pair.limit:
@@ -107,6 +112,8 @@ class PairSearch:
             if self.pair.best.value < value:
                 self._take_turns()
         self._look_at_labels()
+        if comes_later and self.bound < self.pair.limit:
+            self._take_turns()
         self._look_at_stays()
         if self.bound >= self.pair.limit:
             return False
@@ -167,6 +174,14 @@ class PairSearch:
             until = self._until(LABELS[self._label_looks])
             self._label_looks += 1
             self.bound = max(self.bound, self._labels.run(self.bound, until, most))
+
+    def _is_narrow(self) -> bool:
+        """Whether labels may cover the gap, and it is narrow: they soon show whether turns could find anything, and what."""
+        return (
+            self._labels is not None
+            and self._labels.is_in_reach(self.bound)
+            and self.pair.limit <= self.bound * (1 + NARROW)
+        )
 
     def _dive_among_labels(self) -> None:
         if self._labels is not None:

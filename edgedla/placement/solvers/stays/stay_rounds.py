@@ -73,7 +73,11 @@ class StayRounds:
         """Whether the gaps alone raise the bound as far as few states of the host allow: then `run` takes little time."""
         self._until = until
         host = self._host_with(HOST_STATES[0])
-        return not host.graph.stopped and (host.graph.empty or self._learnt(host, bound) >= self._ceiling(host))
+        ceiling = self._ceiling(host)
+        # A ceiling below what is known says nothing.
+        if host.graph.stopped or ceiling <= bound:
+            return False
+        return host.graph.empty or self._learnt(host, bound) >= ceiling
 
     def run(self, bound: float, until: float) -> float:
         """Searches until then, on time.monotonic's clock, or until that raises no bound.
