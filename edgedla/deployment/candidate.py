@@ -11,6 +11,9 @@ from edgedla.deployment.request import APPROXIMATE
 #: A smaller relative change of the objective counts as no change.
 SAME = 1e-6
 
+#: A smaller share of the cost is no reason to compute more coarsely: predictions are not that close.
+WORTH_ACCURACY = 1e-2
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -69,11 +72,13 @@ class Candidate:
     def better_than(self, other: Candidate, objective: str) -> bool:
         """True if this candidate ranks before the other by more than rounding.
 
-        A candidate that may cost accuracy must lower the objective itself.
+        A candidate that may cost accuracy must lower the objective itself, by `WORTH_ACCURACY` or more.
         """
-        ranks = list(zip(self.rank(objective), other.rank(objective)))
-        for mine, its in ranks[:2] if self.may_cost_accuracy(other) else ranks:
-            if abs(mine - its) > SAME * max(abs(mine), abs(its)) or (mine == float("inf")) != (its == float("inf")):
+        ranks, same = list(zip(self.rank(objective), other.rank(objective))), SAME
+        if self.may_cost_accuracy(other):
+            ranks, same = ranks[:2], WORTH_ACCURACY
+        for mine, its in ranks:
+            if abs(mine - its) > same * max(abs(mine), abs(its)) or (mine == float("inf")) != (its == float("inf")):
                 return mine < its
         return False
 

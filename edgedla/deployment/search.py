@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from edgedla.deployment.budget import Budget, BudgetSpent
-from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.candidate import WORTH_ACCURACY, Candidate
 from edgedla.deployment.request import APPROXIMATE
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
@@ -249,7 +249,12 @@ class Search:
         objective = self._objective
         if not candidate.better_than(best, objective):
             why = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
-            coarser = candidate.may_cost_accuracy(best) and candidate.rank(objective) < best.rank(objective)
+            if not candidate.may_cost_accuracy(best):
+                return why
+            if candidate.value(objective) < best.value(objective):
+                less = f"predicted {_text(candidate, objective)}, hardly better than {_text(best, objective)}"
+                return f"{less}: a change that may cost accuracy has to lower the cost by {WORTH_ACCURACY:.0%}"
+            coarser = candidate.rank(objective) < best.rank(objective)
             return f"{why}: a change that may cost accuracy has to lower the cost itself" if coarser else why
         if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
             return (

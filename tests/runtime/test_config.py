@@ -46,6 +46,7 @@ def test_source_options_are_given_next_to_the_uri(tmp_path):
         (GOOD + "decode: {score: high}", "a number"),
         (GOOD + "decode: {reg_max: 1.5}", "a whole number"),
         (GOOD + "decode: [yolov8]", "a mapping"),
+        (GOOD + "metrics: 8080", "(allowed: a mapping with any of jsonl, "),
         (GOOD + "preprocess: {mean: [1, 2]}", "3 numbers"),
         (GOOD + "capture: {reconnect: 1}", "true, false"),
         (GOOD + "artifact: b", "appears twice"),

@@ -118,7 +118,8 @@ _NESTED: Mapping[str, type] = {
 
 def _build(cls: Type[T], given: object, path: str, at: str) -> T:
     if not isinstance(given, dict):
-        raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed="a mapping")
+        allowed = f"a mapping with any of {', '.join(_names(cls))}"
+        raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed=allowed)
     values: Dict[str, Any] = {}
     options: Dict[str, Any] = {}
     for key, value in given.items():
