@@ -211,7 +211,7 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
         raise UsageError(f"the job {job} runs on {record.get('board')}", where="BOARD")
     if record is None and output is None:
         echo(
-            "the results stay on the board (another machine's job, or fetched already): -o FOLDER fetches them",
+            "results, if there are any, stay on the board (another machine's job, or fetched already): -o FOLDER fetches them",
             err=True,
         )
     return follow(entry, job, terminal(), into=output).rc
