@@ -23,8 +23,9 @@ from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.bits import Slots, add, bits_of, has, keys_of, meet, members, numbered, remove
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.grown import Grown
-from edgedla.placement.solvers.labels.label_search import Labels, LabelSearch, Room
+from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
 from edgedla.placement.solvers.labels.moments import Moments
+from edgedla.placement.solvers.labels.next_runs import Labels
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.labels.timelines import Known
