@@ -139,7 +139,8 @@ class HoldArrays:
         places = np.arange(self.rest_at + 1)
         may = first[:, None] <= places
         if self._needs_all and step.predecessors and len(self.frontier.live_items[i]) == 1 and not step.items_at:
-            # Nothing is left to run before it, nor beside it, unless something already stands in a later place.
+            # Nothing is left to run before it, nor beside it, unless something already stands in a later place: TensorRT may
+            # put it there too. With one hold told apart the states do not say whether something does, so nothing is ruled out.
             on_core = (states[:, 0] & 1) == 1
             last = first + ~on_core * (self.rest_at if step.more_sources else 1)
             last[states[:, -1] >> (first + 1) > 0] = self.rest_at
