@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, FrozenSet
 
-from edgedla.importers.parser_releases import IMPORTED_SINCE
+from edgedla.importers.parser_operators import releases_that_import
 
 #: Domains whose operators are all ONNX's own; the parser knows none of them.
 REFUSED_DOMAINS: FrozenSet[str] = frozenset(
@@ -66,9 +66,7 @@ INSTEAD: Dict[str, str] = {
 
 def way_out(op: str) -> str:
     """A hint for an operator without an importer: a newer release or an older opset; "" where neither helps."""
-    ways = [INSTEAD[op]] if op in INSTEAD else []
-    if op in IMPORTED_SINCE:
-        ways.append(f"TensorRT {'.'.join(map(str, IMPORTED_SINCE[op]))} is the first that imports {op}")
+    ways = [way for way in (INSTEAD.get(op), releases_that_import(op)) if way]
     if op in FIRST_OPSET:
         ways.append(f"export with opset {FIRST_OPSET[op] - 1}, where it becomes simpler operators")
     return "; ".join(ways)

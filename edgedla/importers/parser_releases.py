@@ -1,7 +1,7 @@
 """What NVIDIA's ONNX parser does release by release: one table of switches, and which releases were observed.
 
-To add a release: put it in OBSERVED once its parser was run, its newest opset in NEWEST_OPSET, new operators in
-IMPORTED_SINCE, and change the ranges of the switches that it turns. Nothing else names a release.
+To add a release: put it in OBSERVED once its parser was run, its newest opset in NEWEST_OPSET, and change the ranges of the
+switches that it turns; its new operators stand in rules/parser_operators.yaml. Nothing else names a release.
 
 Sources. "observed": the unmodified parser of each release in OBSERVED, run over the same models against a recorder in
 place of libnvinfer. "changelog": docs/Changelog.md of onnx-tensorrt. "operators.md": docs/operators.md of onnx-tensorrt.
@@ -42,25 +42,6 @@ NEWEST_OPSET: Tuple[Tuple[Version, int, str], ...] = (
     ((10, 15), 24, "operators.md of TensorRT 10.15"),
     ((11, 0), 25, "ONNX Opset Guide of TensorRT 11"),
 )
-
-#: Operators that older parsers have no importer for: operator -> first release that imports it. The releases
-#: are the changelog's and agree with the observations; OneHot, CastLike, Gelu and Mish come from observations alone.
-IMPORTED_SINCE: Dict[str, Version] = {
-    "Einsum": (8, 2), "GatherND": (8, 2), "IsNaN": (8, 2), "Round": (8, 2), "Scatter": (8, 2),
-    "ScatterElements": (8, 2), "ScatterND": (8, 2), "Sign": (8, 2),
-    "Shrink": (8, 4), "Xor": (8, 4),
-    "GridSample": (8, 5), "MeanVarianceNormalization": (8, 5), "Mod": (8, 5), "NonZero": (8, 5), "OneHot": (8, 5),
-    "RandomNormal": (8, 5), "RandomUniform": (8, 5), "RoiAlign": (8, 5), "Trilu": (8, 5),
-    "GroupNormalization": (8, 6), "IsInf": (8, 6), "LayerNormalization": (8, 6),
-    "Hardmax": (9, 2),
-    "CastLike": (10, 0), "Gelu": (10, 0), "Mish": (10, 0), "TRT_INT4DequantizeLinear": (10, 0),
-    "TRT_INT4QuantizeLinear": (10, 0),
-    "DeformConv": (10, 1),
-    "BlackmanWindow": (10, 4), "HammingWindow": (10, 4), "HannWindow": (10, 4),
-    "STFT": (10, 5),
-    "Attention": (10, 14),
-    "RMSNormalization": (10, 15), "RotaryEmbedding": (10, 15), "TensorScatter": (10, 15),
-}  # fmt: skip
 
 
 def _on(*ranges: Tuple[str, str], source: str) -> Dict[str, Any]:
@@ -194,14 +175,3 @@ def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:
     """The newest opset that a release's parser was made for, and the source of that number."""
     candidates = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
     return candidates[-1] if candidates else NEWEST_OPSET[0][1:]
-
-
-def imports(op: str, trt: Version) -> bool:
-    """Whether the parser of a release has an importer for an operator that the observed ones know."""
-    since = IMPORTED_SINCE.get(op)
-    return since is None or trt >= since
-
-
-def starts_to_import(op: str, trt: Version) -> bool:
-    """Whether the changelog names an importer, up to this release, for an operator that older parsers refuse."""
-    return op in IMPORTED_SINCE and imports(op, trt)

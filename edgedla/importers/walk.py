@@ -13,7 +13,8 @@ from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
 from edgedla.importers.operand import Value
 from edgedla.importers.ops import OPERATORS, Lowering
-from edgedla.importers.parser_releases import basis, imports, starts_to_import
+from edgedla.importers.parser_operators import imports
+from edgedla.importers.parser_releases import basis
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
 
@@ -126,16 +127,16 @@ class Walk:
         ctx = self.ctx
         function = OPERATORS.get(node.op)
         imported = imports(node.op, ctx.trt)
-        if function is not None and imported:
+        if function is not None and imported is not False:
             return function
         if node.op in ctx.functions:
             from edgedla.importers.ops.control_flow.control import function_call
 
             return function_call
+        if imported:
+            record.unknown = f"nobody has seen which layers this release of TensorRT makes of {node.op}"
+            return None
         if function is not None or known_ops.is_standard(node.op, node.domain):
-            if starts_to_import(node.op, ctx.trt):
-                record.unknown = f"nobody has seen which layers this release of TensorRT makes of {node.op}"
-                return None
             raise self.refuse(
                 f"TensorRT has no importer for the operator {node.op}; it would look for a plugin of that name.",
                 node.proto,

@@ -14,9 +14,7 @@ from onnx import TensorProto, helper
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
-from edgedla.importers.known_ops import REFUSED
 from edgedla.importers.ops import OPERATORS
-from edgedla.importers.parser_releases import IMPORTED_SINCE
 from tests.importers.onnx_models import constant, ints, model, one, value, weights
 from tests.importers.parser_probes import classes, model_of, probes
 
@@ -98,10 +96,6 @@ def test_every_operator_has_a_model(recorded: Set[str]) -> None:
 def test_sample_models_exist_only_for_unrecorded_operators(recorded: Set[str]) -> None:
     assert set(MODELS) & recorded == set()
     assert set(MODELS) - set(OPERATORS) == set()
-
-
-def test_an_operator_is_both_imported_and_refused_only_by_release() -> None:
-    assert set(OPERATORS) & REFUSED - set(IMPORTED_SINCE) == set()
 
 
 def layers(proto: onnx.ModelProto, release: str) -> str:

@@ -1,7 +1,7 @@
 """ONNX operator -> how NVIDIA's parser lowers it.
 
 To add an operator: write its function `(ctx, node, inputs) -> outputs` in the module of its group, and name it in
-OPERATORS. An operator that only newer parsers know stands in parser_releases.IMPORTED_SINCE as well.
+OPERATORS. An operator that only newer parsers know stands in rules/parser_operators.yaml as well.
 """
 
 from __future__ import annotations
