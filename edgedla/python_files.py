@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Callable, Union
 
 from edgedla.errors import UsageError, described
+from edgedla.files import sha256_of
 
 
 def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:
@@ -59,6 +60,16 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
         names = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
         raise UsageError(f"{name} {missing}", where=place, allowed=", ".join(names[:10]) or "a function of this name")
     return function
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """SHA-256 of the file in which the function stands; "" where it has none. What the file imports does not count."""
+    import inspect
+
+    try:
+        return sha256_of(inspect.getfile(function))
+    except (TypeError, OSError):
+        return ""
 
 
 def _name(path: str, what: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
-from edgedla.python_files import function_of
+from edgedla.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples
 
@@ -31,6 +31,7 @@ class Metric:
         needs_labels, needs_reference: True if `of_sample` reads them. share: each value is 0 or 1.
         by_class: a label is the index of a class in the one output.
         resamples: number of bootstrap resamples for the interval, used if `share` is False.
+        code: SHA-256 of the file of a user's own function; "" for edgedla's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Metric:
     share: bool = False
     resamples: int = RESAMPLES
     by_class: bool = False
+    code: str = ""
 
     def figure(self, values: Sequence[Any]) -> float:
         return float(np.mean(values)) if self.combine is None else float(self.combine(values))
@@ -284,4 +286,4 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
                 hint="it is called as function(outputs, label) and returns a number; outputs: name -> array",
             ) from e  # fmt: skip
 
-    return Metric(text, of_sample, needs_labels=False)
+    return Metric(text, of_sample, needs_labels=False, code=source_digest(score))

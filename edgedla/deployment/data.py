@@ -80,7 +80,7 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
         _part(every, 0, count - last - fifth),
         _part(every, count - last - fifth, count - last),
         final,
-        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), str(request.preprocess), count))
+        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), repr(request.preprocess), count))
                        .encode()).hexdigest(),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.source import Facts
 from edgedla.deployment.steps import LAYERS, PLACEMENT
+from edgedla.identity import libraries
 from edgedla.printable import short
 from edgedla.version import __version__
 from edgedla.vocabulary import GPU
@@ -133,15 +134,5 @@ def notes_of(
 def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:
     """Versions of the software that took part; None for software that is not installed."""
     versions: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
-    for name in ("numpy", "onnx", "onnxruntime", "onnx_ir"):
-        versions[name] = _version(name)
+    versions.update(libraries())
     return {**versions, **{k: v for k, v in artifact.software.items() if k not in versions}}
-
-
-def _version(name: str) -> Optional[str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

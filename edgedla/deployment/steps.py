@@ -168,7 +168,7 @@ class Steps:
         rests_on = {
             "model": candidate.model_sha256, **settings, **self._sizes(), "calib": candidate.quantization_key,
             "placement": "" if candidate.placement is None else sha256_of(candidate.placement),
-            "preprocess": str(r.preprocess), "samples": self.parts.identity,
+            "preprocess": repr(r.preprocess), "samples": self.parts.identity, "device": _device(backend),
         }  # fmt: skip
         return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
 
@@ -209,7 +209,8 @@ class Steps:
                 "frames": result.count,
             }  # fmt: skip
 
-        return self.store.step("measure", {"artifact": digest}, make, f"measuring: {name}")
+        rests_on = {"artifact": digest, "device": _device("tensorrt")}
+        return self.store.step("measure", rests_on, make, f"measuring: {name}")
 
     def reference(self) -> Any:
         """The model that scores are compared with: as it came, or with its types converted to FLOAT."""
@@ -228,7 +229,19 @@ class Steps:
         return {"shapes": {k: list(v) for k, v in (self.request.shapes or {}).items()}, "batch": self.request.batch}
 
     def _metric(self) -> Tuple[Any, ...]:
-        return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou)
+        return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou, self.metric.code)
+
+
+def _device(backend: str) -> Optional[Dict[str, Any]]:
+    """What an engine and its times depend on besides the artifact; None for the simulation."""
+    if backend == "host":
+        return None
+    from edgedla.builder.tensorrt.bindings import installed_version
+    from edgedla.targets.board import board_facts
+
+    facts = board_facts() or {}
+    # Not the clocks of this moment, which the governors change.
+    return {**{key: facts.get(key) for key in ("model", "l4t", "power_mode")}, "tensorrt": installed_version()}
 
 
 def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import remove_folder, sha256_of, without_links
+from edgedla.identity import identity, libraries
 from edgedla.publishing import runs
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
-from edgedla.version import __version__
 
 RECORD = "step.json"
 Make = Callable[[Path], Dict[str, Any]]
@@ -50,13 +50,13 @@ class Store:
         """The step: from disk if it is finished, otherwise by `make(folder)`, which writes its files and returns its value.
 
         Args:
-            rests_on: everything that the result depends on, such as hashes and settings. JSON values.
+            rests_on: everything that the result depends on, such as hashes and settings, but for edgedla's own code, rules
+                and costs, which are always part of the key. JSON values.
 
         Raises:
             EnvironmentMissing: the folder cannot be written. Also whatever `make` raises; then nothing is kept.
         """
-        text = json.dumps({"step": name, "edgedla": __version__, **rests_on}, sort_keys=True, default=str)
-        key = hashlib.sha256(text.encode()).hexdigest()
+        key = key_of(name, rests_on)
         folder = self.folder / f"{name}-{key[:16]}"
         self._forget_killed()
         value = _finished(folder, key)
@@ -102,6 +102,13 @@ class Store:
                 f.write(line + "\n")
         except OSError as e:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
+
+
+def key_of(name: str, rests_on: Mapping[str, Any]) -> str:
+    """The step's key: what it rests on, with the code, rules, costs and libraries that compute it."""
+    made_by = {**identity().digests, **libraries()}
+    text = json.dumps({"step": name, "made_by": made_by, **rests_on}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _forget_killed(folder: Path) -> None:

@@ -6,31 +6,15 @@ import base64
 import hashlib
 import zipfile
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, List, Tuple
 
 from edgedla.data import jetson_dir, rules_dir
 from edgedla.errors import EnvironmentMissing
+from edgedla.identity import files_below
 from edgedla.version import __version__
 
 #: One time for every file, so that an installation always gives the same bytes, which a board may already have.
 _TIME = (2020, 1, 1, 0, 0, 0)
-#: The package's files besides Python.
-_KEPT = (
-    ".py",
-    ".yaml",
-    ".json",
-    ".j2",
-    ".md",
-    ".cu",
-    ".css",
-    ".js",
-    ".csv",
-    ".typed",
-    ".sh",
-    ".service",
-    ".txt",
-    ".svg",
-)
 
 
 def write_wheel(folder: Path) -> Path:
@@ -46,7 +30,7 @@ def write_wheel(folder: Path) -> Path:
     # A checkout has these beside the package, a wheel inside it.
     trees += [(rules_dir(), "edgedla/_rules"), (jetson_dir(), "edgedla/_jetson")]
     for base, name in trees:
-        contents.update((f"{name}/{path.relative_to(base).as_posix()}", path.read_bytes()) for path in _files(base))
+        contents.update((f"{name}/{inner}", path.read_bytes()) for inner, path in files_below(base))
     contents[f"{info}/METADATA"] = _metadata()
     contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: edgedla\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     contents[f"{info}/entry_points.txt"] = b"[console_scripts]\nedgedla = edgedla.cli.main:run\n"
@@ -57,14 +41,6 @@ def write_wheel(folder: Path) -> Path:
         for name, data in sorted(contents.items()):
             archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
     return target
-
-
-def _files(base: Path) -> Iterator[Path]:
-    for path in sorted(base.rglob("*")):
-        parts = path.relative_to(base).parts
-        hidden = any(p.startswith(".") or p == "__pycache__" for p in parts)
-        if path.is_file() and not hidden and (path.suffix in _KEPT or path.name == "Dockerfile"):
-            yield path
 
 
 def _metadata() -> bytes:

@@ -21,6 +21,7 @@ ORDER = (
 FOUNDATION = {
     "errors",
     "version",
+    "identity",
     "data",
     "files",
     "guard",
