@@ -13,7 +13,7 @@ from edgedla.cli.output import echo
 
 def show_topics(ctx: click.Context) -> None:
     """The help of `edgedla`, then every topic."""
-    from edgedla.topics import topics
+    from edgedla.cli.terminal.topics import topics
 
     formatter = ctx.make_formatter()
     with formatter.section("Topics (edgedla help TOPIC)"):
@@ -23,7 +23,7 @@ def show_topics(ctx: click.Context) -> None:
 
 def show_topic(name: str) -> bool:
     """Prints the page of a topic; returns False if no topic has this name."""
-    from edgedla.topics import topics
+    from edgedla.cli.terminal.topics import topics
 
     topic = topics().get(name)
     if topic is None:
@@ -37,7 +37,7 @@ def show_topic(name: str) -> bool:
 
 def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
     """The command or topic whose name is most like `word`; None if none is."""
-    from edgedla.topics import topics
+    from edgedla.cli.terminal.topics import topics
     from edgedla.vocabulary import nearest as nearest_word
 
     return nearest_word(word, [*verbs, *topics()])
@@ -45,9 +45,9 @@ def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
 
 def with_topics(verb: str, command: click.Command) -> click.Command:
     """The command; its `--help` ends with its documentation page and related topics."""
+    from edgedla.cli.terminal.topics import topics_of
     from edgedla.errors import RuleError
     from edgedla.pages import page_path, page_url
-    from edgedla.topics import topics_of
 
     try:
         names = [topic.name for topic in topics_of(verb)]

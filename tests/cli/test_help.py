@@ -10,8 +10,8 @@ import pytest
 
 from edgedla.cli import main
 from edgedla.cli.main import VERBS
+from edgedla.cli.terminal.topics import topics, topics_of
 from edgedla.pages import SITE_VARIABLE
-from edgedla.topics import topics, topics_of
 
 
 def test_help_lists_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:

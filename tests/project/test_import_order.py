@@ -37,7 +37,6 @@ FOUNDATION = {
     "python_files",
     "sealed",
     "pages",
-    "topics",
 }
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {

@@ -34,7 +34,7 @@ def test_the_wheel_holds_the_rules_at_the_path_that_the_code_reads(names: Set[st
 
 
 def test_the_wheel_holds_every_page_that_help_prints(names: Set[str]) -> None:
-    from edgedla.topics import topics
+    from edgedla.cli.terminal.topics import topics
 
     assert len(topics()) > 20
     assert {f"edgedla/_docs/{topic.path}" for topic in topics().values()} <= names
