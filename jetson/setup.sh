@@ -103,7 +103,11 @@ fi
 case "$jetpack" in
   5) cudas=(11-4) ;;
   6) cudas=(12-6 12-2) ;;
-  *) cudas=(13-2 13-0) ;;
+  *)
+    # The newest that apt offers: JetPack 7's CUDA moves with its patches.
+    mapfile -t cudas < <(apt-cache search --names-only '^libcudla-13-' 2> /dev/null | sed -n 's/^libcudla-\(13-[0-9]*\) .*/\1/p' | sort -rV)
+    cudas+=(13-2 13-0)
+    ;;
 esac
 for dir in "$root"/usr/local/cuda-[0-9]*; do
   if [ -d "$dir" ]; then
@@ -115,7 +119,9 @@ cuda=""
 for one in "${cudas[@]}"; do
   if [ -z "$cuda" ] && { installed "cuda-cudart-$one" || [ -n "$(candidate "cuda-cudart-$one")" ]; }; then cuda="$one"; fi
 done
-nvidia=(python3-libnvinfer libnvinfer-bin nvidia-l4t-dla-compiler)
+nvidia=(python3-libnvinfer libnvinfer-bin)
+# JetPack 7's sources have no package of the DLA's compiler.
+if ((jetpack < 7)); then nvidia+=(nvidia-l4t-dla-compiler); fi
 if [ -n "$cuda" ]; then
   nvidia+=("libcudla-$cuda" "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "libcurand-dev-$cuda" "$python-dev" build-essential)
 fi

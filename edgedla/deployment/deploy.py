@@ -18,7 +18,7 @@ from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept, details_of, notes_of, versions_of
-from edgedla.deployment.device import on_device
+from edgedla.deployment.device import on_device, require_device
 from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
@@ -79,6 +79,7 @@ def _deployed(
     model: Any, example_inputs: Any, request: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
     progress: Optional[Progress], fresh: bool,
 ) -> Deployment:  # fmt: skip
+    require_device(request)
     work = folder / WORK
     if fresh:
         for entry in work.iterdir():

@@ -30,6 +30,21 @@ class Built:
     trials: Tuple[Trial, ...] = ()
 
 
+def require_device(request: DeployRequest) -> None:
+    """Compares the request with this board before the work, not behind it.
+
+    Raises:
+        EnvironmentMissing: TensorRT is to build here, and is missing, or of another release than the request's.
+    """
+    from edgedla.builder.building import backend_of
+    from edgedla.builder.tensorrt.bindings import installed_version, require_release
+    from edgedla.targets import platform_for
+
+    installed = installed_version() if backend_of(request.backend) == "tensorrt" else None
+    if installed is not None:
+        require_release(installed, platform_for(**request.platform).release.trt)
+
+
 def on_device(
     request: DeployRequest, steps: Steps, first: Candidate, standing: List[Candidate], score: Mapping[str, Any]
 ) -> Built:

@@ -125,7 +125,6 @@ def _predicted(
 def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
     """The log's release; None for the module's default."""
     from edgedla.targets import platform_for
-    from edgedla.targets.releases import unlisted_note
 
     logged = ".".join(log.version.split(".")[:3])
     try:
@@ -135,9 +134,8 @@ def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
             f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
         )
         return None
-    unlisted = unlisted_note(platform.release.trt)
-    if unlisted:
-        notes.append(f"{unlisted} in the prediction")
+    if platform.release.note:
+        notes.append(f"{platform.release.note} in the prediction")
     return logged
 
 

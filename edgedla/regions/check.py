@@ -18,7 +18,6 @@ from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, skipped_macs, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform, platform_for
-from edgedla.targets.releases import unlisted_note
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
@@ -271,9 +270,8 @@ def _notes(
     of_the_data = "" if open_inputs(graph) else data_sizes_text(graph)
     if of_the_data:
         notes.append(f"{of_the_data}; end the model before it")
-    unlisted = unlisted_note(platform.release.trt)
-    if unlisted:
-        notes.insert(0, unlisted)
+    if platform.release.note:
+        notes.insert(0, platform.release.note)
     if platform.no_dla:
         notes.insert(0, platform.no_dla)
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)

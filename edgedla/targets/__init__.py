@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Optional
+from typing import Optional, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.targets.modules import module_for, module_ids, modules
@@ -50,7 +50,24 @@ def _platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> Platfo
     module = module_for(target)
     release = release_for(module, jetpack, trt)
     answer, reason = dla_answer(module, release)
+    if answer == "unknown":
+        answer, reason = _counted(module, release) or (answer, reason)
     return Platform(module, release, None if answer == "yes" else reason, answer == "unknown")
+
+
+def _counted(module: Module, release: Release) -> Optional[Tuple[str, str]]:
+    """The installed TensorRT's answer to whether there is a DLA; None where this is not the board, or another release."""
+    from edgedla.targets.board import board_target
+    from edgedla.targets.jetson import on_jetson
+
+    if not on_jetson() or board_target() != module.id:
+        return None
+    from edgedla.targets.installed import counted_cores
+
+    counted = counted_cores()
+    if counted is None or counted[0][:3] != release.trt[:3]:
+        return None
+    return "yes" if counted[1] else "no", f"TensorRT {release.trt_text} on this board counts no DLA cores"
 
 
 __all__ = [

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from edgedla.targets import releases
 from edgedla.targets.device_files import clock_caps_hz, read_board
 from edgedla.targets.jetson import file_text, in_container, on_jetson, read_text, root
 from edgedla.targets.platform import Module, PowerMode
-from edgedla.targets.versions import padded, parse_version
+from edgedla.targets.releases import jetpack_of, releases
+from edgedla.targets.versions import parse_version
 
 #: Device-tree model names (lower case) by module; the memory size tells the variants apart.
 MODELS: Tuple[Tuple[str, str], ...] = (
@@ -66,7 +66,7 @@ class Board:
     Attributes:
         model: the device tree's name. target: edgedla's name, None if it knows no such module.
         l4t: "36.4.3". jetpack: the release that this L4T belongs to, None if unknown.
-        jetpack_nearest: whether the L4T is in no table, and `jetpack` is that of the nearest older patch release.
+        jetpack_nearest: whether the L4T is in no table, and `jetpack` is that of its neighbour, see `jetpack_of`.
         power_mode: nvpmodel's name of the current mode. power_modes: names by nvpmodel's id.
         dla_caps_mhz: maximum clock by core, from the kernel, else from the mode's section of nvpmodel.conf; a core is missing
             if neither states it, or if only the chip's own limit holds.
@@ -82,6 +82,19 @@ class Board:
     container: bool
     jetpack_nearest: bool = False
     dla_caps_mhz: Mapping[int, float] = field(default_factory=dict)
+
+    def release(self, installed: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+        """(JetPack, TensorRT) as arguments of `platform_for`, led by the installed TensorRT, which need not be JetPack's own.
+
+        JetPack is None where it does not carry that TensorRT, TensorRT where it is JetPack's own.
+        """
+        if installed is None:
+            return self.jetpack, None
+        row = next((row for row in releases().jetpack if row.version == self.jetpack), None)
+        version = parse_version(".".join(installed.split(".")[:3]))
+        if version is None or row is None or not row.carries(version):
+            return None, installed
+        return row.version, None if row.trt == version else installed
 
     def mode_of(self, module: Module) -> Optional[PowerMode]:
         """The mode of `module` that this board is in, found by its clock caps: nvpmodel's names are only labels.
@@ -108,7 +121,7 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
     release, model = file_text(base, "nv_tegra_release"), file_text(base, "model")
     match = re.search(_L4T, release or "")
     l4t = ".".join(match.groups()) if match else None
-    jetpack, exact = _jetpack(l4t)
+    jetpack, exact = jetpack_of(l4t)
     config = read_text(base / "etc/nvpmodel.conf") or ""
     modes = {int(number): (name, body) for number, name, body in re.findall(_MODE, config)}
     current = re.search(r"pmode:0*(\d+)", read_text(base / "var/lib/nvpmodel/status") or "")
@@ -186,19 +199,3 @@ def _target(model: str, compatible: str, base: Path) -> Optional[str]:
     gib = int(kib.group(1)) / (1 << 20)
     size = next((s for s in SIZES_GB[family] if gib <= s), SIZES_GB[family][-1])
     return f"{family}-{size}gb"
-
-
-def _jetpack(l4t: Optional[str]) -> Tuple[Optional[str], bool]:
-    """(the JetPack of an L4T release, whether the table has exactly this release).
-
-    NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2); for those the nearest older patch answers.
-    """
-    l4t_version = padded(parse_version(l4t) or ()) if l4t else None
-    if l4t_version is None:
-        return None, False
-    rows = [(padded(parse_version(text) or ()), row.version) for row in releases().jetpack for text in row.l4t]
-    older = [(version, name) for version, name in rows if version[:2] == l4t_version[:2] and version <= l4t_version]
-    if not older:
-        return None, False
-    version, name = max(older)
-    return name, version == l4t_version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 
@@ -65,7 +65,8 @@ class Module:
 class Release:
     """A software release. `trt`: the version tuple that rules are matched with.
 
-    `jetpack` is None if the user named only TensorRT and several JetPacks carry it.
+    `jetpack` is None if the user named only TensorRT and several JetPacks carry it. `note` says which listed release answers for
+    one that is not on record.
     """
 
     trt: Tuple[int, ...]
@@ -73,6 +74,7 @@ class Release:
     l4t: Tuple[str, ...] = ()
     dla_software: Optional[str] = None
     sources: Tuple[str, ...] = ()
+    note: str = field(default="", compare=False)
 
     @property
     def trt_text(self) -> str:

@@ -78,7 +78,7 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         trt = None
     if jetpack is None and trt is None:
         jetpack = module.default_jetpack
-    row = _find_jetpack(jetpack, module) if jetpack is not None else None
+    row, note = _find_jetpack(jetpack, module) if jetpack is not None else (None, "")
     version = _find_trt(trt) if trt is not None else None
     listed = None if version is None else _nearest_listed(version)
     if row is None:
@@ -89,7 +89,9 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         if len(carriers) == 1:
             row = carriers[0]
         else:
-            return Release(trt=version, dla_software=software.pop() if len(software) == 1 else None)
+            return Release(
+                version, dla_software=software.pop() if len(software) == 1 else None, note=_unlisted(version)
+            )
     if version is None:
         version = row.trt
     elif listed is not None and not row.carries(listed):
@@ -99,7 +101,9 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
         )
     # A separate TensorRT package brings its own DLA compiler, so the JetPack's number would be wrong for it.
     observed = padded(row.trt)[:3] == padded(version)[:3]
-    return Release(version, row.version, row.l4t, row.dla_software if observed else None, row.sources)
+    return Release(
+        version, row.version, row.l4t, row.dla_software if observed else None, row.sources, note or _unlisted(version)
+    )
 
 
 def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
@@ -128,23 +132,48 @@ _L4T = re.compile(r"^(?:l4t[\s_-]*r?|r)(?P<number>\d+\.\d+(?:\.\d+)?)$", re.I)
 _TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<minor>[\d.]+)", re.I)
 
 
-def _find_jetpack(text: str, module: Module) -> JetPack:
+def _find_jetpack(text: str, module: Module) -> Tuple[JetPack, str]:
+    """(the row, a note where it stands in for a release that is newer than the table)."""
     rows = releases().jetpack
+    of_family = [row for row in rows if module.family in row.families]
+    newest = max(of_family or rows, key=lambda row: parse_version(row.version) or ())
     if text.strip().lower() in NEWEST:
-        of_family = [row for row in rows if module.family in row.families]
-        return max(of_family or rows, key=lambda row: parse_version(row.version) or ())
+        return newest, ""
     l4t = _l4t_number(text)
     if l4t is not None:
         carriers = [row for row in rows if any(v == l4t or v.startswith(f"{l4t}.") for v in row.l4t)]
         if carriers:
-            return carriers[-1]
+            return carriers[-1], ""
+        name, _ = jetpack_of(l4t)
+        near = next((row for row in rows if row.version == name), None)
+        if near is not None:
+            return near, f"L4T {l4t} is not on record: JetPack {near.version} answers"
         raise _unknown("L4T", text, [v for row in rows for v in row.l4t])
     version = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
-    for row in rows:
-        # "6" is ambiguous: 6.0 has an older TensorRT.
-        if version is not None and len(version) >= 2 and padded(version) == padded(parse_version(row.version) or ()):
-            return row
+    # "6" is ambiguous: 6.0 has an older TensorRT.
+    if version is not None and len(version) >= 2:
+        for row in rows:
+            if padded(version) == padded(parse_version(row.version) or ()):
+                return row, ""
+        if _follows(version, max(parse_version(row.version) or () for row in rows)):
+            return newest, f"JetPack {_text(version)} is not on record: {newest.version} answers"
     raise _unknown("JetPack", text, [j.version for j in rows])
+
+
+def jetpack_of(l4t: Optional[str]) -> Tuple[Optional[str], bool]:
+    """(the JetPack of an L4T release, whether the table has exactly this release).
+
+    NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2): the nearest older patch answers, for an L4T newer than
+    every listed one the newest JetPack. An older patch would pass its "no DLA" on to the release that brings it back.
+    """
+    found = padded(parse_version(l4t) or ()) if l4t else ()
+    rows = [(padded(parse_version(text) or ()), row.version) for row in releases().jetpack for text in row.l4t]
+    if not found:
+        return None, False
+    if found > max(rows)[0]:
+        return releases().jetpack[-1].version, False
+    version, name = max((row for row in rows if row[0][:2] == found[:2] and row[0] <= found), default=((), None))
+    return name, version == found
 
 
 def _l4t_number(text: str) -> Optional[str]:
@@ -159,7 +188,8 @@ def _l4t_number(text: str) -> Optional[str]:
 def _find_trt(text: str) -> Version:
     """The version that the user names; a shorter one becomes the newest listed release that begins with it.
 
-    A patch that is not listed is taken too: NVIDIA publishes patches of its own for PCs and containers.
+    A patch that is not listed is taken too: NVIDIA publishes patches of its own for PCs and containers. So is a release that
+    is newer than the table; of an older major release only with its patch number, or 10.33 would be no typing error.
     """
     version = parse_version(text.strip().lower().lstrip("v"))
     versions = [t.version for t in releases().tensorrt]
@@ -167,19 +197,32 @@ def _find_trt(text: str) -> Version:
         newest = [v for v in versions if v[: len(version)] == version[:3]]
         if newest:
             return version if len(version) >= 3 else max(newest)
-        if _nearest_listed(version) != version:
-            return version
+        if _nearest_listed(version) != version and (len(version) >= 3 or _follows(version, versions[-1])):
+            return padded(version)[: max(3, len(version))]
     raise _unknown("TensorRT", text, [_text(v) for v in versions])
 
 
 def _nearest_listed(version: Version) -> Version:
-    """Of the listed patches of a minor release, the newest that is not newer, else the oldest; itself for an unlisted minor."""
-    patches = sorted(t.version for t in releases().tensorrt if t.version[:2] == version[:2])
-    return max((v for v in patches if v <= version), default=patches[0]) if patches else version
+    """Of the listed patches of a minor release, the newest that is not newer, else the oldest.
+
+    For a minor release newer than the listed ones of its major release, or than the whole table, the newest of these; itself for
+    another unlisted one.
+    """
+    listed = sorted(t.version for t in releases().tensorrt)
+    patches = [v for v in listed if v[:2] == version[:2]]
+    if patches:
+        return max((v for v in patches if v <= version), default=patches[0])
+    newest = max((v for v in listed if v[0] == version[0]), default=listed[-1])
+    return newest if _follows(version, newest) else version
 
 
-def unlisted_note(version: Version) -> str:
-    """Whose rules answer for a patch release that is not listed; "" for a listed one."""
+def _follows(version: Version, newest: Version) -> bool:
+    """Whether a version is newer than the newest listed one, and not so far from it that it must be a typing error."""
+    return newest < version and version[0] <= newest[0] + 1
+
+
+def _unlisted(version: Version) -> str:
+    """Whose rules answer for a release that is not listed; "" for a listed one."""
     listed = _nearest_listed(version)
     return (
         ""

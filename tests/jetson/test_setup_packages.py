@@ -28,7 +28,7 @@ BOARDS: Dict[str, Tuple[str, str, str, bool]] = {
     "5.1.3": ("R35 (release), REVISION: 5.0", "python3.8", "11-4", False),
     "6.0": ("R36 (release), REVISION: 3.0", "python3.10", "12-2", True),
     "6.2": ("R36 (release), REVISION: 4.3", "python3.10", "12-6", True),
-    "7.2": ("R39 (release), REVISION: 2.0", "python3.12", "13-0", True),
+    "7.2": ("R39 (release), REVISION: 2.0", "python3.12", "13-0", False),
 }
 
 

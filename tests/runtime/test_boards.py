@@ -162,13 +162,15 @@ def test_the_module_is_identified_by_part_number_on_any_carrier(
     [
         ("R35 (release), REVISION: 6.3", "5.1.5", True),
         ("R36 (release), REVISION: 4.2", "6.1", True),
-        ("R38 (release), REVISION: 2.2", "7.0", True),
+        ("R38 (release), REVISION: 2.3", "7.0", True),
+        ("R39 (release), REVISION: 2.1", "7.2.1", False),
+        ("R39 (release), REVISION: 2.2", "7.2.2", True),
         ("R36 (release), REVISION: 4.3", "6.2", False),
         ("R36 (release), REVISION: 1.0", None, False),
-        ("R41 (release), REVISION: 1.0", None, False),
+        ("R41 (release), REVISION: 1.0", "7.2.2", True),
     ],
 )
-def test_a_patch_release_that_no_table_has_is_its_nearest_older_one(
+def test_a_patch_release_that_no_table_has_is_its_nearest_older_one_and_a_newer_one_the_newest(
     tree: Callable[..., Path], revision: str, jetpack: str, nearest: bool
 ) -> None:
     board = this_board(tree({"etc/nv_tegra_release": f"# {revision}, GCID: 1"}))

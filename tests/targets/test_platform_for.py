@@ -14,7 +14,6 @@ from edgedla.costs.engines import multiprocessors
 from edgedla.errors import RuleError, UsageError
 from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
 from edgedla.targets.board import MODELS, PARTS, SIZES_GB
-from edgedla.targets.releases import unlisted_note
 
 NAMES = (
     "agx-orin-32gb agx-orin-64gb agx-thor-t5000 agx-xavier-32gb agx-xavier-64gb orin-nano-4gb orin-nano-8gb "
@@ -161,7 +160,8 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", f"Name the second number too, 10.0.1 to {NEWEST_10}."),
         ("orin", "6", None, "JetPack 6 stands for several releases"),
-        ("orin", None, "8.7.1", "unknown TensorRT"),
+        ("orin", None, "9.1.0", "unknown TensorRT"),
+        ("orin", None, "13.0.1", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
         ("orin", "6.2", "8.5", "does not carry"),
         ("orin", None, "ten", "unknown TensorRT"),
@@ -182,16 +182,41 @@ def test_unknown_targets_and_releases_list_the_known_ones(target, jetpack, trt, 
         ("10.0.0", None, "TensorRT 10.0.0 is not on record: the rules of 10.0.1 answer"),
         ("10.3.9", "6.2", "TensorRT 10.3.9 is not on record: the rules of 10.3.0 answer"),
         ("10.3.0.30", "6.2", ""),
+        ("10.17.0", None, "TensorRT 10.17.0 is not on record: the rules of 10.16.2 answer"),
         ("8.5", None, ""),
     ],
 )
 def test_a_patch_that_is_not_on_record_is_answered_by_its_neighbour(trt, jetpack, note):
     """NVIDIA publishes patches of its own for PCs and containers: 8.5.3, 10.13.3."""
     platform = platform_for("agx-orin-64gb", jetpack, trt)
-    assert unlisted_note(platform.release.trt) == note
-    assert platform.has_dla == platform_for("agx-orin-64gb", trt=".".join(trt.split(".")[:2])).has_dla
+    assert platform.release.note == note
+    listed = note.split(" of ")[-1].split()[0] if note else trt
+    assert platform.has_dla == platform_for("agx-orin-64gb", trt=listed).has_dla
     if "." in trt[3:]:
         assert ".".join(map(str, platform.release.trt)) == trt
+
+
+@pytest.mark.parametrize(
+    ("jetpack", "trt", "answered_by", "note"),
+    [
+        (None, "11.6", "11.6.0", "TensorRT 11.6.0 is not on record: the rules of 11.5.0 answer"),
+        (None, "12.0.1.5", "12.0.1.5", "TensorRT 12.0.1.5 is not on record: the rules of 11.5.0 answer"),
+        ("7.3", None, "11.4.1", "JetPack 7.3 is not on record: 7.2.2 answers"),
+        ("L4T 39.2.2", None, "11.4.1", "L4T 39.2.2 is not on record: JetPack 7.2.2 answers"),
+        ("r36.4.5", None, "10.3.0", "L4T 36.4.5 is not on record: JetPack 6.2.1 answers"),
+        ("7.2.1", None, "10.16.2", ""),
+    ],
+)
+def test_a_release_newer_than_the_table_is_answered_by_the_newest(jetpack, trt, answered_by, note):
+    release = platform_for("agx-orin-64gb", jetpack, trt).release
+    assert (release.trt_text, release.note) == (answered_by, note)
+
+
+def test_what_no_source_says_of_a_newer_tensorrt_is_unknown_and_of_thor_no():
+    assert platform_for("agx-orin-64gb", trt="11.4.2").dla_status == "yes"
+    assert {platform_for("agx-orin-64gb", trt=t).dla_status for t in ("11.5", "11.6", "12.0")} == {"unknown"}
+    assert platform_for("thor", trt="11.6").dla_status == "no"
+    assert platform_for("agx-orin-64gb", jetpack="7.2.1").dla_status == "no"
 
 
 def test_every_pair_of_module_and_release_has_a_dla_status():

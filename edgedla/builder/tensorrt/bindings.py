@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.callbacks import process_logger
@@ -66,13 +66,20 @@ def checked_module(plan: BuildPlan) -> Any:
             f"TensorRT's Python bindings cannot be imported: {e}",
             hint=f"on a Jetson {bindings_remedy()}; on a laptop use --backend host or trtexec",
         ) from e
-    installed = str(trt.__version__)
-    if tuple(installed.split(".")[:2]) != tuple(str(n) for n in plan.trt[:2]):
+    require_release(str(trt.__version__), plan.trt)
+    return trt
+
+
+def require_release(installed: str, planned: Sequence[int]) -> None:
+    """
+    Raises:
+        EnvironmentMissing: the plan is for another minor release than the installed one.
+    """
+    if tuple(installed.split(".")[:2]) != tuple(str(n) for n in planned[:2]):
         raise EnvironmentMissing(
-            f"the plan is for TensorRT {plan.platform['trt']}, this is {installed}",
+            f"the plan is for TensorRT {'.'.join(map(str, planned))}, this is {installed}",
             hint=f"rules and placement differ by release: plan again with --trt {installed}",
         )
-    return trt
 
 
 def checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:

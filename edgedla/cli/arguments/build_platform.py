@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
@@ -29,9 +29,7 @@ def fill_platform(given: Dict[str, Any]) -> None:
         named_platform = (given["target"], given["jetpack"], given["trt"], given["precision"])
         given.update(resolved_platform(read_placement(given["placement"]), *named_platform)._asdict())
     built_here = given["backend"] in ("auto", "tensorrt")
-    given.update(
-        own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)
-    )
+    given.update(own_platform(given["target"], given["jetpack"], given["trt"]))
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     if not platform.has_dla and not given["plan_only"]:
         echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
@@ -45,13 +43,3 @@ def fill_platform(given: Dict[str, Any]) -> None:
             )
         echo(f"edgedla: this is {board.target}: for {module_for(given['target']).id} the build is simulated", err=True)
         given["backend"] = "host"
-
-
-def _installed() -> Optional[str]:
-    from edgedla.builder.tensorrt.bindings import installed_version
-
-    return installed_version()
-
-
-def _none() -> None:
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 import click
 
@@ -59,13 +59,13 @@ def own_platform(
     trt: Optional[str],
     *,
     tolerant: bool = False,
-    installed: Callable[[], Optional[str]] = lambda: None,
 ) -> Dict[str, Optional[str]]:
     """target, jetpack and trt with this board's filled in where the module is not named, or is this very one.
 
+    The release is that of the TensorRT that is installed here, which need not be JetPack's own.
+
     Args:
         tolerant: treat a Jetson of unknown module as no Jetson: for commands that need no module.
-        installed: the TensorRT that is installed here, which may be newer than JetPack's; None where that does not matter.
 
     Raises:
         UsageError: no target is named, and this is a Jetson of which edgedla cannot tell the module.
@@ -92,8 +92,9 @@ def own_platform(
         return named
     named["target"] = board.target
     if jetpack is None and trt is None:
-        named["trt"] = installed()
-        named["jetpack"] = None if named["trt"] else board.jetpack
+        from edgedla.builder.tensorrt.bindings import installed_version
+
+        named["jetpack"], named["trt"] = board.release(installed_version())
     return named
 
 
@@ -111,4 +112,6 @@ def own_power_mode(target: str) -> Optional[str]:
 def own_label() -> str:
     """This board as --target of a sweep names platforms: "orin-nx-16gb@jp6.2"; elsewhere the common module."""
     named = own_platform(None, None, None)
-    return f"{named['target']}@jp{named['jetpack']}" if named["jetpack"] else str(named["target"])
+    # One release only: TensorRT's stands where it is not JetPack's own.
+    release = f"@trt{named['trt']}" if named["trt"] else f"@jp{named['jetpack']}" if named["jetpack"] else ""
+    return f"{named['target']}{release}"

@@ -69,7 +69,7 @@ def _machine(board: Optional[Board], base: Path) -> List[Check]:
     elif board.jetpack is None:
         checks.append(Check("JetPack", "warn", f"L4T {board.l4t} is not in the release table", _NAME_TRT))
     elif board.jetpack_nearest:
-        text = f"{board.jetpack}, the nearest older one: L4T {board.l4t} is not in the release table"
+        text = f"{board.jetpack}, the nearest one: L4T {board.l4t} is not in the release table"
         checks.append(Check("JetPack", "ok", text))
     else:
         checks.append(Check("JetPack", "ok", board.jetpack))
@@ -77,24 +77,30 @@ def _machine(board: Optional[Board], base: Path) -> List[Check]:
 
 
 def _platform(board: Optional[Board], base: Path) -> List[Check]:
-    if board is None or board.target is None or board.jetpack is None:
+    from edgedla.builder.tensorrt.bindings import installed_version
+
+    jetpack, trt = board.release(installed_version()) if board is not None else (None, None)
+    if board is None or board.target is None or (jetpack or trt) is None:
         return []
     from edgedla.targets import platform_for
 
     try:
-        pair = platform_for(board.target, jetpack=board.jetpack)
+        pair = platform_for(board.target, jetpack=jetpack, trt=trt)
     except EdgedlaError as e:
         return [Check("DLA in this release", "warn", e.what)]
     if not pair.has_dla:
         return [
             Check(
                 "DLA in this release",
-                "fail",
+                "warn" if pair.dla_unknown else "fail",
                 pair.no_dla or "none",
                 "use the GPU, or a release with DLA (`edgedla targets`)",
             )
         ]
-    return [Check("DLA in this release", "ok", f"{pair.module.dla_cores} cores, TensorRT {pair.release.trt_text}")]
+    note = f"; {pair.release.note}" if pair.release.note else ""
+    return [
+        Check("DLA in this release", "ok", f"{pair.module.dla_cores} cores, TensorRT {pair.release.trt_text}{note}")
+    ]
 
 
 def _cores(board: Optional[Board], base: Path) -> List[Check]:
@@ -119,14 +125,15 @@ def _library(board: Optional[Board], base: Path) -> List[Check]:
         (
             "libcudla.so.1",
             "standalone loadables",
-            "apt install libcudla-11-4 (JetPack 5) or libcudla-12-* (JetPack 6); containers: --runtime nvidia",
+            "apt install libcudla-11-4 (JetPack 5), libcudla-12-* (6) or libcudla-13-* (7); containers: --runtime nvidia",
         ),
         (
             "libnvdla_compiler.so",
             "building for the DLA, and on JetPack 6 `import tensorrt` itself,",
             "JetPack 6: apt install nvidia-l4t-dla-compiler, in the version of nvidia-l4t-core; JetPack 5 has it in "
-            "/usr/lib/aarch64-linux-gnu/tegra; a container gets the host's with --runtime nvidia (a host without it "
-            "gives an empty file)",
+            "/usr/lib/aarch64-linux-gnu/tegra; JetPack 7 has no package with it (where 7.2.2's comes from is not on "
+            "record: `dpkg -S libnvdla_compiler.so`); a container gets the host's with --runtime nvidia "
+            "(a host without it gives an empty file)",
         ),
     ):
         try:
@@ -175,9 +182,13 @@ def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
     if version is not None and row.carries(version):
         return [Check("TensorRT for this JetPack", "ok", f"{installed} belongs to JetPack {row.version}")]
     expected = ".".join(str(n) for n in row.trt)
+    text = f"{installed}, JetPack {row.version} has {expected}"
+    if version is not None and version > row.trt and (board.jetpack_nearest or not board.container):
+        # A way back would end at a release whose DLA is worse, or none.
+        return [Check("TensorRT for this JetPack", "info", f"{text}: a separate package; its rules answer here")]
     remedy = f"take the image whose TensorRT is {expected} (jetson/README.md has the table)"
-    text = f"{installed}, JetPack {row.version} has {expected}: DLA builds may end in undefined `nvdla::` symbols"
-    remedy = remedy if board.container else f"install the TensorRT of JetPack {row.version}, or update JetPack"
+    remedy = remedy if board.container else f"install the TensorRT of JetPack {row.version}"
+    text = f"{text}: DLA builds may end in undefined `nvdla::` symbols"
     return [Check("TensorRT for this JetPack", "warn", text, remedy)]
 
 
@@ -187,7 +198,9 @@ def _compiler(board: Optional[Board], base: Path) -> List[Check]:
     if shutil.which("nvcc") or (base / "usr/local/cuda/bin/nvcc").exists():
         return [Check("nvcc", "ok", "CUDA preprocessing can be compiled")]
     text = "not here: frames are preprocessed on the CPU; everything else works"
-    return [Check("nvcc", "info", text, "apt install cuda-nvcc-11-4 (JetPack 5) or cuda-nvcc-12-* (JetPack 6)")]
+    return [
+        Check("nvcc", "info", text, "apt install cuda-nvcc-11-4 (JetPack 5), cuda-nvcc-12-* (6) or cuda-nvcc-13-* (7)")
+    ]
 
 
 def _opencv(board: Optional[Board], base: Path) -> List[Check]:

@@ -1,0 +1,83 @@
+"""Every verb on a board starts from the TensorRT that is installed there, whatever JetPack's own is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.targets import _platform
+from edgedla.targets.installed import counted_cores
+
+SHAPES = str(Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx")
+
+PROGRAM = """__version__ = {version!r}
+class Logger:
+    ERROR = 0
+    def __init__(self, level): print("TensorRT's own line")
+class Builder:
+    def __init__(self, logger): self.num_DLA_cores = {cores}
+"""
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Makes this machine an AGX Orin 64GB of an L4T release, with an installed TensorRT that counts so many cores."""
+
+    def make(revision: str, version: str, cores: int = 2) -> None:
+        (tmp_path / "nv_tegra_release").write_text(f"# {revision}, GCID: 1, BOARD: generic")
+        (tmp_path / "model").write_text("NVIDIA Jetson AGX Orin Developer Kit")
+        (tmp_path / "compatible").write_text("nvidia,p3737-0000+p3701-0005")
+        (tmp_path / "stub").mkdir()
+        (tmp_path / "stub/tensorrt.py").write_text(PROGRAM.format(version=version, cores=cores))
+        monkeypatch.setenv("EDGEDLA_BOARD_DIR", str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
+        monkeypatch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: version)
+        for cache in (_platform, counted_cores):
+            cache.cache_clear()
+
+    yield make
+    for cache in (_platform, counted_cores):
+        cache.cache_clear()
+
+
+JP62, JP72, JP721, JP722 = (f"R{n}" for n in (
+    "36 (release), REVISION: 4.3", "39 (release), REVISION: 2.0", "39 (release), REVISION: 2.1", "39 (release), REVISION: 2.2",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["check", "place", "fix"])
+@pytest.mark.parametrize(
+    ("revision", "version"),
+    [(JP62, "10.7.0"), (JP72, "11.4.1"), (JP721, "11.4.1"), (JP722, "11.4.1"), (JP722, "11.5.0"), (JP722, "11.6.0")],
+)
+def test_the_installed_tensorrt_answers(
+    board: Callable[..., None], capsys: pytest.CaptureFixture[str], verb: str, revision: str, version: str
+) -> None:
+    board(revision, version)
+    assert exit_code_of([verb, SHAPES, "--format", "json", *(["--dry-run"] if verb == "fix" else [])]) in (0, 1)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["platform"]["trt"], document["platform"]["dla_status"]) == (version, "yes")
+
+
+@pytest.mark.parametrize(("cores", "words"), [(2, "MACs"), (0, "counts no DLA cores")])
+def test_tensorrt_itself_settles_what_the_table_does_not_know(
+    board: Callable[..., None], capsys: pytest.CaptureFixture[str], cores: int, words: str
+) -> None:
+    board(JP722, "11.5.0", cores)
+    assert exit_code_of(["check", SHAPES]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert words in text
+    assert "UNKNOWN WHETHER" not in text
+
+
+def test_deploy_compares_the_request_with_the_board_before_the_work(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board(JP721, "11.4.1")
+    assert exit_code_of(["deploy", SHAPES, "--jetpack", "7.2.1", "-o", str(tmp_path / "out")]) == 4
+    assert "is for TensorRT 10.16.2, this is 11.4.1" in capsys.readouterr().err
+    assert not list(tmp_path.glob("out/.work/*/"))
