@@ -11,7 +11,8 @@ from edgedla.targets.versions import Version, parse_version
 
 #: A process of its own: a builder takes a CUDA context and seconds, and a broken driver may end the process.
 _PROGRAM = (
-    "import tensorrt as trt; print('EDGEDLA', trt.__version__, trt.Builder(trt.Logger(trt.Logger.ERROR)).num_DLA_cores)"
+    "import sys, tensorrt as trt; cores = trt.Builder(trt.Logger(trt.Logger.ERROR)).num_DLA_cores; "
+    "sys.stdout.write(f'EDGEDLA {trt.__version__} {cores}')"
 )
 _TIMEOUT_S = 120
 
