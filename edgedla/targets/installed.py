@@ -11,8 +11,8 @@ from edgedla.targets.versions import Version, parse_version
 
 #: A process of its own: a builder takes a CUDA context and seconds, and a broken driver may end the process.
 _PROGRAM = (
-    "import sys, tensorrt as trt; cores = trt.Builder(trt.Logger(trt.Logger.ERROR)).num_DLA_cores; "
-    "sys.stdout.write(f'EDGEDLA {trt.__version__} {cores}')"
+    "import os, tensorrt as trt; cores = trt.Builder(trt.Logger(trt.Logger.ERROR)).num_DLA_cores; "
+    "os.write(1, f'EDGEDLA {trt.__version__} {cores}'.encode())"
 )
 _TIMEOUT_S = 120
 
