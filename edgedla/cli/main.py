@@ -161,11 +161,12 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     if "--json" in args and "--json" not in options and "--format" in options:
         args = [word for part in args for word in (("--format", "json") if part == "--json" else (part,))]
     strange = any(a.startswith("--") and a.split("=")[0] not in options and a not in ("--", "--help") for a in args)
-    if not strange and not any("trtexec" in a for a in args[:1]):
+    if not strange and not any("trtexec" in a for a in args):
         return args
     from edgedla.cli.arguments.trtexec import VERBS as PASTED
-    from edgedla.cli.arguments.trtexec import begins_with_trtexec, understood
+    from edgedla.cli.arguments.trtexec import begins_with_trtexec, understood, unquoted
 
+    args = unquoted(args)
     if verb not in PASTED or not (strange or begins_with_trtexec(args)):
         return args
     pasted = understood(verb, args, options)

@@ -185,3 +185,69 @@ def test_help_and_json_are_understood(capsys: pytest.CaptureFixture[str]) -> Non
     assert "Commands" in capsys.readouterr().out
     assert exit_code_of(["targets", "--json"]) == 0
     assert capsys.readouterr().out.startswith("{")
+
+
+SAFE = ["trtexec", "--onnx=m.onnx", "--useDLACore=0", "--fp16", "--safe"]
+
+
+@pytest.mark.parametrize("verb", ["check", "build"])
+@pytest.mark.parametrize(
+    ("platform", "standalone"),
+    [
+        (["--target", "agx-xavier", "--trt", "8.0.1"], True),
+        (["--target=orin@8.5.2"], True),
+        (["--target", "agx-orin-64gb", "--jetpack", "5.1"], True),
+        (["--trt", "8.6.2"], False),
+        (["--trt=10.3"], False),
+        ([], False),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_safe_with_a_dla_core_is_a_standalone_loadable_before_8_6(
+    verb: str, platform: List[str], standalone: bool
+) -> None:
+    own = {"--onnx", "--useDLACore", "--fp16", "--buildDLAStandalone", "--target", "--jetpack", "--trt"}
+    pasted = understood(verb, [*SAFE, *platform], own)
+    assert ("--buildDLAStandalone" in pasted.args) == standalone
+    assert ("--safe became --buildDLAStandalone" in pasted.notes[0]) == standalone
+
+
+def test_safe_without_a_dla_core_is_ignored() -> None:
+    pasted = understood("check", ["--safe", "--trt=8.0.1"], {"--buildDLAStandalone", "--trt"})
+    assert pasted.args == ("--trt=8.0.1",)
+    assert "safety engines" in pasted.notes[0]
+
+
+def test_check_and_build_take_a_safe_line_as_standalone(capsys: pytest.CaptureFixture[str]) -> None:
+    line = [f"--onnx={MODEL}", "--useDLACore=0", "--fp16", "--safe", "--target", "agx-xavier", "--trt", "8.0.1"]
+    exit_code_of(["check", *line, "-q", "--no-cost", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["mode"] == "standalone"
+    assert exit_code_of(["build", *line, "--plan"]) == 5
+    assert "--mode hybrid builds it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [f"trtexec --onnx={MODEL} --useDLACore=0 --fp16 --allowGPUFallback"],
+        [f"/usr/src/tensorrt/bin/trtexec --onnx='{MODEL}' \\\n  --useDLACore=0 --fp16 --allowGPUFallback"],
+        [f"$ sudo trtexec --onnx={MODEL} --useDLACore=0 --fp16 --allowGPUFallback"],
+        ["CUDA_VISIBLE_DEVICES=0", "trtexec", f"--onnx={MODEL}", "--useDLACore=0", "--fp16", "--allowGPUFallback"],
+    ],
+    ids=["quoted", "path, two lines", "prompt", "variable"],
+)
+def test_a_line_pasted_in_quotes_or_behind_a_prompt_is_taken(
+    words: List[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["check", *words, "-q", "--no-cost"]) in (0, 1)
+    assert "no such file" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--dumpOptimizationProfile", "--getPlanVersionOnly", "--ni", "--explicitPrecision"])
+def test_a_switch_of_trtexec_takes_no_word_behind_it(option: str) -> None:
+    assert understood("check", [option, "model.onnx"], set()).args == ("model.onnx",)
+
+
+@pytest.mark.parametrize("option", ["--decomposableAttentions", "--serialized", "--useRuntime"])
+def test_an_option_with_a_value_takes_the_word_behind_it(option: str) -> None:
+    assert understood("check", [option, "value", "model.onnx"], set()).args == ("model.onnx",)

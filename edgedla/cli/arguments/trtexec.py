@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import AbstractSet, List, Mapping, Optional, Sequence, Set, Tuple
@@ -11,6 +13,7 @@ from edgedla.errors import UsageError
 
 #: Commands that a trtexec line may be pasted after.
 VERBS = ("check", "place", "fix", "build", "bench")
+_BEFORE_TRTEXEC = re.compile(r"\$|sudo|[A-Z_]+=\S*")
 _DOES = ("taken", "translated", "ignored", "refused")
 
 
@@ -21,8 +24,11 @@ class Answer:
     does: str
     to: str
     text: str
-    value: bool
-    verbs: Tuple[str, ...]
+    value: bool = False
+    verbs: Tuple[str, ...] = ()
+    #: The option that must be given too, and the release before which the answer holds; "" and None: always.
+    beside: str = ""
+    before: Optional[Tuple[int, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,16 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         UsageError: an option asks for what edgedla cannot do.
     """
     words = list(args[1:] if begins_with_trtexec(args) else args)
+    platform = {name: _value_of(f"--{name}", words) for name in ("target", "jetpack", "trt")}
+    given_names = {word.partition("=")[0] for word in words}
     translated: List[str] = []
     notes: List[str] = []
     became: Set[str] = set()
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        answer = None if name in known_options or name == "--help" or not name.startswith("--") else _answer(verb, name)
+        own = name in known_options or name == "--help" or not name.startswith("--")
+        answer = None if own else _answer(verb, name, given_names, platform)
         if answer is None:
             translated.append(word)
             continue
@@ -62,13 +71,26 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         if answer.does == "translated" and answer.to in known_options and given:
             notes.append(f"{name} is ignored: {answer.to} is given, or this command builds nothing")
         elif answer.does == "translated" and answer.to in known_options:
-            value = _stem(value) if answer.to == "-o" else value
-            translated += [answer.to, value]
+            became_words = [answer.to, *([_stem(value) if answer.to == "-o" else value] if answer.value else [])]
+            translated += became_words
             became.add(name)
-            notes.append(f"{name} became {answer.to} {value}: {answer.text}")
+            notes.append(f"{name} became {' '.join(became_words)}: {answer.text}")
         else:
             notes.append(f"{name} is ignored: {answer.text}")
     return Pasted(tuple(translated), tuple(notes))
+
+
+def unquoted(args: Sequence[str]) -> List[str]:
+    """The words of a line that was pasted in quotes, as one word, or behind a prompt, `sudo` or a variable of the shell."""
+    words = list(args)
+    if words and "trtexec" in words[0] and len(words[0].split()) > 1:
+        words[:1] = shlex.split(words[0].replace("\\\n", " "))
+    for i, word in enumerate(words):
+        if begins_with_trtexec([word]):
+            return words[i:]
+        if not _BEFORE_TRTEXEC.fullmatch(word):
+            break
+    return list(args)
 
 
 def begins_with_trtexec(args: Sequence[str]) -> bool:
@@ -76,16 +98,37 @@ def begins_with_trtexec(args: Sequence[str]) -> bool:
     return bool(args) and os.path.basename(args[0]) in ("trtexec", "trtexec.exe")
 
 
-def _answer(verb: str, name: str) -> Optional[Answer]:
+def _value_of(option: str, words: Sequence[str]) -> Optional[str]:
+    for word, following in zip(words, [*words[1:], ""]):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return None
+
+
+def _answer(verb: str, name: str, given: AbstractSet[str], platform: Mapping[str, Optional[str]]) -> Optional[Answer]:
     """The first row for the command; None for what is no option of trtexec, or one that trtexec and the command share."""
     rows = [row for row in options().get(name, ()) if not row.verbs or verb in row.verbs]
-    rest = [row for row in rows if row.does != "taken"]
-    if rest:
-        return rest[0]
+    for row in rows:
+        if row.does != "taken" and (not row.beside or row.beside in given) and _is_before(row.before, platform):
+            return row
     # An option of trtexec that only other commands take.
-    return (
-        Answer("ignored", "", "it has no meaning for this command", _has_value(name), ()) if name in options() else None
-    )
+    unused = Answer("ignored", "", "it has no meaning for this command", name in options() and _has_value(name))
+    return unused if name in options() else None
+
+
+def _is_before(release: Optional[Tuple[int, ...]], named: Mapping[str, Optional[str]]) -> bool:
+    """Whether the command's TensorRT is older than a release; so is the one of a command line that names none that exists."""
+    if release is None:
+        return True
+    from edgedla.cli.arguments.this_board import own_platform
+    from edgedla.targets import platform_for
+
+    try:
+        return platform_for(**own_platform(named["target"], named["jetpack"], named["trt"])).release.trt < release
+    except UsageError:
+        # The command says so itself.
+        return True
 
 
 def _has_value(name: str) -> bool:
@@ -114,13 +157,13 @@ def options() -> Mapping[str, Tuple[Answer, ...]]:
         raise RuleError("not a mapping", where=f"rules/{file}")
     answers: dict = {}
     for row in root.only(("options",)).tables("options"):
-        row.only(("names", "does"), ("to", "text", "value", "verbs"))
+        row.only(("names", "does"), ("to", "text", "value", "verbs", "beside", "before"))
         does = row.text("does")
         if does not in _DOES:
             raise row.error(f"{does!r} is not an answer", "does", allowed=", ".join(_DOES))
-        answer = Answer(
-            does, row.text("to", ""), row.text("text", ""), bool(row.get("value", False)), row.texts("verbs")
-        )
+        texts = (row.text("to", ""), row.text("text", ""))
+        conditions = (row.text("beside", ""), row.version("before", None))
+        answer = Answer(does, *texts, bool(row.get("value", False)), row.texts("verbs"), *conditions)
         for name in row.texts("names"):
             answers.setdefault(name, []).append(answer)
     return {name: tuple(rows) for name, rows in answers.items()}
