@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.accuracy.metrics import METRICS, metric_of, require_labels, wilson
+from edgedla.accuracy.metrics import METRICS, metric_of, paired, require_labels, wilson
+from edgedla.accuracy.split_samples import keep_apart
 from edgedla.errors import DataError, UsageError
 from edgedla.quantization.samples import InputSpec, Samples
 
@@ -60,6 +61,28 @@ def test_nan_scores_are_never_counted_correct() -> None:
     assert METRICS["top5"].of_sample(nothing, 0, None) == 0.0
     partly = {"y": np.asarray([[np.nan, 0.7, 0.2]])}
     assert METRICS["top1"].of_sample(partly, 1, None) == 0.0
+
+
+@pytest.mark.parametrize(("metric", "right"), [("top1", 1), ("top5", 5)])
+def test_of_equal_scores_the_first_classes_win(metric: str, right: int) -> None:
+    """Otherwise a network of constant outputs is right about every sample."""
+    constant = {"y": np.full((1, 9), 0.5)}
+    assert [METRICS[metric].of_sample(constant, label, None) for label in range(9)] == [1.0] * right + [0.0] * (
+        9 - right
+    )
+
+
+def test_the_interval_of_a_paired_difference_adds_half_a_sample_to_each_cell() -> None:
+    """By hand: (3 - 1) / 12 -+ 1.96 sqrt(3 + 1 + 1 - 4 / 12) / 12."""
+    half = 1.959964 * math.sqrt(5 - 4 / 12) / 12
+    assert paired(3, 1, 10) == pytest.approx((2 / 12 - half, 2 / 12 + half), abs=1e-6)
+    assert paired(0, 0, 0) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(("count", "judged", "result"), [(31, 31, 31), (32, 16, 16), (33, 16, 17)])
+def test_half_of_the_held_out_samples_is_kept_apart_from_32_on(count: int, judged: int, result: int) -> None:
+    first, last = keep_apart(Samples([{"x": np.zeros(1)}] * count, False, "data"))
+    assert (len(first.feeds), len(last.feeds)) == (judged, result)
 
 
 def test_cosine_is_against_the_reference() -> None:

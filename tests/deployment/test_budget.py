@@ -53,3 +53,38 @@ def test_on_other_threads_a_spent_budget_is_raised_by_check() -> None:
     thread.start()
     thread.join(30)
     assert len(seen) == 1
+
+
+def test_an_alarm_of_the_caller_is_left_alone() -> None:
+    """A library takes no alarm from its caller: then a spent budget ends at `check`, as on other threads."""
+    before = signal.signal(signal.SIGALRM, lambda number, frame: None)
+    signal.setitimer(signal.ITIMER_REAL, 1000.0)
+    mine = signal.getsignal(signal.SIGALRM)
+    try:
+        budget = Budget(0.05)
+        with budget.bound():
+            assert signal.getsignal(signal.SIGALRM) is mine
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+            time.sleep(0.06)
+            with pytest.raises(BudgetSpent):
+                budget.check()
+        assert signal.getsignal(signal.SIGALRM) is mine
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_callers_handler_is_back_after_a_budget() -> None:
+    def mine(number: int, frame: object) -> None:
+        raise AssertionError("nobody set it")
+
+    before = signal.signal(signal.SIGALRM, mine)
+    try:
+        with Budget(60.0).bound():
+            assert signal.getsignal(signal.SIGALRM) is not mine
+            assert 50 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60
+        assert signal.getsignal(signal.SIGALRM) is mine
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
 
+import numpy as np
 import pytest
 
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.search import Search
+from edgedla.deployment.search import LEAST_GAIN_DB, Search
 
 PLAIN_US, FIXED_US = 100.0, 104.0
 
@@ -137,3 +138,84 @@ def test_int8_with_all_layers_kept_in_fp16_is_rejected(tmp_path: Path) -> None:
     rejected = [t for t in search.trials if t.outcome == "rejected"]
     assert len(rejected) == 2
     assert all("every layer on the DLA would have to stay in FP16" in t.reason for t in rejected)
+
+
+LIMIT = 0.005
+
+
+@pytest.mark.parametrize(("drop", "kept"), [(LIMIT, True), (float(np.nextafter(LIMIT, 1)), False), (-1.0, True)])
+def test_a_drop_of_exactly_the_limit_is_accepted(tmp_path: Path, drop: float, kept: bool) -> None:
+    steps = StepsOfTimes(tmp_path, {}, "")
+    steps.built = lambda c: replace(  # type: ignore[method-assign]
+        c, score={"drop": drop if c.precision == "int8" else 0.0, "metric": "top1"}
+    )
+    search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
+    assert search.run().precision == ("int8" if kept else "fp16")
+    assert ("rejected" in [t.outcome for t in search.trials]) is not kept
+
+
+@pytest.mark.parametrize(
+    ("other_db", "methods"),
+    [(20.0 + LEAST_GAIN_DB, ["auto"]), (20.001 + LEAST_GAIN_DB, ["auto", "entropy"]), (19.0, ["auto"])],
+)
+def test_a_second_method_is_tried_only_above_its_least_gain(
+    tmp_path: Path, other_db: float, methods: List[str]
+) -> None:
+    assert LEAST_GAIN_DB == 0.3
+    steps, tried = StepsOfTimes(tmp_path, {}, ""), []
+    quantize = steps.quantize
+
+    def unmet(model: Path, method: str, watch: Any) -> SimpleNamespace:
+        tried.append(method)
+        step = quantize(model, method, watch)
+        step.value.update(met=method != "auto", methods={"auto": 20.0, "entropy": other_db})
+        return step
+
+    steps.quantize = unmet  # type: ignore[method-assign]
+    steps.predict = lambda model, precision, name: SimpleNamespace(  # type: ignore[method-assign]
+        # The rewritten model is no better, so that only one is calibrated.
+        value=way(
+            0, precision, {"fp16": 200.0, "int8": 100.0}[precision] * (1 + 9 * (model == steps.fixed)), 900.0
+        ).predicted,
+        folder=model.parent,
+    )
+    search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
+    assert search.run().precision == ("int8" if len(methods) == 2 else "fp16")
+    assert tried[: len(methods)] == methods
+    assert set(tried) == set(methods)
+
+
+@pytest.mark.parametrize(
+    ("precision", "share", "kept"),
+    [
+        ("fp16", 0.9, True), ("fp16", 0.9 - 1e-10, True), ("fp16", 0.9 - 1e-8, False), ("fp16", 1.0, True),
+        # Between precisions the share says nothing: INT8 has kernels of its own.
+        ("int8", 0.5, True),
+    ],
+)  # fmt: skip
+def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
+    tmp_path: Path, precision: str, share: float, kept: bool
+) -> None:
+    search = Search(StepsOfTimes(tmp_path, {}, ""), Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
+
+    def candidate(precision: str, latency_us: float, share: float) -> Candidate:
+        one = way(1, precision, latency_us, latency_us)
+        return replace(one, predicted={**one.predicted, "check": {"share_macs_dla": share, "loadables": 1}})
+
+    search.best = candidate("fp16", 200.0, 0.9)
+    why = search._no_gain(candidate(precision, 100.0, share))
+    assert (why == "") is kept
+    assert kept or "of the MACs can run on the DLA" in why
+
+
+@pytest.mark.parametrize(
+    ("value", "precision", "replaces"),
+    [
+        # Rounding (SAME) decides nothing; a gain worth a coarser computation (WORTH_ACCURACY) is a hundredth.
+        (200.0 * (1 - 2e-6), "fp16", True), (200.0 * (1 - 0.9e-6), "fp16", False),
+        (200.0 * (1 - 1.01e-2), "int8", True), (200.0 * (1 - 0.99e-2), "int8", False),
+    ],
+)  # fmt: skip
+def test_the_least_gains_are_a_millionth_and_a_hundredth(value: float, precision: str, replaces: bool) -> None:
+    kept = way(0, "fp16", 200.0, 900.0)
+    assert way(1, precision, value, 900.0).better_than(kept, "latency") is replaces

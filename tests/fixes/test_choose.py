@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict, List
+
 import numpy as np
 import onnx
+import pytest
 
 import edgedla
+from edgedla.fixes.choose import Chooser, _most_trials
+from edgedla.fixes.judge import Figures
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import Goal
+from edgedla.fixes.site import Rewrite, Site
 
 #: Beside Neg, HardSigmoid and Gather on the DLA the padding pays nothing; the three pay nothing either, and without them it does.
 NETWORK = """
@@ -35,3 +43,59 @@ def test_a_rewrite_that_fails_to_pay_combined_is_retried_alone() -> None:
     assert sorted(site.rewrite for site in fixed.applied) == ["pad-into-conv", "resize-scales"]
     assert "pad-into-conv" not in {site.rewrite for site in fixed.refused}
     assert edgedla.fix(fixed.to_proto(), target="agx-orin-64gb", trt="10.3", precision="int8").applied == ()
+
+
+class JudgeOfOperators:
+    """Figures by the operators that a network has, in place of a prediction."""
+
+    purpose, last = "hybrid", None
+
+    def __init__(self, latency_us: Dict[str, float]) -> None:
+        self.latency_us, self.seen = latency_us, 0
+
+    def figures(self, model: Any) -> Figures:
+        self.seen += 1
+        return Figures(layers=1, latency_us=sum(self.latency_us[n.op_type] for n in model.graph.node))
+
+
+def replaces(name: str, operator: str, by: str) -> Rewrite:
+    def match(network: Any, node: Any) -> Site:
+        return Site(node.outputs[0], (node,), lambda editor: editor.op(by, node.inputs[0]))
+
+    return Rewrite(name, (operator,), match)
+
+
+def chosen(latency_us: Dict[str, float], *rewrites: Rewrite, relus: int = 1) -> Any:
+    text = '<ir_version: 8, opset_import: ["" : 13]> net (float[1,8,4,4] x0) => (float[1,8,4,4] y) {'
+    text += "".join(f"x{n + 1} = Relu(x{n})" for n in range(relus)) + f"y = Tanh(x{relus})" + "}"
+    model = onnx_ir().from_proto(onnx.parser.parse_model(text))
+    judge = JudgeOfOperators({"Tanh": 0.0, **latency_us})
+    chooser = Chooser(model, Goal(), rewrites, judge, "latency")  # type: ignore[arg-type]
+    chooser.choose()
+    return sorted({site.rewrite for site in chooser.sites}), judge.seen
+
+
+@pytest.mark.parametrize(("second_us", "kept"), [(49.0, "first"), (48.9, "second"), (60.0, "first"), (50.0, "first")])
+def test_another_rewrite_of_a_place_has_to_gain_a_fiftieth(second_us: float, kept: str) -> None:
+    """They are in order of exactness."""
+    first, second = replaces("first", "Relu", "Neg"), replaces("second", "Relu", "Abs")
+    assert chosen({"Relu": 100.0, "Neg": 50.0, "Abs": second_us}, first, second)[0] == [kept]
+
+
+@pytest.mark.parametrize(("new_us", "kept"), [(99.0, ["one"]), (100.0, []), (101.0, [])])
+def test_a_rewrite_that_lowers_nothing_is_not_kept(new_us: float, kept: List[str]) -> None:
+    assert chosen({"Relu": 100.0, "Neg": new_us}, replaces("one", "Relu", "Neg"))[0] == kept
+
+
+def test_the_search_tries_no_more_than_its_most_single_sites_in_vain() -> None:
+    """Every site pays: as a whole, and each of the first eight."""
+    few, many = (chosen({"Relu": 100.0, "Neg": 50.0}, replaces("one", "Relu", "Neg"), relus=n)[1] for n in (8, 30))
+    assert many == few
+
+
+@pytest.mark.parametrize(
+    ("layers", "trials"),
+    [(1, 120), (75, 120), (76, 118), (900, 10), (901, 10), (1600, 10), (1601, 9), (4000, 4), (4001, 4), (6000, 4)],
+)
+def test_large_networks_get_fewer_trials(layers: int, trials: int) -> None:
+    assert _most_trials(layers) == trials

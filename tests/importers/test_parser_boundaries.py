@@ -50,6 +50,50 @@ def test_slice_bounds_at_int32_limits_equal_numpys(start, end, step, expected):
     assert len(np.arange(8)[start:end:step]) == expected[1]
 
 
+@pytest.mark.parametrize(
+    ("dims", "perm", "moves"),
+    [
+        ((2, 1, 3), (0, 2, 1), False), ((1, 2, 3), (1, 0, 2), False), ((2, 3, 1), (0, 2, 1), False),
+        ((2, 2, 3), (0, 2, 1), True), ((2, 1, 3), (2, 1, 0), True), ((2, 2), (0, 1), False), ((2, 2), (1, 0), True),
+    ],
+)  # fmt: skip
+def test_8_6_transposes_only_where_data_moves(dims, perm, moves):
+    (layer,) = load_onnx(one("Transpose", {"perm": list(perm)}, dims=dims), trt="8.6").layers
+    assert (layer.params.get("first_transpose") == list(perm)) is moves
+    assert (layer.params.get("reshape") is None) is moves
+
+
+@pytest.mark.parametrize("trt", ["8.4", "8.6", "10.0", "10.3", "10.7"])
+@pytest.mark.parametrize("axes", [(1, 1), (1, -1), (0, -2)])
+def test_repeated_axes_of_a_slice_are_refused(trt, axes):
+    numbers = [ints("s", 0, 0), ints("e", 2, 2), ints("a", *axes)]
+    with pytest.raises(ModelError, match="No duplicated axes"):
+        load_onnx(one("Slice", dims=(8, 4), initializers=numbers), trt=trt)
+    numbers[2] = ints("a", 0, 1)
+    assert load_onnx(one("Slice", dims=(8, 4), initializers=numbers), trt=trt).layers
+
+
+@pytest.mark.parametrize(("channels", "groups", "fits"), [(8, 2, True), (8, 1, False), (8, 3, False), (4, 1, True)])
+def test_groups_of_a_convolution_with_a_computed_kernel_have_to_fit_its_channels(channels, groups, fits):
+    nodes = [
+        helper.make_node("Relu", ["w"], ["k"]),
+        helper.make_node("Conv", ["x", "k"], ["y"], group=groups, kernel_shape=[3, 3]),
+    ]
+    proto = model(nodes, [value("x", [1, channels, 8, 8]), value("w", [6, 4, 3, 3])], ["y"])
+    if fits:
+        assert types(load_onnx(proto, trt="10.3")) == ["ACTIVATION", "CONVOLUTION"]
+        return
+    with pytest.raises(ModelError, match="misalign with the channel size"):
+        load_onnx(proto, trt="10.3")
+
+
+@pytest.mark.parametrize(("given", "excludes"), [(0, True), (1, False)])
+def test_an_average_excludes_padding_unless_it_is_to_count(given, excludes):
+    attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": given}
+    (layer,) = load_onnx(one("AveragePool", attributes), trt="10.3").layers
+    assert layer.params["average_count_excludes_padding"] is excludes
+
+
 def test_a_step_of_zero_is_refused():
     with pytest.raises(ModelError, match="step of Slice is 0"):
         cut(0, 8, 0)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.errors import UsageError
-from edgedla.quantization.histogram import Histogram
+from edgedla.quantization.collect import Collection
+from edgedla.quantization.histogram import BINS, Histogram
 from edgedla.quantization.methods import (
     METHODS,
     auto,
@@ -21,6 +22,7 @@ from edgedla.quantization.methods import (
     percentile,
     sqnr_db,
     squared_error,
+    thresholds,
 )
 from tests.amounts import examples
 
@@ -101,3 +103,41 @@ def test_percentile_takes_an_optional_number() -> None:
     for wrong in ("percentile:", "percentile:x", "percentile:0", "percentile:101", "guess", "mse:3"):
         with pytest.raises(UsageError):
             method_of(wrong)
+
+
+def test_a_percentile_is_the_smallest_threshold_with_that_share_below_it() -> None:
+    values = np.arange(1, 1001)
+    found = histogram(values)
+    one_bin = found.top / len(found.counts)
+    for percent in (50.0, 90.0, 99.9, 100.0):
+        threshold = percentile(found, percent)
+        assert np.mean(values <= threshold) >= percent / 100
+        assert np.mean(values <= threshold - 2 * one_bin) < percent / 100
+
+
+def test_auto_never_clips_below_the_percentile() -> None:
+    # A grid of a threshold's own steps has no rounding error, so that least squares would clip what lies beyond it.
+    share = 1 - 4 * 0.75 / 71
+    grid = np.tile(np.arange(128) / 127, 100)
+    found = histogram(np.concatenate([grid, np.full(4, 1 / share)]))
+    assert mse(found) == pytest.approx(1.0)
+    assert auto(found) == percentile(found) == pytest.approx(1 / share, rel=1e-3)
+
+
+def test_zeros_of_a_relu_do_not_change_the_entropy_threshold() -> None:
+    values = np.abs(np.random.default_rng(4).standard_normal(20000)) ** 2
+    counts = histogram(values).binned(BINS)
+    counts[0] = counts[1]
+    expected = histogram(values).absmax * naive_divergence(counts) / BINS
+    for zeros in (0, 20000, 500000):
+        assert entropy(histogram(np.concatenate([values, np.zeros(zeros)]))) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("factor", "clipped"), [(4.0, True), (1.5, False)])
+def test_a_threshold_too_small_for_fp32_is_replaced_by_the_maximum(factor: float, clipped: bool) -> None:
+    """TensorRT takes a scale that is no normal number for a missing one."""
+    least = 127 * float(np.finfo(np.float32).tiny)
+    found = histogram(np.asarray([0.5 * factor * least] * 99 + [factor * least]))
+    ranges = thresholds(Collection({"x": found}, 1), "percentile:50")
+    assert ranges["x"] == (pytest.approx(0.5 * factor * least, rel=1e-3) if clipped else found.absmax)
+    assert thresholds(Collection({"x": histogram(np.asarray([0.5 * least]))}, 1)) == {}

@@ -108,6 +108,19 @@ def test_a_tensor_without_a_scale_is_reported_with_its_layers(tmp_path: Path) ->
     assert found.counts == {"measured": 2, "missing": 1}
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("Relu", ["x"], ["y"]),
+        helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]),
+    ],
+)
+def test_an_input_whose_range_may_be_larger_is_not_filled_from_the_output(tmp_path: Path, node: Any) -> None:
+    found = scales_of(graph_of([node], tmp_path), {"y": 2.0})
+    assert found.absmax == {"y": 2.0}
+    assert found.origin("x") == "missing"
+
+
 def test_every_corpus_network_gets_all_scales(shared: Path) -> None:
     for path in sorted((shared / "corpus/nets").glob("*.onnx")):
         measured = float_activations(onnx.load(str(path), load_external_data=False))

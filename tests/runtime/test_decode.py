@@ -11,10 +11,10 @@ import pytest
 from edgedla.errors import RunError, UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import BoxSettings, NmsOptions, decode_anchors, decode_dfl, decode_ssd, segmentation, top_k
-from edgedla.runtime.decode.detections import nms
+from edgedla.runtime.decode.detections import finish, nms
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder, parse_anchors
 from edgedla.runtime.decode.rows import decode_final, decode_rows
-from edgedla.runtime.decode.yolo import YOLOV5_ANCHORS, joined
+from edgedla.runtime.decode.yolo import YOLOV5_ANCHORS, any_above, joined
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -312,6 +312,23 @@ def test_boxes_come_back_into_the_frame():
     (found,) = decode_dfl([values], BoxSettings((64, 64), NmsOptions(), Geometry.fit((100, 200), (64, 64))))
     # Letterboxed: a network pixel is 200 / 64 frame pixels, and the frame starts 16 pixels down.
     np.testing.assert_allclose(found.box_xyxy, (75.0, 37.5, 125.0, 62.5))
+
+
+@pytest.mark.parametrize("box", [(0, 5, 10, 5), (5, 0, 5, 10), (5, 5, 5, 5), (9, 0, 3, 10), (0, 9, 10, 3)])
+def test_a_box_without_area_is_no_detection(box):
+    boxes = np.array([box, (20, 20, 30, 31)], np.float32)
+    found = finish(boxes, np.array([0.9, 0.8]), np.array([0, 1]), BoxSettings((64, 64)))
+    assert [d.cls for d in found] == [1]
+
+
+@pytest.mark.parametrize("threshold", [0.0, -0.0, 0.1, -0.1, 2.0, -13.8, 1e-7, -1e-7])
+def test_the_mask_of_fp16_cells_misses_none_that_reaches_the_threshold(threshold):
+    near = np.float16(threshold)
+    values = [np.nextafter(near, np.float16(-np.inf)), near, np.nextafter(near, np.float16(np.inf)), -0.0, 0.0, 5, -20]
+    logits = np.array(values, np.float16).reshape(1, 1, -1)
+    assert not (~any_above(logits, threshold) & (logits[0].astype(np.float64) >= threshold)).any()
+    # Only the neighbour below may come along; NMS compares with the exact threshold.
+    assert not any_above(logits, threshold)[0, -1]
 
 
 def test_top_k_of_logits_and_of_probabilities_is_the_same():

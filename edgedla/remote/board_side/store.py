@@ -68,8 +68,16 @@ def offset_of(sha256: str, size: int, client: str) -> int:
     except OSError:
         pass
     try:
-        return min(os.path.getsize(_part_path(sha256, client)), size)
+        present = os.path.getsize(_part_path(sha256, client))
     except OSError:
+        return 0
+    if present < size:
+        return present
+    try:
+        # The connection broke after the last byte, before the file was verified.
+        Incoming(sha256, size, present, client).finish()
+        return size
+    except Refused:
         return 0
 
 

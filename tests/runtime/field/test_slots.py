@@ -180,3 +180,33 @@ def test_waiting_for_expected_sources_ends_at_the_timeout():
     slots.put("flood", 2)
     assert slots.take(0.002, 0.02) is None
     assert slots.waiting("flood"), "it is not lost"
+
+
+def test_no_one_waits_for_a_source_that_floods():
+    """Two floods: one of them is due soon, yet gives more than its share too."""
+    slots, clock = with_clock({n: Share() for n in ("other", "flood")})
+    n = 0
+    while clock.now_s < 100.9:
+        n += 1
+        clock.now_s += 0.001
+        slots.put("flood", n)
+        if n % 30 == 0:
+            slots.put("other", n)
+        if n % 60 == 0:
+            while slots.take(0)[0] != "other":
+                pass
+    clock.now_s += 0.022
+    slots.put("flood", 1)
+    slots.put("flood", 2)
+    began_s = clock.now_s
+    for _ in range(2):
+        slots.put("flood", 3)
+        assert slots.take(1.0, 0.02) is not None
+    assert clock.now_s == began_s
+
+
+def test_a_source_admitted_later_begins_with_an_equal_share():
+    slots = Slots({"a": Share()})
+    served(slots, ["a"], 1000)
+    slots.admit("b", Share())
+    assert served(slots, ["a", "b"], 10) == {"a": 5, "b": 5}

@@ -71,6 +71,14 @@ def test_the_end_of_an_event_has_duration_count_and_best_score():
     assert events.to_dict() == {"output": "events", "began": 1, "going_on": 0}
 
 
+def test_the_best_object_of_an_interrupted_row_is_not_of_the_next_event():
+    better = dataclasses.replace(PERSON, score=0.97)
+    results = [result(0, better), result(1), result(2, PERSON), result(3, PERSON), *(result(i) for i in range(4, 10))]
+    told, _ = run({"e": EventRule(frames=2, end_s=0.5)}, results)
+    assert [d["state"] for d in told.documents] == ["begin", "end"]
+    assert told.documents[1]["best"]["score"] == PERSON.score
+
+
 @pytest.mark.parametrize(
     ("end_s", "last", "ended"), [(0.5, 54, False), (0.5, 55, True), (8.0, 79, False), (8.0, 85, True)]
 )

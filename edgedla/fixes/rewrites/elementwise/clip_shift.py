@@ -71,7 +71,7 @@ REWRITE = Rewrite(
     (
         holds("x 1x8x4x4", "l = Constant<value_float = -1.0>() h = Constant<value_float = 1.0>() y = Clip(x, l, h)"),
         holds("x 1x8x4x4", "l = Constant<value_float = 0.0>() h = Constant<value_float = 0.3>() y = Clip(x, l, h)"),
-        holds("x 1x8x4x4", "l = Constant<value_float = -3.0>() h = Constant<value_float = 200.0>() y = Clip(x, l, h)"),
+        holds("x 1x8x4x4", "l = Constant<value_float = -4.0>() h = Constant<value_float = 200.0>() y = Clip(x, l, h)"),
         refuses("x 1x8x4x4", "l = Constant<value_float = -1.0>() y = Clip(x, l)", "one bound"),
         refuses(
             "x 1x8x4x4",
@@ -80,7 +80,7 @@ REWRITE = Rewrite(
         ),
         refuses(
             "x 1x8x4x4",
-            "l = Constant<value_float = -20.0>() h = Constant<value_float = 20.0>() y = Clip(x, l, h)",
+            "l = Constant<value_float = -4.5>() h = Constant<value_float = 20.0>() y = Clip(x, l, h)",
             "bits",
         ),
         no_pattern(
