@@ -87,7 +87,7 @@ def test_groups_of_a_convolution_with_a_computed_kernel_have_to_fit_its_channels
         load_onnx(proto, trt="10.3")
 
 
-@pytest.mark.parametrize(("given", "excludes"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("given", "excludes"), [(0, True), (1, False), (2, True)])
 def test_an_average_excludes_padding_unless_it_is_to_count(given, excludes):
     attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": given}
     (layer,) = load_onnx(one("AveragePool", attributes), trt="10.3").layers

@@ -199,9 +199,10 @@ def test_no_one_waits_for_a_source_that_floods():
     slots.put("flood", 1)
     slots.put("flood", 2)
     began_s = clock.now_s
-    for _ in range(2):
-        slots.put("flood", 3)
+    for _ in range(4):
         assert slots.take(1.0, 0.02) is not None
+        slots.put("flood", 3)
+        slots.put("flood", 4)
     assert clock.now_s == began_s
 
 
