@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.highs import Linear, LinearModel
 
 #: Cost per layer, so that of two answers of equal predicted time the one with fewer layers wins.
@@ -104,7 +105,7 @@ def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Op
     handed = _borders(model, gpu, prices)
     scale = 1.0 / excess
     model.at_least({column: c.share * scale for column, c in zip(picked, candidates)}, 1.0)
-    answer = model.solve(_TIME_LIMIT_S, 0.0)
+    answer = model.solve(Deadline.after(_TIME_LIMIT_S), 0.0)
     if not answer.values:
         return None
     moved = tuple(name for name, column in gpu.items() if answer.values[column] > 0.5)

@@ -200,13 +200,14 @@ _described(main)
 def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
     # Time limits include what Python and the imports took so far.
-    began = time.monotonic() - time.process_time()
+    before_s, pid = time.process_time(), os.getpid()
     _fill_standard_descriptors()
     guard_command(sys.argv[1:] if args is None else args, _complain)
     note_interruptions()
     # A model is many small values that live until the end. Collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
-    code = exit_code_of(args, began)
+    # A guarded command is a process of its own, whose processor time begins at 0.
+    code = exit_code_of(args, -before_s if os.getpid() != pid else 0.0)
     # The process ends: one more garbage collection over a large model's values would be a waste.
     gc.freeze()
     sys.exit(code)
@@ -228,7 +229,7 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
     """Runs the command line and returns its exit code; prints errors on stderr.
 
     Args:
-        began: start of the command on time.monotonic's clock, in seconds; time limits count from it.
+        began: start of the command on time.process_time's clock; time limits count from it.
     """
     if sys.stderr is None:
         # The process was started with stderr closed, and libraries call stderr.isatty().
@@ -241,7 +242,7 @@ def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        began = time.monotonic() if began is None else began
+        began = time.process_time() if began is None else began
         result = main.main(args=args, prog_name="edgedla", standalone_mode=False, obj=Began(began))
         if sys.stdout is not None:
             sys.stdout.flush()

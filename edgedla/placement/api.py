@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -13,6 +12,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.malloc import paused_garbage_collection
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation
@@ -92,14 +92,12 @@ def place_request(
     Args:
         spent_s: seconds of the time limit that are already used.
     """
-    began = time.monotonic()
+    watch, deadline = Stopwatch(), Deadline.after(request.time_limit_s - spent_s)
     request.check_objectives(request.objective)
     prepared = prepare(models, request)
     goal = goal_of(request)
     prepared.problem(goal)
-    answering_s = ANSWERING * (time.monotonic() - began)
-    deadline = began + request.time_limit_s - spent_s - answering_s
-    return prepared.assembled(goal, prepared.solved(goal, deadline))
+    return prepared.assembled(goal, prepared.solved(goal, deadline.later(-ANSWERING * watch.seconds)))
 
 
 def goal_of(request: PlacementRequest) -> Goal:
@@ -132,8 +130,8 @@ class Prepared:
             self._problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
         return self._problems[key]
 
-    def solved(self, goal: Goal, deadline: float) -> Solution:
-        """The best assignment that the search finds before the deadline (on time.monotonic's clock).
+    def solved(self, goal: Goal, deadline: Deadline) -> Solution:
+        """The best assignment that the search finds before the deadline.
 
         Raises:
             NoPlacement: no assignment keeps the bound and the limits.
@@ -226,7 +224,7 @@ def _solved(
     goal: Goal,
     pace: Optional[OneInFlight],
     start: List[Tuple[str, ...]],
-    deadline: float,
+    deadline: Deadline,
     request: PlacementRequest,
 ) -> Solution:
     nowhere = [i for i in problem.items if not i.allowed]
@@ -239,17 +237,16 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        now = time.monotonic()
         share = STARTING_MAKESPAN if goal.objective == "makespan" else STARTING
-        start = start + stage_starts(problem, goal, pace, deadline=now + share * max(deadline - now, 0.0))
+        start = start + stage_starts(problem, goal, pace, deadline=deadline.part(share))
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)
     solver, gap = request.solver, request.gap
-    solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap, pace)
+    solution = solve(problem, goal, start, solver=solver, gap=gap, value_of=pace, deadline=deadline)
     if solution.best is not None:
         return solution
     if isinstance(goal.latency_bound_us, (int, float)) and not goal.frames_per_second:
-        free = solve(problem, Goal("latency"), start, max(deadline - time.monotonic(), 1.0), solver, gap)
+        free = solve(problem, Goal("latency"), start, max(deadline.left_s, 1.0), solver, gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
             standing = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"

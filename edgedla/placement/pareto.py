@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -12,6 +11,7 @@ from edgedla.arguments import typed
 from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.api import goal_of, prepare
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
@@ -136,12 +136,12 @@ def pareto(
         raise UsageError(f"there is no front of {', '.join(pair)}", where="pareto", allowed=allowed)
     first, second = pair
     request.check_objectives(first, second)
-    deadline = time.monotonic() + request.time_limit_s - spent_s
+    deadline = Deadline.after(request.time_limit_s - spent_s)
     prepared = prepare(models, request)
 
     def best(objective: str, bound_us: Optional[float]) -> Optional[Reached]:
         goal = replace(goal_of(replace(request, objective=objective)), total_latency_us=bound_us)
-        until = min(deadline, time.monotonic() + SHARE * request.time_limit_s)
+        until = deadline.within(SHARE * request.time_limit_s)
         try:
             solution = prepared.solved(goal, until)
         except NoPlacement:
@@ -154,7 +154,7 @@ def pareto(
 
     fastest = best(first, None)
     assert fastest is not None
-    row, complete = trace(lambda bound: best(second, bound), fastest.latency_us, lambda: time.monotonic() > deadline)
+    row, complete = trace(lambda bound: best(second, bound), fastest.latency_us, lambda: deadline.passed)
     points = [_point(prepared.assembled(*point.answer)) for point in undominated(row)]
     any_point = points[0].placement
     names = tuple(m.name for m in any_point.models)

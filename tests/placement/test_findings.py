@@ -7,6 +7,7 @@ of the sources named here.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import time
 from dataclasses import replace
@@ -336,7 +337,7 @@ def test_unproven_placements_are_not_reported_as_optimal() -> None:
         text = render_placement(page, "html", (), False, False)
         assert ("no placement with a loadable costs less" in text) == proven
         assert ("is not proven" in text) != proven
-    assert proof_text(stopped) == "best found, the optimum is at most 50.00% lower (stopped by the time limit)"
+    assert proof_text(stopped) == "best found, at most 50 % from the optimum"
 
 
 def test_a_stopped_search_does_not_report_that_all_others_cost_more(monkeypatch) -> None:
@@ -344,8 +345,8 @@ def test_a_stopped_search_does_not_report_that_all_others_cost_more(monkeypatch)
 
     solve = api.solve
 
-    def stopped(*arguments):
-        solution = solve(*arguments)
+    def stopped(*problem, **options):
+        solution = solve(*problem, **options)
         return replace(solution, bound=0.5 * solution.value, timed_out=True)
 
     monkeypatch.setattr(api, "solve", stopped)
@@ -392,27 +393,18 @@ def test_many_layers_on_three_engines_beat_every_baseline() -> None:
 
 def test_the_time_limit_counts_from_reading_the_model(monkeypatch) -> None:
     """Whatever comes before the solver is taken off its time: with all of it gone, the best start is returned."""
-    from edgedla.placement import api
+    from edgedla.placement import api, deadline
 
     given = []
     solve = api.solve
 
-    def timed(problem, goal, start, time_limit_s, *rest):
-        given.append(time_limit_s)
-        return solve(problem, goal, start, time_limit_s, *rest)
+    def timed(*problem, deadline, **options):
+        given.append(deadline.left_s)
+        return solve(*problem, deadline=deadline, **options)
 
-    clock = [0.0]
-
-    class Slow:
-        """A clock that moves 3 seconds each time it is read."""
-
-        @staticmethod
-        def monotonic() -> float:
-            clock[0] += 3.0
-            return clock[0]
-
+    ticks = itertools.count(0.0, 3.0)
     monkeypatch.setattr(api, "solve", timed)
-    monkeypatch.setattr(api, "time", Slow)
+    monkeypatch.setattr(deadline.time, "thread_time", lambda: next(ticks))
     edgedla.place(small_model(), objective="throughput", time_limit_s=20.0, **ORIN)
     assert given
     assert given[0] <= 20.0 - 2 * 3.0
@@ -426,9 +418,9 @@ def test_the_time_limit_holds_for_the_whole_command(monkeypatch, tmp_path) -> No
     given = []
     solve = api.solve
 
-    def timed(problem, goal, start, time_limit_s, *rest):
-        given.append(time_limit_s)
-        return solve(problem, goal, start, time_limit_s, *rest)
+    def timed(*problem, deadline, **options):
+        given.append(deadline.left_s)
+        return solve(*problem, deadline=deadline, **options)
 
     monkeypatch.setattr(api, "solve", timed)
     model = tmp_path / "model.onnx"
@@ -438,9 +430,9 @@ def test_the_time_limit_holds_for_the_whole_command(monkeypatch, tmp_path) -> No
     best = []
     for spent_s in (580.0, 700.0):
         file = tmp_path / f"{spent_s:.0f}.json"
-        assert exit_code_of([*command, "-o", str(file)], time.monotonic() - spent_s) == 0
+        assert exit_code_of([*command, "-o", str(file)], time.process_time() - spent_s) == 0
         document = json.loads(file.read_text())
         best.append(document["proof"]["value"])
         assert best[-1] < 0.9 * min(b["period"]["latency_us"] for b in document["baselines"] if b["legal"])
     assert 0 < given[0] < 20
-    assert given[1] == 0
+    assert given[1] < 0

@@ -7,6 +7,7 @@ from typing import List
 
 import pytest
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.streams.item_order import narrow_order
 from tests.placement.placement_problems import cost
@@ -43,10 +44,10 @@ def test_narrow_order_visits_branches_one_after_the_other() -> None:
 
 def test_narrow_order_without_time_keeps_the_problems_order() -> None:
     problem = branches(6, 4, turn=True)
-    assert narrow_order(problem, time.monotonic() - 1) == tuple(range(25))
+    assert narrow_order(problem, Deadline.after(-1)) == tuple(range(25))
 
 
 def test_narrow_order_of_many_branches_keeps_its_deadline() -> None:
     problem, began = branches(300, 3, turn=True), time.process_time()
-    assert len(narrow_order(problem, time.monotonic() + 0.3)) == len(problem.items)
+    assert len(narrow_order(problem, Deadline.after(0.3))) == len(problem.items)
     assert time.process_time() - began < 2.0

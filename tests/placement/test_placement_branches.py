@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 from typing import List, NamedTuple, Tuple
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.holds.hold_search import HoldSearch
@@ -114,7 +114,7 @@ def least_with_one_core_each(problem: Problem) -> float:
 
 def agree(problem: Problem) -> None:
     """No search says more than brute force; a bound above what a search itself met says that nothing is shorter than that."""
-    least, until = least_with_one_core_each(problem) * (1 + 1e-9), time.monotonic() + 60
+    least, until = least_with_one_core_each(problem) * (1 + 1e-9), Deadline.after(60)
     for host in (0, 1):
         pair, labels = rounds_of(problem)
         if can_be_host(pair.frontiers[host]):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.streams import fronts as fronts_module
 from edgedla.placement.solvers.streams.frontier import Frontier
@@ -25,7 +26,6 @@ from tests.placement.test_placement_sweep import ALL, of_one_batch
 pytestmark = pytest.mark.once
 
 CHECKED = checked(20, 100)
-NEVER = float("inf")
 
 
 @CHECKED

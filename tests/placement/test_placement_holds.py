@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import List, Tuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.holds import hold_search as hold_search_module
@@ -67,7 +67,7 @@ def test_no_placement_is_below_the_bound_however_few_states_are_kept(
             patch.setattr(hold_search_module, "STATES", 3 * few)
             patch.setattr(hold_search_module, "WIDTH", 2 * few)
             patch.setattr(hold_search_module, "MOST_HOLDS", 4)
-        bound = search.run(0.0, above * least, time.monotonic() + 20, proves)
+        bound = search.run(0.0, above * least, Deadline.after(20), proves)
     assert bound <= least * (1 + 1e-9)
 
 
@@ -75,17 +75,17 @@ def test_two_chains_are_proven() -> None:
     problem = two_chains()
     least = least_on_all(problem)
     pair, search = search_of(problem)
-    bound = search.run(0.0, INFINITY, time.monotonic() + 60)
+    bound = search.run(0.0, INFINITY, Deadline.after(60))
     assert pair.best.value == pytest.approx(least)
     assert bound == pytest.approx(least, rel=1.1e-4)
 
 
 def test_what_is_known_stays_where_the_time_is_over_or_room_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     _, search = search_of(two_chains())
-    assert search.run(12.5, INFINITY, time.monotonic() - 1) == 12.5
+    assert search.run(12.5, INFINITY, Deadline.after(-1)) == 12.5
     monkeypatch.setattr(hold_search_module, "SOON", 1)
-    began = search.run(12.5, INFINITY, time.monotonic() + 60, proves=True)
-    assert 12.5 <= began < search.run(12.5, INFINITY, time.monotonic() + 60)
+    began = search.run(12.5, INFINITY, Deadline.after(60), proves=True)
+    assert 12.5 <= began < search.run(12.5, INFINITY, Deadline.after(60))
 
 
 def test_without_holds_the_columns_add_up_to_the_loads() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import NEVER, Deadline, Moment
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
@@ -63,7 +63,7 @@ def test_weights_in_rings_contain_the_best_weight_and_give_valid_bounds(shares: 
 
 
 def rounds_of(problem: Problem) -> Tuple[Pair, LabelRounds]:
-    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, time.monotonic() + 20)
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, Deadline.after(20))
     pair.best.offer(pair.placed(["GPU"] * pair.items[0], ["GPU"] * pair.items[1]))
     return pair, LabelRounds(pair, WEIGHTS, WEIGHED)
 
@@ -91,11 +91,11 @@ def test_no_placement_is_below_the_bound_however_few_labels_are_kept(
         if narrow:
             patch.setattr(rounds_module, "ROOM", room)
         patch.setattr(rounds_module, "DIVES", (room, room))
-        bound = labels.dive(0.0, time.monotonic() + 20)
+        bound = labels.dive(0.0, Deadline.after(20))
         assert bound <= least * (1 + 1e-9)
-        bound = labels.dive(bound, time.monotonic() + 20)
+        bound = labels.dive(bound, Deadline.after(20))
         assert bound <= least * (1 + 1e-9)
-        bound = labels.run(bound, time.monotonic() + 20)
+        bound = labels.run(bound, Deadline.after(20))
     assert bound <= least * (1 + 1e-9)
     assert narrow or pair.best.value <= least * (1 + 2e-4) or bound < pair.limit
 
@@ -103,8 +103,8 @@ def test_no_placement_is_below_the_bound_however_few_labels_are_kept(
 def test_no_model_is_far_ahead_of_the_other_one_before_it_is_known_what_that_does() -> None:
     """With one model run up to each of its waits before the other one begins, there were 11,000 labels."""
     problem = wide_choice(2, (12, 12))
-    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
-    search = LabelRounds(pair, WEIGHTS, WEIGHED).search(INFINITY, Room())
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, NEVER)
+    search = LabelRounds(pair, WEIGHTS, WEIGHED).search(NEVER, Room())
     assert search.look(60.0)[0] == pytest.approx(43.0)
     assert search.labels < 5_000
 
@@ -115,7 +115,7 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
 ) -> None:
     few, cuts = 4, 0
     _, labels = rounds_of(wide_choice())
-    search = labels.search(INFINITY, Room(labels=few, evenly=evenly))
+    search = labels.search(NEVER, Room(labels=few, evenly=evenly))
     ordered = LabelSearch._most_promising
 
     def checked_order(self: LabelSearch, known: Known, met: Labels) -> np.ndarray:
@@ -154,10 +154,12 @@ def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_
     found: List[float] = []
     monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
     monkeypatch.setattr(PairSearch, "_look_at_holds", lambda *_: None)
-    monkeypatch.setattr(PairSearch, "_look_at_stays", lambda search: setattr(search.pair, "deadline", 0.0))
+    monkeypatch.setattr(
+        PairSearch, "_look_at_stays", lambda search: setattr(search.pair, "deadline", Deadline.after(-1))
+    )
     best = Best(problem, MAKESPAN, schedule_length())
     best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
-    PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60).look(1)
+    PairSearch(problem, ALL, best, 1e-4, Deadline.after(60)).look(1)
     # Turns are taken once more after a dive that found something.
     assert found == pytest.approx(bests)
     length = schedule_length()
@@ -174,7 +176,7 @@ def test_turns_come_after_labels_that_are_to_cover_a_narrow_gap(narrow: bool, mo
     monkeypatch.setattr(pair_search_module, "NARROW", 10.0 if narrow else 0.0)
     monkeypatch.setattr(rounds_module, "DIVES", ())
     monkeypatch.setattr(LabelRounds, "is_in_reach", lambda *_: True)
-    search = PairSearch(problem, ALL, best, 1e-4, time.monotonic() + 60)
+    search = PairSearch(problem, ALL, best, 1e-4, Deadline.after(60))
     met: List[str] = []
     monkeypatch.setattr(PairSearch, "_look_at_labels", lambda *_: met.append("labels"))
     monkeypatch.setattr(PairSearch, "_take_turns", lambda *_: met.append("turns"))
@@ -206,7 +208,7 @@ def test_labels_alone_prove_most_tiny_pairs() -> None:
     def count(drawn: Problem) -> None:
         bare = replace(of_one_batch(drawn), slowdown={})
         pair, labels = rounds_of(replace(bare, grouping=regroup(bare, "fp16")))
-        proven.append(labels.run(0.0, time.monotonic() + 20) >= pair.limit)
+        proven.append(labels.run(0.0, Deadline.after(20)) >= pair.limit)
 
     count()
     # What is drawn comes in clusters of like problems.
@@ -340,9 +342,9 @@ def wide_choice(loadable_us: int = 2, items_of_models: Tuple[int, int] = (5, 4))
 
 def bound_of(problem: Problem, limit: float) -> float:
     """By all labels."""
-    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, NEVER)
     room = Room(10**6, 10**9, 10**6, 10**6)
-    return LabelRounds(pair, WEIGHTS, WEIGHED).search(INFINITY, room).look(limit)[0]
+    return LabelRounds(pair, WEIGHTS, WEIGHED).search(NEVER, room).look(limit)[0]
 
 
 #: The last item, which another one of its loadable has to run before, reads what is on the GPU from the start.
@@ -428,12 +430,14 @@ def test_a_look_beyond_its_time_or_moment_limit_ends_within_a_step(
     problem = pair_of([wide, wide], 5)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(1), "DLA": cost(1)}) for i in problem.items]
     problem = replace(problem, items=tuple(items))
-    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, INFINITY)
+    pair = Pair(problem, ALL, Best(problem, MAKESPAN, schedule_length()), 1e-4, NEVER)
     rounds = LabelRounds(pair, WEIGHTS, WEIGHED)
     timelines = rounds.timelines
     clock = itertools.count()
-    monkeypatch.setattr(timelines_module.time, "monotonic", lambda: float(next(clock)))
-    search = rounds.search(float(ticks), Room(2_000, 10**9, most_moments, most_moments))
+    monkeypatch.setattr("edgedla.placement.deadline.time.thread_time", lambda: float(next(clock)))
+    search = rounds.search(
+        Deadline(Moment(float(ticks), INFINITY), Moment(0.0, 0.0)), Room(2_000, 10**9, most_moments, most_moments)
+    )
     low, met = search.look(1e6)
     assert 0 < low < 1e6
     assert not met
@@ -450,7 +454,7 @@ def test_a_look_with_too_many_moments_ends_the_search(
     items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
     pair, rounds = rounds_of(replace(problem, items=tuple(items)))
     monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=most_moments))
-    reached = rounds.run(10.0, INFINITY)
+    reached = rounds.run(10.0, NEVER)
     assert (reached < pair.limit) == crowded
     assert rounds.goes_on != crowded
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edgedla.costs.networks import network
 from edgedla.placement.api import prepare
+from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.baselines import starts
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
@@ -133,7 +134,7 @@ def test_a_subset_of_the_models_keeps_its_loadables(problem: Problem, data: st.D
 @CHECKED
 @given(problems(6, ALL, 3))
 def test_weighted_bounds_are_below_the_brute_force_makespan(problem: Problem) -> None:
-    assert weighed_bound(problem, MAKESPAN, float("inf"), float("inf")) <= least_makespan(problem) * (1 + 1e-9)
+    assert weighed_bound(problem, MAKESPAN, float("inf"), NEVER) <= least_makespan(problem) * (1 + 1e-9)
 
 
 @CHECKED
@@ -159,11 +160,11 @@ def test_moved_segments_keep_their_order_and_devices(problem: Problem, data: st.
 @given(st.one_of(problems(8, ONE_CORE, 3), problems(6, ALL, 3)))
 def test_rounds_offer_legal_placements_with_their_lengths(problem: Problem) -> None:
     best = Best(problem, MAKESPAN, schedule_length())
-    best.offer_all(starts(problem), float("inf"))
+    best.offer_all(starts(problem), NEVER)
     before = best.value
-    search = Rounds(problem, best, float("inf"))
-    search.begin(float("inf"))
-    search.run([], float("inf"), 0.0)
+    search = Rounds(problem, best, NEVER)
+    search.begin(NEVER)
+    search.run([], NEVER, 0.0)
     assert best.value <= before
     if best.evaluation is not None:
         assert is_legal(problem, best.evaluation.assignment)

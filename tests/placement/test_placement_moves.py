@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
@@ -66,7 +67,7 @@ def test_moves_balance_a_chain_that_stands_on_one_device() -> None:
         periods.append(worth(problem, evaluate(problem, placed), "throughput"))
     assert periods == sorted(periods, reverse=True)
     assert periods[-1] < 0.6 * periods[0]
-    assert not list(mover.improved(start, 60, until=0.0))
+    assert not list(mover.improved(start, 60, until=Deadline.after(-1)))
 
 
 @pytest.mark.parametrize(("known", "guided"), [(0.0, False), (1e9, False), (1e9, True)])
@@ -76,7 +77,7 @@ def test_sweeps_take_the_rivals_time_only_if_guided_or_with_a_better_bound(
     deadlines = []
 
     def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:
-        deadlines.append(self.deadline)
+        deadlines.append(self.deadline.end.cpu_s)
         return ()
 
     monkeypatch.setattr(PooledCores, "guides", guided)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from edgedla.costs.networks import network
 from edgedla.placement.api import prepare
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Solution, legal
@@ -315,7 +316,7 @@ def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> No
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     free = [taken([[]])] * 2
     ends, choices = around(
-        Counted(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), INFINITY, kept=10_000
+        Counted(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), NEVER, kept=10_000
     )
     least, _ = brute_force(problem, Goal("latency"), lambda _, e: e.latency(0).latency_us)
     assert ends[0] == pytest.approx(least)
@@ -332,7 +333,7 @@ def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[
     busy = [taken(plan), taken([[(at[1], at[2])]] * 2)]
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.array([[1.0, 1.0], [1.3, 1.0]]), np.ones(2, bool))
-    ends, choices = around(Counted(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), INFINITY)
+    ends, choices = around(Counted(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER)
     for end, row in zip(ends, choices):
         devices = [ONE_CORE[k] for k in row]
         assert all(d in item.allowed for d, item in zip(devices, problem.items))
@@ -365,7 +366,13 @@ def test_around_after_the_deadline_places_nothing() -> None:
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     ends, choices = around(
-        Counted(frontier), len(problem.items), prices, np.ones(2), [taken([[]])] * 2, np.zeros(1, int), 0.0
+        Counted(frontier),
+        len(problem.items),
+        prices,
+        np.ones(2),
+        [taken([[]])] * 2,
+        np.zeros(1, int),
+        Deadline.after(-1),
     )
     assert len(ends) == len(choices) == 0
 
@@ -376,16 +383,16 @@ def test_turns_shorten_a_pair_deterministically() -> None:
     for _ in range(2):
         problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
         best = Best(problem, MAKESPAN, schedule_length())
-        best.offer_all(baselines(problem).values(), INFINITY)
+        best.offer_all(baselines(problem).values(), NEVER)
         before = best.value
         names = [("GPU", "DLA0"), ("GPU", "DLA1")]
         models = [Counted(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
         factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
         order = [problem.items_of(m) for m in (0, 1)]
-        turns = Turns(problem, best, names, models, order, factors, INFINITY)
-        turns.begin(INFINITY)
+        turns = Turns(problem, best, names, models, order, factors, NEVER)
+        turns.begin(NEVER)
         assert best.evaluation is not None
-        turns.improve([best.evaluation], INFINITY)
+        turns.improve([best.evaluation], NEVER)
         assert best.value < before
         assert legal(problem, best.evaluation, MAKESPAN)
         answers.append((best.value, best.evaluation.assignment))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
+from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.solvers.streams.beam import beam
@@ -32,7 +33,6 @@ from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, peri
 pytestmark = pytest.mark.once
 
 CHECKED = checked(20, 60)
-NEVER = float("inf")
 WEIGHTS = weights_around(np.array([0.4, 0.3, 0.3]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from typing import Dict, List, Sequence, Tuple
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
@@ -68,7 +68,7 @@ def test_no_placement_is_below_the_bound_however_few_states_are_kept(drawn: Prob
                 patch.setattr(stay_rounds_module, "HOST_STATES", (few, 3 * few))
                 patch.setattr(stay_rounds_module, "MOST_GAPS", 1)
             rounds = StayRounds(pair, labels.timelines, labels.weights, host)
-            assert rounds.run(0.0, time.monotonic() + 20) <= least * (1 + 1e-9)
+            assert rounds.run(0.0, Deadline.after(20)) <= least * (1 + 1e-9)
 
 
 def chain(
@@ -108,7 +108,7 @@ def test_two_chains_are_proven_from_either_side(host: int) -> None:
     problem = two_chains()
     least = least_on_all(problem)
     pair, labels = rounds_of(problem)
-    bound = StayRounds(pair, labels.timelines, labels.weights, host).run(0.0, time.monotonic() + 60)
+    bound = StayRounds(pair, labels.timelines, labels.weights, host).run(0.0, Deadline.after(60))
     assert pair.best.value == pytest.approx(least)
     assert bound == pytest.approx(least, rel=1.1e-4)
 
@@ -118,10 +118,10 @@ def test_what_is_not_shown_in_time_is_not_soon_through(monkeypatch: pytest.Monke
     rounds = StayRounds(pair, labels.timelines, labels.weights, 0)
     # With a host of few states in reach, what the gaps say reaches as far.
     monkeypatch.setattr(stay_rounds_module, "HOST_STATES", (1,))
-    assert rounds.is_soon_through(0.0, time.monotonic() + 20)
-    assert not rounds.is_soon_through(0.0, time.monotonic() - 1)
+    assert rounds.is_soon_through(0.0, Deadline.after(20))
+    assert not rounds.is_soon_through(0.0, Deadline.after(-1))
     # Of pairs above what is known, a host of so few states says nothing.
-    assert not rounds.is_soon_through(0.999 * pair.limit, time.monotonic() + 20)
+    assert not rounds.is_soon_through(0.999 * pair.limit, Deadline.after(20))
 
 
 def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_asking_whether_stays_are_soon_through_takes_a_small_share_of_the_time(m
     asked: List[float] = []
 
     def ask(rounds: StayRounds, bound: float, until: float) -> bool:
-        asked.append(until - time.monotonic())
+        asked.append(until.left_s)
         return False
 
     monkeypatch.setattr(StayRounds, "is_soon_through", ask)
@@ -217,7 +217,7 @@ def test_what_is_still_to_come_with_so_many_loadables_is_exact_at_the_start(draw
     problem = grouped(drawn)
     pair, _ = rounds_of(problem)
     rows = np.array([[1.0, 1.0], [1.0, 0.4], [0.3, 0.7]])
-    host = Host(pair, 0, rows, np.full(3, -INFINITY), 10**6, INFINITY)
+    host = Host(pair, 0, rows, np.full(3, -INFINITY), 10**6, NEVER)
     if host.graph.empty:
         return
     rest = CountedRest(pair.frontiers[0], host.graph, host.weights, loadables)
@@ -232,7 +232,7 @@ def test_what_is_still_to_come_with_so_many_loadables_is_exact_at_the_start(draw
 def test_stays_may_be_in_any_windows_one_after_the_other(gaps: int) -> None:
     problem = two_chains()
     pair, labels = rounds_of(problem)
-    stays = Stays(labels.timelines, 1, gaps, labels.timelines.telling, 10**6, INFINITY)
+    stays = Stays(labels.timelines, 1, gaps, labels.timelines.telling, 10**6, NEVER)
     rows = [(stays.start, (), np.zeros(stays.columns))]
     for i in range(pair.items[1] + 1):
         behind = []

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
+from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Problem
@@ -181,7 +182,7 @@ def test_bounds_hold_for_any_beam_width_and_state_limit(problem: Problem, width:
         )
         for e in evaluated
     )
-    same, never = alike(problem), float("inf")
+    same, never = alike(problem), NEVER
     weights = weights_around(np.array([0.4, 0.3, 0.3])) * factors
     arrays = StateArrays(frontier, same)
     graph = StateGraph(arrays, prices_of(arrays, weights), limit, most_states, never)
@@ -252,14 +253,14 @@ def test_there_is_room_for_so_many_states_in_all(monkeypatch: pytest.MonkeyPatch
     frontier, factors = Frontier(problem, ALL), np.ones(3)
     arrays = StateArrays(frontier, True, merged=True)
     prices = prices_of(arrays, weights_around(np.array([0.4, 0.3, 0.3])))
-    whole = StateGraph(arrays, prices, 1e3, 10**6, float("inf"))
-    best = sweep(whole, factors, 1e3, 10**6, Fronts(whole, factors, 1e3), float("inf"))
+    whole = StateGraph(arrays, prices, 1e3, 10**6, NEVER)
+    best = sweep(whole, factors, 1e3, 10**6, Fronts(whole, factors, 1e3), NEVER)
     monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.ALL_STATES", 50)
     monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.BEYOND", 2)
-    part = StateGraph(arrays, prices, 1e3, 10**6, float("inf"))
+    part = StateGraph(arrays, prices, 1e3, 10**6, NEVER)
     assert max(len(states) for states in part.states[25:]) <= 2 < max(len(states) for states in whole.states[25:])
     assert part.dropped < whole.dropped == float("inf")
-    assert sweep(part, factors, 1e3, 10**6, Fronts(part, factors, 1e3), float("inf")).bound <= best.bound
+    assert sweep(part, factors, 1e3, 10**6, Fronts(part, factors, 1e3), NEVER).bound <= best.bound
 
 
 def crossed() -> Problem:

@@ -27,7 +27,9 @@ from edgedla.placement.result.placement import (
     TimelineBar,
 )
 from edgedla.regions import check_graph
+from edgedla.reports.page.numbers import significant
 from edgedla.reports.placement import render_placement
+from edgedla.reports.placement.text import headline, percent_up
 from edgedla.reports.placement.timeline import WIDTH, timeline_lines, timeline_svg
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model, save
@@ -87,13 +89,19 @@ def test_control_characters_and_html_in_names_are_escaped_in_placements(name: st
 def test_an_unproven_placement_states_its_gap_and_reason() -> None:
     stopped = replace(placement(), proof=Proof("highs", 100.0, 90.0, 0.1, False, True))
     text = render_placement(stopped, "text", everything=True)
-    assert "best found, the optimum is at most 10.00% lower (stopped by the time limit)" in text
+    assert "best found, at most 10 % from the optimum" in text
+    assert "gap 10.00%, stopped by the time limit" in text
     unknown = replace(placement(), proof=Proof("highs", 100.0, 0.0, 1.0, False, True))
-    assert "best found, no bound proven (stopped by the time limit)" in render_placement(
-        unknown, "text", everything=True
-    )
+    assert "best found, no bound proven" in render_placement(unknown, "text", everything=True)
     assert "proven optimum" not in text
     assert "proven optimum under the cost model" in render_placement(placement(), "text")
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"), [(0.1, "10 %"), (0.0401, "4.1 %"), (0.04, "4 %"), (0.000853, "0.086 %"), (0.99, "99 %")]
+)
+def test_the_distance_from_the_optimum_is_rounded_up(gap: float, text: str) -> None:
+    assert percent_up(gap) == text
 
 
 @pytest.mark.parametrize("form", ["text", "html"])
@@ -101,7 +109,7 @@ def test_a_restricted_proof_names_its_restriction(form: str) -> None:
     proven = replace(placement(), proof=Proof("pairs", 100.0, 100.0, 0.0, True, False, one_core_per_model=True))
     assert "proven optimum with one core per model" in " ".join(render_placement(proven, form).split())
     stopped = replace(placement(), proof=Proof("pairs", 100.0, 90.0, 0.1, False, True, one_core_per_model=True))
-    assert "the optimum with one core per model is at most" in " ".join(render_placement(stopped, form).split())
+    assert "at most 10 % from the optimum with one core per model" in " ".join(render_placement(stopped, form).split())
 
 
 def test_numbers_carry_their_spread_and_basis() -> None:
@@ -236,3 +244,15 @@ def test_a_too_wide_placement_table_lists_loadables_separately() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "this placement        41200000 ±31%" in text
     assert "loadables on DLA0 + DLA1: this placement 2 + 1, GPU alone 0 + 0, all legal on" in text
+
+
+def test_an_unproven_stream_is_told_in_frames_per_second_beside_the_gpu_alone() -> None:
+    model = load_onnx(EXAMPLE)
+    found = place([model, model], target="agx-orin-64gb", precision="int8", objective="throughput")
+    us = found.proof.value
+    stopped = replace(found, proof=replace(found.proof, bound=0.96 * us, gap=0.04, optimal=False, timed_out=True))
+    times = found.baselines[0].figures.period.latency_us / us
+    assert headline(stopped)[1] == (
+        f"{significant(1e6 / us)} frames/s per model ({significant(times)} times the GPU alone); "
+        "best found, at most 4 % from the optimum"
+    )

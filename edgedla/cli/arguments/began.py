@@ -9,12 +9,12 @@ import click
 
 
 class Began(NamedTuple):
-    """Seconds on time.monotonic's clock."""
+    """Seconds on time.process_time's clock."""
 
     at: float
 
 
 def spent_s() -> float:
-    """Seconds since the running command began; 0 if its caller set no start."""
+    """Processor seconds since the running command began; 0 if its caller set no start."""
     began = click.get_current_context().find_root().obj
-    return time.monotonic() - began.at if isinstance(began, Began) else 0.0
+    return time.process_time() - began.at if isinstance(began, Began) else 0.0

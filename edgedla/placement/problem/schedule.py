@@ -12,6 +12,7 @@ import heapq
 import itertools
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule_search import ScheduleSearch
@@ -158,14 +159,14 @@ def _order(
     return order
 
 
-def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: float = float("inf")) -> Schedule:
+def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: Deadline = NEVER) -> Schedule:
     """The shortest schedule of one frame of every model from time 0: segments in order, one at a time per device.
 
     Branch and bound over active schedules. Every segment has the slowdown of all engines in use, even while it runs alone,
     which overestimates its time. The result is cached per assignment.
 
     Args:
-        deadline: on time.monotonic's clock; the best schedule by then is returned, with a bound.
+        deadline: the best schedule by then is returned, with a bound.
     """
     key = evaluation.assignment
     if key not in problem.schedules:
@@ -174,7 +175,7 @@ def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: float 
     return schedule
 
 
-def _search(problem: Problem, evaluation: Evaluation, deadline: float) -> Schedule:
+def _search(problem: Problem, evaluation: Evaluation, deadline: Deadline) -> Schedule:
     jobs = [segments(problem, evaluation, m) for m in range(len(problem.models))]
     times = [[s.time_us * problem.factor(evaluation.engines, s.device) for s in job] for job in jobs]
     search = ScheduleSearch([[s.device for s in job] for job in jobs], times, deadline)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from edgedla.placement.deadline import NEVER, Deadline
 
 INFINITY = float("inf")
 
@@ -27,11 +28,11 @@ class ScheduleSearch:
 
     Args:
         devices, times_us: by job, device and time of each segment.
-        deadline: on time.monotonic's clock; the first schedule is completed even after it.
+        deadline: the first schedule is completed even after it.
     """
 
     def __init__(
-        self, devices: Sequence[Sequence[str]], times_us: Sequence[Sequence[float]], deadline: float = INFINITY
+        self, devices: Sequence[Sequence[str]], times_us: Sequence[Sequence[float]], deadline: Deadline = NEVER
     ) -> None:
         self.devices, self.times, self.deadline = devices, times_us, deadline
         #: By job, the time from each segment to the job's end.
@@ -71,7 +72,7 @@ class ScheduleSearch:
                 self._enter(self._after(node, j), stack)
 
     def _over(self) -> bool:
-        late = self._nodes % 64 == 0 and time.monotonic() > self.deadline
+        late = self._nodes % 64 == 0 and self.deadline.passed
         return late or self._nodes > SEARCH_NODES
 
     def _earliest(self, node: _Node, j: int) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Iterable, Optional, Sequence
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
@@ -31,13 +31,13 @@ class Best:
             self.evaluation, self.value = e, value
         return proven
 
-    def offer_all(self, assignments: Iterable[Sequence[str]], deadline: float) -> bool:
+    def offer_all(self, assignments: Iterable[Sequence[str]], deadline: Deadline) -> bool:
         """Offers assignments until the deadline, but always the first `ALWAYS`, and more until one is legal.
 
         Returns True if some were left out.
         """
         for k, assignment in enumerate(assignments):
-            if k >= ALWAYS and self.evaluation is not None and time.monotonic() > deadline:
+            if k >= ALWAYS and self.evaluation is not None and deadline.passed:
                 return True
             self.offer(evaluate(self.problem, assignment))
         return False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import time
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgedla.costs.cost import Cost
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal
 from edgedla.placement.problem.problem import Link, Problem
@@ -22,8 +22,8 @@ class Search(Best):
     def __init__(self, problem: Problem, goal: Goal, time_limit_s: float, value_of: Optional[Value]) -> None:
         super().__init__(problem, goal, value_of)
         self.nodes = 0
-        self.began = time.monotonic()
-        self.deadline = self.began + time_limit_s
+        self.watch = Stopwatch()
+        self.deadline = Deadline.after(time_limit_s)
 
     def visit(self, assignment: Sequence[str]) -> Evaluation:
         e = evaluate(self.problem, assignment)
@@ -32,9 +32,7 @@ class Search(Best):
 
     def solution(self, bound: float, timed_out: bool) -> Solution:
         bound = min(bound, self.value)
-        return Solution(
-            self.evaluation, self.value, bound, "python", self.nodes, time.monotonic() - self.began, timed_out
-        )
+        return Solution(self.evaluation, self.value, bound, "python", self.nodes, self.watch.seconds, timed_out)
 
 
 def solve_branching(
@@ -78,7 +76,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
         bound, _, fixed, assignment = heapq.heappop(queue)
         if bound >= search.value * (1 - gap):
             return search.solution(bound, False)
-        if time.monotonic() > search.deadline:
+        if search.deadline.passed:
             return search.solution(bound, True)
         search.nodes += 1
         e = search.visit(assignment)
@@ -108,7 +106,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
     # An explicit stack, one entry per item: the devices still to try, and the step to undo before the next one.
     stack: List[Tuple[Iterator[str], Optional[_Step]]] = [(choices(0), None)]
     while stack:
-        if search.nodes % 256 == 0 and time.monotonic() > search.deadline:
+        if search.nodes % 256 == 0 and search.deadline.passed:
             return search.solution(root, True)
         untried, step = stack[-1]
         if step is not None:

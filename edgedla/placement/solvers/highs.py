@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.rounding import LARGE_COST, rounded_costs, rounded_row, scale_of
 
 INFINITY = float("inf")
@@ -81,13 +82,13 @@ class LinearModel:
             if column is not None:
                 self.cost[column] += value
 
-    def continuous_bound(self, time_limit_s: float) -> float:
+    def continuous_bound(self, deadline: Deadline) -> float:
         """The optimum without integrality, a lower bound of all solutions; 0 if time ran out."""
         loose = LinearModel(self.cost, self.lower, self.upper, [False] * len(self.integer), self.rows)
-        answer = loose.solve(time_limit_s, 0.0)
+        answer = loose.solve(deadline, 0.0)
         return 0.0 if answer.status == "time" else answer.bound
 
-    def solve(self, time_limit_s: float, relative_gap: float) -> Answer:
+    def solve(self, deadline: Deadline, relative_gap: float) -> Answer:
         """Solves with one thread and a fixed seed, so that the same model gives the same answer. Rows may follow."""
         import highspy as library
 
@@ -99,7 +100,7 @@ class LinearModel:
         # In HiGHS 1.5 to 1.16 the time limit of an integer program counts from its own run, but that of a linear one
         # from the solver's first run.
         before = 0.0 if any(self.integer) else h.getRunTime()
-        h.setOptionValue("time_limit", before + max(time_limit_s, 0.01))
+        h.setOptionValue("time_limit", before + max(deadline.left_wall_s, 0.01))
         h.run()
         status = h.getModelStatus()
         info = h.getInfo()

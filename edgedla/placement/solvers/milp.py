@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, SECOND_US, Goal, Solution, Value
@@ -21,7 +21,7 @@ def solve_milp(
     problem: Problem,
     goal: Goal,
     start: Iterable[Sequence[str]] = (),
-    time_limit_s: float = 10.0,
+    deadline: Deadline = NEVER,
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
@@ -34,24 +34,23 @@ def solve_milp(
         start: assignments to begin with (the baselines); on a tie the earliest wins.
         value_of: true objective of an assignment; `worth` by default.
     """
-    began = time.monotonic()
+    watch = Stopwatch()
     best = Best(problem, goal, value_of)
-    rounds, timed_out = 0, best.offer_all(start, began + time_limit_s)
+    rounds, timed_out = 0, best.offer_all(start, deadline)
     bounds: Dict[Tuple[str, ...], float] = {}
     relaxed: Dict[Tuple[str, ...], Relaxation] = {}
     sets = engine_sets(problem, goal)
     for engines in sets:
-        if time.monotonic() - began > time_limit_s and best.evaluation is not None:
+        if deadline.passed and best.evaluation is not None:
             # No time left to write the program; the cheap bound remains.
             timed_out = True
             bounds[engines], _ = floor_on(problem, goal, engines)
             continue
         r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, best.value)
-        left = time_limit_s - (time.monotonic() - began)
         bounds[engines], _ = floor_on(problem, goal, engines)
-        if len(sets) > 1 and left > 0:
-            bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
+        if len(sets) > 1 and not deadline.passed:
+            bounds[engines] = max(bounds[engines], r.model.continuous_bound(deadline))
     # The most promising set first: its solution may rule out the others.
     for engines in sorted(sets, key=lambda s: bounds[s]):
         if engines not in relaxed:
@@ -61,11 +60,10 @@ def solve_milp(
         if bounds[engines] >= best.value * (1 - gap):
             continue
         while True:
-            left = time_limit_s - (time.monotonic() - began)
-            if left <= 0 and rounds:
+            if deadline.passed and rounds:
                 timed_out = True
                 break
-            answer = r.model.solve(left, gap)
+            answer = r.model.solve(deadline, gap)
             rounds += 1
             if answer.status == "infeasible":
                 bounds[engines] = INFINITY
@@ -89,17 +87,17 @@ def solve_milp(
                 timed_out = True
                 break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
-    return Solution(best.evaluation, best.value, bound, "highs", rounds, time.monotonic() - began, timed_out)
+    return Solution(best.evaluation, best.value, bound, "highs", rounds, watch.seconds, timed_out)
 
 
-def linear_bound(problem: Problem, goal: Goal, known: float, time_limit_s: float) -> float:
+def linear_bound(problem: Problem, goal: Goal, known: float, deadline: Deadline) -> float:
     """Lower bound of assignments better than `known`, without integrality: HiGHS's first bound; 0 if time runs out."""
-    began, bound = time.monotonic(), INFINITY
+    bound = INFINITY
     for engines in engine_sets(problem, goal):
         if floor_on(problem, goal, engines)[0] < known:
             r = relax(problem, engines)
             _objective(r, goal, known)
-            bound = min(bound, r.model.continuous_bound(max(time_limit_s - (time.monotonic() - began), 0.0)))
+            bound = min(bound, r.model.continuous_bound(deadline))
     return bound
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import List, Optional, Sequence, Set, Tuple
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
@@ -21,13 +21,13 @@ ITEMS_LOOKED_AT = 60_000
 class Budget:
     """The number of assignments that may still be evaluated, and the deadline."""
 
-    def __init__(self, problem: Problem, deadline: float) -> None:
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
         self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
         self.deadline = deadline
 
     def take(self) -> bool:
         self.left -= 1
-        if time.monotonic() > self.deadline:
+        if self.deadline.passed:
             self.left = -1
         return self.left >= 0
 
@@ -36,25 +36,25 @@ class Budget:
 WHOLE_MODELS = 27
 
 
-def whole_model_starts(problem: Problem, deadline: float = INFINITY) -> List[Tuple[str, ...]]:
+def whole_model_starts(problem: Problem, deadline: Deadline = NEVER) -> List[Tuple[str, ...]]:
     """Assignments with one device per model, as far as its items are allowed there; stops at the deadline."""
     starts: List[Tuple[str, ...]] = []
     for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), WHOLE_MODELS):
-        if time.monotonic() > deadline:
+        if deadline.passed:
             break
         starts.append(after_cap(problem, greedy(problem, way)))
     return starts
 
 
 def stage_starts(
-    problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: float = INFINITY
+    problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: Deadline = NEVER
 ) -> List[Tuple[str, ...]]:
     """For each order of the engines, the best stages found by moving one cut at a time; best first.
 
     Items not allowed on their stage's device go to the GPU. Several models form one sequence.
 
     Args:
-        deadline: on time.monotonic's clock. Returns the stages found by then, at least for one order of all engines.
+        deadline: returns the stages found by then, at least for one order of all engines.
     """
     measure = measure_of(goal, value_of)
     budget = Budget(problem, deadline)
@@ -71,7 +71,7 @@ def stage_starts(
     begun: List[Tuple[float, Tuple[str, ...], List[int]]] = []
     for size in range(len(problem.devices), 1, -1):
         for order in itertools.permutations(problem.devices, size):
-            if begun and time.monotonic() > deadline:
+            if begun and deadline.passed:
                 break
             first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
             begun.append((value(order, first), order, list(first)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers import highs
@@ -43,19 +43,22 @@ def solve(
     solver: str = "auto",
     gap: float = GAP,
     value_of: Optional[Value] = None,
+    deadline: Optional[Deadline] = None,
 ) -> Solution:
     """The best legal assignment with its proof, or the best found within the time limit with its bound.
 
     Args:
         start: assignments to begin with; the answer is never worse than the best legal one of them.
         solver: "highs", "python", or "auto": HiGHS if highspy can be imported.
+        deadline: the end of the search, in place of `time_limit_s`.
         value_of: true objective of an assignment, at least the goal's sums; a schedule's length for "makespan".
     """
-    deadline = time.monotonic() + time_limit_s
+    until = deadline or Deadline.after(time_limit_s)
+    time_limit_s = max(until.left_s, 0.0)
     if goal.objective == "makespan" and value_of is None:
-        value_of = schedule_length(deadline)
+        value_of = schedule_length(until)
     if len(problem.items) > MOST_ITEMS:
-        return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
+        return first_core_first(problem, goal, _best_start(problem, goal, start, until, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
     several = _for_several(problem, goal)
     share = several.share if several else PACING if goal.one_in_flight else SWEEPING
@@ -66,7 +69,7 @@ def solve(
         from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
         def rival(known: float) -> float:
-            return linear_bound(problem, goal, known, LINEAR * time_limit_s)
+            return linear_bound(problem, goal, known, until.within(LINEAR * time_limit_s))
 
         more_s = (1 - share) * time_limit_s
         swept = solve_stream(problem, goal, start, time_limit_s - more_s, gap, rival if more_s > 0 else None, more_s)
@@ -79,14 +82,14 @@ def solve(
         if has_two_paces(problem, goal):
             swept = solve_paces(problem, goal, start, time_limit_s * share, value_of, gap)
     if swept is not None:
-        start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
+        start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), until.left_s
     late = time_limit_s <= 0 or (with_highs and time_limit_s < LEAST_S)
     if swept is not None and swept.bound >= swept.value * (1 - gap):
         solution = swept
     elif swept is not None and late and (swept.best is not None or time_limit_s <= 0):
         solution = replace(swept, timed_out=True)
     elif with_highs:
-        solution = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
+        solution = solve_milp(problem, goal, start, until, gap, value_of)
     else:
         solution = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
     if swept is not None and solution is not swept:
@@ -124,15 +127,16 @@ def _for_several(problem: Problem, goal: Goal) -> Optional[_Several]:
 
 
 def _best_start(
-    problem: Problem, goal: Goal, start: Iterable[Sequence[str]], deadline: float, value_of: Optional[Value]
+    problem: Problem, goal: Goal, start: Iterable[Sequence[str]], deadline: Deadline, value_of: Optional[Value]
 ) -> Solution:
     """The best start assignment, with a bound that takes one pass over the items."""
-    began, best = time.monotonic(), Best(problem, goal, value_of)
+    watch, best = Stopwatch(), Best(problem, goal, value_of)
     timed_out = best.offer_all(start, deadline)
     # Without mutual slowdown, all engines together are at least as fast as any subset, so this bounds every subset.
     bound, _ = floor_on(replace(problem, slowdown={}), goal, problem.devices)
-    seconds = time.monotonic() - began
-    return Solution(best.evaluation, best.value, min(bound, best.value), "none", 0, seconds, timed_out, too_large=True)
+    return Solution(
+        best.evaluation, best.value, min(bound, best.value), "none", 0, watch.seconds, timed_out, too_large=True
+    )
 
 
 def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: Optional[Value] = None) -> Solution:
@@ -152,7 +156,7 @@ def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: O
     return replace(answer, best=mirrored) if same else answer
 
 
-def schedule_length(deadline: float = INFINITY) -> Value:
+def schedule_length(deadline: Deadline = NEVER) -> Value:
     """(length of the shortest schedule found until the deadline, its bound), for one frame of every model."""
 
     def length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:

@@ -9,7 +9,7 @@ from edgedla.reports.page.figures import Bar, Fact, Part
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.reports.placement.text import goal_text, has_rates, proof_text, value_text
+from edgedla.reports.placement.text import goal_text, has_rates, proof_text, value_text, why_unproven
 from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
 from edgedla.reports.text import clean
 
@@ -90,11 +90,11 @@ def _broken(baseline: Baseline) -> str:
 
 
 def _facts(placement: Placement) -> List[Fact]:
-    basis = placement.figures.latency.basis
+    basis, proof = placement.figures.latency.basis, placement.proof
     facts = [
         Fact("Times", "± is one standard deviation; the errors of all rows go together", basis),
         Fact("Energy", "above the board's idle power", basis),
         Fact("Placement", f"rules {placement.rules_version}; no board took part", "predicted"),
-        Fact("Solver", f"{placement.proof.solver}, gap {placement.proof.gap:.2%}"),
+        Fact("Solver", ", ".join(filter(None, (proof.solver, f"gap {proof.gap:.2%}", why_unproven(placement))))),
     ]
     return facts + [Fact("Note", note) for note in dict.fromkeys(placement.notes)]

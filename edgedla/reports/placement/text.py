@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
@@ -68,12 +69,26 @@ def proof_text(placement: Placement) -> str:
     among = " with one core per model" if proof.one_core_per_model else ""
     if proof.optimal:
         return f"proven optimum{among} under the cost model"
-    why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
-    if proof.solver == "none":
-        why = "too many layers for a search"
     if proof.bound <= 0:
-        return f"best found, no bound proven ({why})"
-    return f"best found, the optimum{among} is at most {proof.gap:.2%} lower ({why})"
+        return "best found, no bound proven"
+    return f"best found, at most {percent_up(proof.gap)} from the optimum{among}"
+
+
+def why_unproven(placement: Placement) -> str:
+    """Why the search ended before a proof; "" after one, or within the gap that was asked for."""
+    proof = placement.proof
+    if proof.optimal:
+        return ""
+    if proof.solver == "none":
+        return "too many layers for a search"
+    return "stopped by the time limit" if proof.timed_out else ""
+
+
+def percent_up(share: float) -> str:
+    """A share in percent with two digits, rounded up: the optimum is no further away."""
+    percent = share * 100
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
+    return f"{math.ceil(percent / step - 1e-9) * step:.3g} %"
 
 
 def headline(placement: Placement) -> Tuple[str, str]:
@@ -83,7 +98,27 @@ def headline(placement: Placement) -> Tuple[str, str]:
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
     mode = f"{placement.power_mode}, " if placement.power_mode else ""
     subject = f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
-    return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
+    if placement.proof.optimal:
+        return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
+    return subject, f"{_found_text(placement)}; {proof_text(placement)}"
+
+
+def _found_text(placement: Placement) -> str:
+    """The value of an answer that is not proven, beside the GPU alone: that is what it has to beat."""
+    gpu = next((b for b in placement.baselines if b.name == "gpu" and not b.broken), None)
+    value = placement.proof.value
+    text, beside = f"{goal_text(placement)}: {value_text(placement)}", ""
+    if placement.objective == "throughput" and value > 0 and not has_rates(placement):
+        several = " per model" if len(placement.models) > 1 else ""
+        text = f"{significant(1e6 / value)} frames/s{several}"
+    if gpu is not None and placement.objective == "throughput" and placement.in_flight == "many":
+        alone_us = gpu.figures.period.latency_us
+        beside = f" ({significant(alone_us / value)} times the GPU alone)" if value > 0 else ""
+    elif gpu is not None and placement.objective == "makespan":
+        beside = (
+            f" ({significant(value / gpu.figures.makespan_us)} of the GPU alone)" if gpu.figures.makespan_us else ""
+        )
+    return text + beside
 
 
 def goal_text(placement: Placement) -> str:
@@ -125,8 +160,10 @@ def report_lines(placement: Placement, everything: bool = False) -> Iterator[Lin
             "measurements: ± is one standard deviation, and the errors of the columns go together"
         ),
     )
-    solved = f"solver: {placement.proof.solver}, {placement.solve_time_s:.2f} s, gap {placement.proof.gap:.2%}"
-    yield "dim", 0, solved if placement.rounds else f"solver: {placement.proof.solver}, gap {placement.proof.gap:.2%}"
+    seconds = f"{placement.solve_time_s:.2f} s, " if placement.rounds else ""
+    why = why_unproven(placement)
+    stopped = f", {why}" if why else ""
+    yield "dim", 0, f"solver: {placement.proof.solver}, {seconds}gap {placement.proof.gap:.2%}{stopped}"
 
 
 def _table(placement: Placement) -> Iterator[Line]:

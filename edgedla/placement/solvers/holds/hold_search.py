@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers import highs
 from edgedla.placement.solvers.holds.both_models import BothModels
@@ -76,7 +76,7 @@ class HoldSearch:
     """
 
     def __init__(self, pair: Pair, weights: np.ndarray, least: Sequence[np.ndarray]) -> None:
-        self._pair, self._until, self._asked = pair, INFINITY, INFINITY
+        self._pair, self._until, self._asked = pair, NEVER, INFINITY
         # The GPU's load alone comes last.
         self._weights = np.concatenate([weights, [[1.0, 0.0, 0.0]]])
         self._least = [np.append(of_model, 0.0) for of_model in least]
@@ -95,19 +95,18 @@ class HoldSearch:
         """What pairs have to be below to matter."""
         return min(self._asked, self._lost, self._pair.limit)
 
-    def run(self, bound: float, asked: float, until: float, proves: bool = False) -> float:
+    def run(self, bound: float, asked: float, until: Deadline, proves: bool = False) -> float:
         """A bound of all pairs, `asked` at most; the shortest ones met are offered.
 
         Args:
             bound: what is known of them.
-            until: on time.monotonic's clock.
             proves: a lower bound than what is asked for is of no use.
         """
         self._asked, self._until, self._lost = asked, until, INFINITY
-        self._proves, began = proves, time.monotonic()
+        self._proves, watch, all_s = proves, Stopwatch(), until.left_s
         low_of_closed = INFINITY
         if proves:
-            self._until = began + AT_FIRST * (until - began)
+            self._until = until.part(AT_FIRST)
         models = self._in_any_order()
         if models is None:
             return self._reached(self._asked if self._is_in_time else bound)
@@ -127,17 +126,17 @@ class HoldSearch:
             low_of_closed = min(low_of_closed, at_least)
             nodes += with_more
             lowest = min([low_of_closed, *(node.low for node in nodes)])
-            if proves and (low_of_closed < self.limit or self._is_slow(bound, lowest, began)):
+            if proves and (low_of_closed < self.limit or self._is_slow(bound, lowest, watch.seconds, all_s)):
                 break
         return self._reached(max(bound, min([low_of_closed, *(node.low for node in nodes)])))
 
     @property
     def _is_in_time(self) -> bool:
-        return time.monotonic() < self._until and not (self._proves and self._lost < min(self._asked, self._pair.limit))
+        return not self._until.passed and not (self._proves and self._lost < min(self._asked, self._pair.limit))
 
-    def _is_slow(self, bound: float, low: float, began: float) -> bool:
+    def _is_slow(self, bound: float, low: float, passed_s: float, all_s: float) -> bool:
         """Whether much of the time has passed and little of the gap is closed."""
-        passed = (time.monotonic() - began) / max(self._until - began, 1e-9)
+        passed = passed_s / max(all_s, 1e-9)
         return passed > MUCH and low - bound < LITTLE * (self.limit - bound)
 
     def _reached(self, low: float) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.several.graph import Graph
@@ -25,12 +25,12 @@ def climbed(
     graphs: Sequence[Graph],
     paths: Sequence[np.ndarray],
     limit: float,
-    until: float,
+    until: Deadline,
     steps: int,
     telling: int,
     met: Sequence[List[np.ndarray]],
 ) -> Tuple[float, np.ndarray]:
-    """(the highest bound that mixtures give, those that say most); until then, on time.monotonic's clock.
+    """(the highest bound that mixtures give, those that say most) until then.
 
     A schedule is as long as its longest path, so no shorter than any mixture of paths; and that falls apart into a sum over
     the columns of each model, whose least the model's graph gives. By placements that were met, a linear program says which
@@ -59,7 +59,7 @@ def climbed(
         k = int(values.argmax())
         if values[k] > best:
             best, at = float(values[k]), rows[k]
-        if best >= limit or time.monotonic() > until:
+        if best >= limit or until.passed:
             break
         for row in np.argsort(-values)[:MET]:
             for m in (0, 1):
@@ -93,7 +93,7 @@ class _Master:
 
     def highest(self) -> Tuple[float, np.ndarray]:
         """(what the highest mixture may reach, the shares of its paths)."""
-        answer = self._model.solve(INFINITY, 0.0)
+        answer = self._model.solve(NEVER, 0.0)
         if answer.status != "optimal":
             return -INFINITY, np.full(self._paths, 1.0 / self._paths)
         shares = np.maximum(np.array(answer.values[: self._paths]), 0.0)

@@ -13,11 +13,11 @@ counts as held. The other model acquires it only if the loadable then takes no m
 
 from __future__ import annotations
 
-import time
 from typing import List, NamedTuple, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.next_runs import AFTER, MUST, OPEN, Labels, labels_behind, runs_of, whose_turn
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
@@ -86,7 +86,7 @@ class LabelSearch:
         used: per row of weights, for how many sampled labels of the last look it gave the highest bound.
     """
 
-    def __init__(self, timelines: Timelines, weights: np.ndarray, items: int, room: Room, deadline: float) -> None:
+    def __init__(self, timelines: Timelines, weights: np.ndarray, items: int, room: Room, deadline: Deadline) -> None:
         self._timelines, self._room, self._deadline = timelines, room, deadline
         self._weights = weights
         self.crowded, self.labels, self.used = False, 0, np.zeros(len(weights), int)
@@ -105,7 +105,7 @@ class LabelSearch:
         for _ in range(self._steps):
             known = None
             self.labels += len(labels.first)
-            if time.monotonic() < self._deadline and self.labels < room.in_all:
+            if not self._deadline.passed and self.labels < room.in_all:
                 most_moments = min(before + room.new_moments + self.labels // LABELS_PER_MOMENT, room.moments)
                 turns = whose_turn(self._timelines.known, labels, per_us)
                 moments = np.concatenate([turns.moment, turns.other[turns.yields]])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
@@ -102,14 +102,14 @@ class LabelRounds:
         """True if each model has a core of its own and their items are not too many."""
         return len(pair.cores) == 2 and sum(pair.items) <= MOST_ITEMS
 
-    def run(self, bound: float, until: float, most_labels: float = INFINITY) -> float:
-        """Searches until then, on time.monotonic's clock, or until a look has as many labels.
+    def run(self, bound: float, until: Deadline, most_labels: float = INFINITY) -> float:
+        """Searches until then, or until a look has as many labels.
 
         Returns the bound, at least the known `bound`.
         """
         pair = self._pair
         search = self.search(until, ROOM)
-        while self.goes_on and bound < pair.limit and time.monotonic() < until:
+        while self.goes_on and bound < pair.limit and not until.passed:
             asked, value = self._asked(bound), pair.best.value
             reached = self._look(search, asked)
             bound = max(bound, reached)
@@ -118,14 +118,14 @@ class LabelRounds:
                 self._first = self._first or self._through[0]
                 if search.labels >= most_labels:
                     break
-            elif search.crowded or (time.monotonic() < until and pair.best.value == value):
+            elif search.crowded or (not until.passed and pair.best.value == value):
                 self.goes_on = False
             else:
                 self._stopped_at = asked
         return min(bound, pair.best.value)
 
-    def dive(self, bound: float, until: float) -> float:
-        """The next narrow look, which offers what it finds; until then, on time.monotonic's clock. Returns the bound, as `run` does."""
+    def dive(self, bound: float, until: Deadline) -> float:
+        """The next narrow look, which offers what it finds, until then. Returns the bound, as `run` does."""
         if self._dives and bound < self._pair.limit:
             search = self.search(until, self._dives.pop(0))
             bound = max(bound, self._look(search, self._pair.limit, learns=False))
@@ -144,8 +144,8 @@ class LabelRounds:
         growing = self._growth(bound) * max(self._pair.limit - last, 0.0)
         return math.log(max(labels, 1)) + growing <= math.log(HOPED * ROOM.in_all)
 
-    def search(self, until: float, room: Room) -> LabelSearch:
-        """A search that ends then, on time.monotonic's clock."""
+    def search(self, until: Deadline, room: Room) -> LabelSearch:
+        """A search that ends then."""
         return LabelSearch(self.timelines, self.weights, sum(self._pair.items), room, until)
 
     def _asked(self, bound: float) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.labels.bits import numbered
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.grown import Grown
@@ -98,14 +98,14 @@ class Timelines:
             self._rest.rows, self._told.rows, self._target.rows, us[:, 0], us[:, 1], self._acquires.rows, self._excess.rows,
         )  # fmt: skip
 
-    def look(self, moments: np.ndarray, most: int, deadline: float) -> Optional[Known]:
+    def look(self, moments: np.ndarray, most: int, deadline: Deadline) -> Optional[Known]:
         """All that is known, with these moments expanded; None if that takes too many moments or too long."""
         new = np.unique(moments)
         new = new[self._ways.rows[new] < 0]
         for m in (0, 1):
             of_model = new[self.model[new] == m]
             for start in range(0, len(of_model), AT_ONCE):
-                if self.size > most or time.monotonic() > deadline:
+                if self.size > most or deadline.passed:
                     return None
                 self._look(m, of_model[start : start + AT_ONCE])
         return self.known

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
@@ -18,11 +17,11 @@ from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 MOST_MODELS = 4
 
 
-def weighed_bound(problem: Problem, goal: Goal, known: float, deadline: float) -> float:
+def weighed_bound(problem: Problem, goal: Goal, known: float, deadline: Deadline) -> float:
     """The minimum over the sets of engines; a set that cannot beat `known` keeps its floor.
 
     Args:
-        deadline: on time.monotonic's clock; sets not reached by then keep their floors.
+        deadline: sets not reached by then keep their floors.
     """
     count = len(problem.models)
     alone = [problem_of_model(problem, m) for m in range(count)]
@@ -30,7 +29,7 @@ def weighed_bound(problem: Problem, goal: Goal, known: float, deadline: float) -
     least = INFINITY
     for engines in engine_sets(problem, goal):
         bound, _ = floor_on(problem, goal, engines)
-        if bound < known and count <= MOST_MODELS and time.monotonic() < deadline:
+        if bound < known and count <= MOST_MODELS and not deadline.passed:
             frontiers = [Frontier(p, engines) for p in ordered]
             factors = np.array([problem.factor(frozenset(engines), d) for d in frontiers[0].devices])
             weighed = np.ones(len(factors) + count, bool)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import legal
 from edgedla.placement.problem.problem import Problem
@@ -60,10 +60,9 @@ class Rounds:
     """The search; improvements are offered to the best.
 
     Args:
-        deadline: on time.monotonic's clock.
     """
 
-    def __init__(self, problem: Problem, best: Best, deadline: float) -> None:
+    def __init__(self, problem: Problem, best: Best, deadline: Deadline) -> None:
         self.problem, self.best, self.deadline = problem, best, deadline
         #: Per model, its items in the order in which its placements list them.
         self.order: List[List[int]] = []
@@ -81,12 +80,12 @@ class Rounds:
         self._parts: Dict[Tuple[int, ...], Tuple[Problem, Tuple[int, ...]]] = {}
         self._models, self._until = range(len(problem.models)), deadline
 
-    def run(self, seeds: Iterable[Evaluation], until: float, target: float) -> None:
+    def run(self, seeds: Iterable[Evaluation], until: Deadline, target: float) -> None:
         """Continues from the seeds and the best known until nothing improves, the time is up, or the target is reached."""
         self._until = until
         for e in seeds:
             self._look_at(e)
-        while time.monotonic() < until and self.best.value > target:
+        while not until.passed and self.best.value > target:
             best = sorted(self._lengths, key=lambda a: (self._lengths[a], a))
             turn = next(((m, a) for a in best[:GONE_ON_FROM] for m in self._models if (m, a) not in self._turned), None)
             if turn is not None:
@@ -99,7 +98,7 @@ class Rounds:
             self._moved.add(move)
             moved = with_moved_ends(self.problem, move[1], move[0])
             for m in self._models:
-                if m != move[0] and time.monotonic() < until:
+                if m != move[0] and not until.passed:
                     self._place(m, moved, (0.0, 1.0))
 
     def _ways_of(self, alone: Problem) -> List[_Way]:
@@ -127,11 +126,11 @@ class Rounds:
         if len(schedule.bars) <= SEGMENTS:
             self._lengths[evaluation.assignment] = schedule.length_us
 
-    def begin(self, until: float) -> None:
+    def begin(self, until: Deadline) -> None:
         """Finds placements to start from: model by model, each around those already placed."""
         self._until = until
         for order in itertools.islice(itertools.permutations(self._models), ORDERS):
-            if time.monotonic() > until:
+            if until.passed:
                 return
             self._try(self._grown(order), TRIED)
 
@@ -141,7 +140,7 @@ class Rounds:
         kept: List[Tuple[float, Assignment]] = [(0.0, tuple(nowhere))]
         for n, m in enumerate(order):
             plans = [self._bars(assignment, order[:n]) for _, assignment in kept]
-            if time.monotonic() > self._until:
+            if self._until.passed:
                 return []
             found = self._around(m, plans, range(len(DEARER)))
             grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
@@ -178,7 +177,7 @@ class Rounds:
         of: List[Assignment] = []
         for assignment in given:
             evaluation = evaluate(self.problem, assignment)
-            if time.monotonic() > self._until or not legal(self.problem, evaluation, self.best.goal):
+            if self._until.passed or not legal(self.problem, evaluation, self.best.goal):
                 continue
             schedule = shortest_schedule(self.problem, evaluation, self.deadline)
             bars = [b for b in schedule.bars if b.model != m and b.end_us > b.start_us]
@@ -193,7 +192,7 @@ class Rounds:
         """Evaluates the most promising of these (end, placement)."""
         tried = 0
         for end, assignment in sorted(found):
-            if tried >= most or end > self.best.value * PROMISING or time.monotonic() > self._until:
+            if tried >= most or end > self.best.value * PROMISING or self._until.passed:
                 return
             if assignment not in self._lengths:
                 tried += 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
@@ -73,37 +73,35 @@ def solve_many(
     Args:
         value_of: length of an assignment's schedule, and its bound.
     """
-    began = time.monotonic()
-    deadline = began + time_limit_s
+    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
     starts = [tuple(assignment) for assignment in start]
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(starts, deadline)
-    bound, rounds = weighed_bound(problem, goal, best.value, began + LOADS * time_limit_s), 0
+    bound, rounds = weighed_bound(problem, goal, best.value, deadline.part(LOADS)), 0
     seeds, by_pairs = [] if best.evaluation is None else [best.evaluation], False
-    if bound < best.value * (1 - gap) and time.monotonic() < deadline:
+    if bound < best.value * (1 - gap) and not deadline.passed:
         equal = replace(problem, rates=(1.0,) * len(problem.models))
         stream = solve_stream(equal, Goal("throughput"), starts, LOADS * time_limit_s, gap)
         bound, rounds = max(bound, stream.bound), stream.rounds
         seeds += [] if stream.best is None else [stream.best]
-    if bound < best.value * (1 - gap) and time.monotonic() < deadline:
+    if bound < best.value * (1 - gap) and not deadline.passed:
         pairs = _Pairs(problem, best, seeds, gap, value_of)
         search = Rounds(problem, best, deadline)
-        bound = pairs.look(bound, min(deadline, time.monotonic() + PAIRED * time_limit_s))
+        bound = pairs.look(bound, deadline.within(PAIRED * time_limit_s))
         if bound >= best.value * (1 - NEAR):
             # HiGHS may prove the rest afterwards.
-            deadline = began + NEARLY * time_limit_s
-        now = time.monotonic()
-        search.begin(now + BEGUN * max(deadline - now, 0.0))
+            deadline = deadline.within(deadline.left_s - (1 - NEARLY) * time_limit_s)
+        search.begin(deadline.part(BEGUN))
         search.run(seeds, deadline, bound / (1 - gap))
         # If the rounds ended early, there is time for pairs that the first look left open.
-        if deadline - time.monotonic() > 2 * PAIRED * time_limit_s:
+        if deadline.left_s > 2 * PAIRED * time_limit_s:
             bound = pairs.look(bound, deadline)
             search.run(seeds, deadline, bound / (1 - gap))
         rounds += pairs.rounds
         by_pairs = pairs.rounds > 0
     timed_out = timed_out or bound < best.value * (1 - gap)
     return Solution(
-        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, time.monotonic() - began, timed_out,
+        best.evaluation, best.value, min(bound, best.value), "rounds", rounds, watch.seconds, timed_out,
         one_core_per_model=by_pairs and len(problem.cores) > 1,
     )  # fmt: skip
 
@@ -122,11 +120,11 @@ class _Pairs:
         self._pairs = [pair for pair in pairs if can_solve_pair(pair.problem, Goal("makespan"))]
         self.rounds = 0
 
-    def look(self, bound: float, until: float) -> float:
+    def look(self, bound: float, until: Deadline) -> float:
         """The bound, raised as far as the pairs allow until then; pairs with the longest known makespan come first."""
         self._pairs.sort(key=lambda pair: -pair.value)
         for k, pair in enumerate(self._pairs):
-            left_s = until - time.monotonic()
+            left_s = until.left_s
             if left_s <= 0 or bound >= min(self._best.value, pair.value) * (1 - self._gap):
                 continue
             starts = [tuple(e.assignment[i] for i in pair.members) for e in self._seeds]

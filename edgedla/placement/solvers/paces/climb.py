@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.prediction.lanes import lane_of
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.prediction.streams import Lane
@@ -46,21 +46,21 @@ class Climber:
         # A fixed seed, so that every run makes the same moves.
         self._random = random.Random(0)
 
-    def climbed(self, assignment: Sequence[str], until: float) -> Tuple[str, ...]:
-        """The best assignment on a walk until then (time.monotonic's clock); it accepts ever smaller steps back."""
+    def climbed(self, assignment: Sequence[str], until: Deadline) -> Tuple[str, ...]:
+        """The best assignment on a walk until then; it accepts ever smaller steps back."""
         size = len(self._items[0])
         placed = [tuple(assignment[:size]), tuple(assignment[size:])]
         value = least = self._value(placed)
-        best, began, moves = placed, time.monotonic(), MOVES * len(self.problem.items)
+        best, all_s, moves = placed, until.left_s, MOVES * len(self.problem.items)
         for k in range(moves):
-            now = time.monotonic()
-            if now >= until:
+            left_s = until.left_s
+            if left_s <= 0:
                 break
             moved = self._moved(placed)
             if moved is None:
                 continue
             reached = self._value(moved)
-            back = STEP_BACK * min((until - now) / (until - began), 1 - k / moves)
+            back = STEP_BACK * min(left_s / all_s, 1 - k / moves)
             if reached[0] < value[0] * (1 + back * self._random.expovariate(1.0)):
                 placed, value = moved, reached
                 if value < least:

@@ -6,6 +6,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.paces.waits import Frames, Sharing
 from edgedla.placement.solvers.several.counted import CountedArrays
@@ -59,7 +60,7 @@ class ModelFrames:
         can_be_on_core: some item may run on a core.
     """
 
-    def __init__(self, problem: Problem, model: int, deadline: float) -> None:
+    def __init__(self, problem: Problem, model: int, deadline: Deadline) -> None:
         alone = problem_of_model(problem, model)
         order = narrow_order(alone, deadline)
         self.order = [problem.items_of(model)[i] for i in order]
@@ -90,7 +91,7 @@ class ModelFrames:
 
     def one_by_one(
         self, own_rate: float, room: Callable[[np.ndarray], np.ndarray], sharing: Sharing, period_us: float,
-        deadline: float,
+        deadline: Deadline,
     ) -> Optional[Rows]:  # fmt: skip
         """Rows of the placements themselves; None if there are too many, or if the deadline came first.
 

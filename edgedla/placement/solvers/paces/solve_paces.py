@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.prediction.streams import GPU_SWITCH_US
 from edgedla.placement.problem.evaluate import evaluate
@@ -61,11 +61,11 @@ def solve_paces(
     gap: float = GAP,
 ) -> Solution:
     """The shortest period of two streams, or the best found with a lower bound."""
-    began = time.monotonic()
+    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
     best = Best(problem, goal, pace)
     known = list(dict.fromkeys(tuple(a) for a in start))
-    timed_out = best.offer_all(known, began + time_limit_s)
-    search = _Search(problem, goal, pace, best, gap, began, time_limit_s)
+    timed_out = best.offer_all(known, deadline)
+    search = _Search(problem, goal, pace, best, gap, deadline)
     if not search.ended:
         search.look()
         search.walk(known)
@@ -77,7 +77,7 @@ def solve_paces(
         search.walk(())
     timed_out = timed_out or search.late
     bound = min(search.bound, best.value)
-    return Solution(best.evaluation, best.value, bound, "paces", search.rounds, time.monotonic() - began, timed_out)
+    return Solution(best.evaluation, best.value, bound, "paces", search.rounds, watch.seconds, timed_out)
 
 
 class _Pairs(NamedTuple):
@@ -100,14 +100,14 @@ class _Search:
     """
 
     def __init__(
-        self, problem: Problem, goal: Goal, pace: OneInFlight, best: Best, gap: float, began: float, limit_s: float
+        self, problem: Problem, goal: Goal, pace: OneInFlight, best: Best, gap: float, deadline: Deadline
     ) -> None:
         self.problem, self.best, self.gap, self.rounds = problem, best, gap, 0
-        self.deadline, self._limit_s = began + limit_s, limit_s
+        self.deadline, self._limit_s = deadline, deadline.left_s
         self.bound, self.ended = floor(problem, goal), False
         rate_a, rate_b = problem.rates
         self.sharing = Sharing((rate_a, rate_b), GPU_SWITCH_US, pace.one_process, len(problem.cores))
-        self.models = [ModelFrames(problem, m, began + ORDERING * limit_s) for m in (0, 1)]
+        self.models = [ModelFrames(problem, m, deadline.part(ORDERING)) for m in (0, 1)]
         cores = problem.cores
         self._names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         self._climber = Climber(problem, goal, pace, [m.order for m in self.models], self._names)
@@ -123,7 +123,7 @@ class _Search:
 
     @property
     def late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.deadline.passed
 
     def look(self) -> None:
         """Raises `bound`, finds a shorter period, or ends."""
@@ -162,7 +162,7 @@ class _Search:
         for assignment in used[:WALKS]:
             if self.bound >= self.limit or self.late:
                 break
-            until = min(time.monotonic() + WALKING * self._limit_s, self.deadline)
+            until = self.deadline.within(WALKING * self._limit_s)
             self._offer(self._climber.climbed(assignment, until))
 
     def _offer(self, assignment: Tuple[str, ...]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.graph import Ways, ways_on
 from edgedla.placement.solvers.streams.frontier import State
@@ -54,7 +54,7 @@ def around(
     factors: np.ndarray,
     busy: Sequence[Taken],
     guide: np.ndarray,
-    deadline: float,
+    deadline: Deadline,
     kept: int = KEPT,
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Per plan of the other model: (when this one ends, us; the device of each item); no rows after the deadline.
@@ -68,7 +68,6 @@ def around(
         factors: slowdown by device.
         busy: per device, when the other model has it.
         guide: per plan, the row of the prices to use.
-        deadline: on time.monotonic's clock.
     """
     plans = len(guide)
     states: List[State] = [model.start]
@@ -78,7 +77,7 @@ def around(
     history: List[Tuple[np.ndarray, np.ndarray]] = []
     column = np.arange(plans)
     for i in range(items):
-        if time.monotonic() > deadline:
+        if deadline.passed:
             return np.zeros(0), np.zeros((0, items), np.int8)
         targets, ways = ways_on(model, i, states)
         # A last column counts loadables.

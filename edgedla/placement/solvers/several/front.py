@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.streams.rows import ranges
 
@@ -52,7 +52,7 @@ def front(
     graph: Graph,
     limit: float,
     width: int,
-    deadline: float,
+    deadline: Deadline,
     columns: Optional[int] = None,
     counted: int = -1,
 ) -> Front:
@@ -103,7 +103,7 @@ def front(
                 keep = keep[:width]
         loads, state, loadables, bound = loads[keep], state[keep], loadables[keep], bound[keep]
         history.append((parent[keep], choice[keep]))
-        if not len(state) or time.monotonic() > deadline:
+        if not len(state) or deadline.passed:
             return none._replace(lost=lost, merged=merged, stopped=bool(len(state)))
     row, choices = np.arange(len(state)), np.zeros((len(state), len(graph.ways)), graph.ways[0].choice.dtype)
     for i in reversed(range(len(history))):

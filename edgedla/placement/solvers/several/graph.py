@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from copy import copy
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.streams.rows import row_maxima
 from edgedla.placement.solvers.streams.state_graph import least_by, least_in_order
@@ -99,7 +99,7 @@ class Graph:
         beside: np.ndarray,
         limit: float,
         most_states: int,
-        deadline: float,
+        deadline: Deadline,
         companion: Optional[Companion] = None,
         gpu_row: int = 0,
     ) -> None:
@@ -122,7 +122,7 @@ class Graph:
         states = model.start
         behind: np.ndarray = np.zeros((1, len(weights)))
         for i in range(items):
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 self.stopped = True
                 return
             targets, ways = model.ways(i, states)
@@ -156,7 +156,7 @@ class Graph:
         # Infinite for states that are left out.
         behind: np.ndarray = np.zeros((1, len(self.weights)))
         for i, ways in enumerate(self.ways):
-            if time.monotonic() > self._deadline:
+            if self._deadline.passed:
                 self.stopped = True
                 return
             ahead = self.ahead[i + 1]

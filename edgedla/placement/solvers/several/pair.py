@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Iterator, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
@@ -37,17 +37,16 @@ class Pair:
         order: by model, its items as the searches take them: in an order with few open tensors.
         items: by model, how many.
         factors: slowdown by device.
-        deadline: on time.monotonic's clock.
     """
 
-    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: float) -> None:
+    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: Deadline) -> None:
         self.problem, self.engines, self.best, self.gap, self.deadline = problem, engines, best, gap, deadline
         self.cores = cores = [d for d in engines if d != GPU]
         self.names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         reach = tuple(d for d in engines if d in (GPU, *cores[:1]))
         alone = [problem_of_model(problem, m) for m in (0, 1)]
-        now = time.monotonic()
-        orders = [narrow_order(p, now + ORDERING * (deadline - now)) for p in alone]
+        ordering = deadline.part(ORDERING)
+        orders = [narrow_order(p, ordering) for p in alone]
         self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
         self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]
         self.counted = [Counted(f) for f in self.frontiers]
@@ -61,7 +60,7 @@ class Pair:
 
     @property
     def is_late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.deadline.passed
 
     @property
     def with_core(self) -> bool:

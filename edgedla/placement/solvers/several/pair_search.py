@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
@@ -66,7 +66,7 @@ class PairSearch:
         knows: the last look met all placements that matter, as if segments could run in any order.
     """
 
-    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: float) -> None:
+    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: Deadline) -> None:
         self.pair = Pair(problem, engines, best, gap, deadline)
         self._glanced = INFINITY
         # A core that a model has for itself is busy for no longer than the model runs.
@@ -74,7 +74,7 @@ class PairSearch:
         grid = coarse_weights(self._weighed)
         least = self._dive(grid)
         self._weights, self.bound = grid[int(least.argmax())], float(least.max())
-        if self.bound < self.pair.limit and time.monotonic() < deadline:
+        if self.bound < self.pair.limit and not deadline.passed:
             self.bound, self._weights = climbed_weights(
                 self.pair.frontiers, self.pair.factors, self._weighed, self._weights, self.bound
             )
@@ -217,7 +217,7 @@ class PairSearch:
         if self._stays_soon is None:
             stays, until = self._stays(), self._until(share)
             soon = stays is not None and stays.is_soon_through(self.bound, until)
-            if soon or stays is not None and time.monotonic() < until:
+            if soon or stays is not None and not until.passed:
                 self._stays_soon = soon
         return bool(self._stays_soon)
 
@@ -237,9 +237,8 @@ class PairSearch:
         if pair.best.evaluation is not None:
             self._turns.improve([pair.best.evaluation, *seeds], self._until())
 
-    def _until(self, share: float = TURNING) -> float:
-        now = time.monotonic()
-        return min(self.pair.deadline, now + share * (self.pair.deadline - now))
+    def _until(self, share: float = TURNING) -> Deadline:
+        return self.pair.deadline.part(share)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""

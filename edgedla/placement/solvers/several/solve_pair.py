@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
@@ -52,8 +52,7 @@ def solve_pair(
     Args:
         value_of: length of an assignment's schedule, and its bound.
     """
-    began = time.monotonic()
-    deadline = began + time_limit_s
+    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(start, deadline)
     bounds: Dict[Tuple[str, ...], float] = {}
@@ -63,7 +62,7 @@ def solve_pair(
         by_more = _by_more(problem, engines, bounds, best.value * (1 - gap))
         bounds[engines] = max(floor_on(problem, goal, engines)[0], by_more)
         # However late it is, the first one dives once.
-        if bounds[engines] < best.value * (1 - gap) and (not searches or time.monotonic() < deadline):
+        if bounds[engines] < best.value * (1 - gap) and (not searches or not deadline.passed):
             searches.append(PairSearch(problem, engines, best, gap, deadline))
             bounds[engines] = max(bounds[engines], searches[-1].bound)
     rounds = 0
@@ -71,14 +70,14 @@ def solve_pair(
         for k, search in enumerate(searches):
             engines = search.pair.engines
             search.bound = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
-            now, is_last = time.monotonic(), k == len(searches) - 1
-            search.pair.deadline = deadline if is_last else now + FIRST_SET * (deadline - now)
+            is_last = k == len(searches) - 1
+            search.pair.deadline = deadline if is_last else deadline.part(FIRST_SET)
             rounds += _looks(search, states)
             bounds[engines] = search.bound
-    timed_out = timed_out or time.monotonic() > deadline
+    timed_out = timed_out or deadline.passed
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(
-        best.evaluation, best.value, bound, "pairs", rounds, time.monotonic() - began, timed_out,
+        best.evaluation, best.value, bound, "pairs", rounds, watch.seconds, timed_out,
         one_core_per_model=len(problem.cores) > 1,
     )  # fmt: skip
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import Schedule, shortest_schedule
@@ -56,7 +56,7 @@ class Turns:
         models: Sequence[Counted],
         order: Sequence[Sequence[int]],
         factors: np.ndarray,
-        deadline: float,
+        deadline: Deadline,
     ) -> None:
         self.problem, self.best, self.names, self.factors, self.deadline = problem, best, names, factors, deadline
         #: When the running search ends. Schedules use the full deadline: they are cached, so none may be cut short here.
@@ -70,8 +70,8 @@ class Turns:
         self._moved: Set[Tuple[str, ...]] = set()
         self._turned: Set[Tuple[int, Tuple[str, ...]]] = set()
 
-    def begin(self, until: float) -> None:
-        """Starts from placements of each model alone, with the other around them; until then, on time.monotonic's clock."""
+    def begin(self, until: Deadline) -> None:
+        """Starts from placements of each model alone, with the other around them, until then."""
         self._until = until
         for m in (0, 1):
             free = [taken([[]] * len(ALONE)) for _ in self.names[m]]
@@ -83,11 +83,11 @@ class Turns:
             pairs = [evaluate(self.problem, self._with([GPU] * len(self.problem.items), m, row)) for row in alone]
             self._place_around(m, [(e, self.best.value) for e in pairs])
 
-    def improve(self, seeds: Iterable[Evaluation], until: float) -> None:
+    def improve(self, seeds: Iterable[Evaluation], until: Deadline) -> None:
         """Continues from these pairs and the best known until no turn shortens one of them, or until then."""
         self._until = until
         first = sorted({e.assignment for e in seeds}, key=lambda a: (self._length(a)[0], a))[:PAIRS]
-        while time.monotonic() < self._until:
+        while not self._until.passed:
             best = sorted(self._lengths, key=lambda a: (self._lengths[a][0], a))[:PAIRS]
             turns = [(m, a) for a in dict.fromkeys([*first, *best]) for m in (0, 1) if (m, a) not in self._turned]
             if turns:
@@ -119,7 +119,7 @@ class Turns:
                 for plan in self._plans(schedule, m, horizon_us)[:times]:
                     plans.append(plan)
                     given.append(evaluation.assignment)
-        if plans and time.monotonic() < self._until:
+        if plans and not self._until.passed:
             self._place(1 - m, plans, given)
 
     def _place(self, m: int, plans: Sequence[Plan], given: Sequence[Sequence[str]]) -> None:
@@ -137,7 +137,7 @@ class Turns:
         tried: Set[Tuple[str, ...]] = set()
         for k in np.argsort(np.maximum(ends, np.tile(others, guides)[: len(ends)]), kind="stable"):
             assignment = tuple(self._with(given[k % count], m, choices[k]))
-            if len(tried) >= TRIED * min(PAIRS, count) or time.monotonic() > self._until:
+            if len(tried) >= TRIED * min(PAIRS, count) or self._until.passed:
                 return
             if assignment not in tried:
                 tried.add(assignment)

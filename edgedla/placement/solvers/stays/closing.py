@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.front import front
 from edgedla.placement.solvers.several.graph import Graph
@@ -34,7 +34,7 @@ class Closing:
         rows: (weights, 3): of the GPU's load, of the host's own time, and of the guest's; those that say most come first.
     """
 
-    def __init__(self, pair: Pair, host: int, gaps: Gaps, rows: np.ndarray, until: float) -> None:
+    def __init__(self, pair: Pair, host: int, gaps: Gaps, rows: np.ndarray, until: Deadline) -> None:
         self._pair, self._host, self._gaps, self._until = pair, host, gaps, until
         self._of_host, self._of_guest = mixed(rows, gaps.count)
 
@@ -53,7 +53,7 @@ class Closing:
             limit = min(limit, self._pair.limit)
             if bounds[k] >= min(low, limit):
                 break
-            if count == MOST_GUESTS or time.monotonic() > self._until:
+            if count == MOST_GUESTS or self._until.passed:
                 return min(low, float(bounds[k]))
             left = hosts.narrowed(None, least[k] + fixed, limit)
             if left.stopped:

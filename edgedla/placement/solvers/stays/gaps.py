@@ -7,6 +7,7 @@ from typing import List, Sequence
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.pair import Pair
 from edgedla.placement.solvers.several.segment_arrays import Rest
@@ -38,7 +39,7 @@ class Gaps:
         flat: Rest,
         beside: np.ndarray,
         limit: float,
-        until: float,
+        until: Deadline,
     ) -> None:
         self.count = count
         self._segments = TurningSegments(pair.frontiers[m], count, flat)

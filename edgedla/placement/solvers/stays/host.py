@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.several.counted import CountedArrays
 from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.pair import Pair
@@ -37,7 +38,7 @@ class Host:
         weights: (weights, devices), with slowdown.
     """
 
-    def __init__(self, pair: Pair, m: int, rows: np.ndarray, beside: np.ndarray, states: int, until: float) -> None:
+    def __init__(self, pair: Pair, m: int, rows: np.ndarray, beside: np.ndarray, states: int, until: Deadline) -> None:
         frontier = pair.frontiers[m]
         self.weights = rows * pair.factors
         steps = CountedArrays(frontier, Prices(frontier, self.weights, np.ones(len(rows), bool)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.timelines import Timelines
 from edgedla.placement.solvers.several.graph import Graph
@@ -60,7 +60,7 @@ class StayRounds:
         #: By gaps and weights, what the host takes at least; by weights, what the guest takes, whatever the gaps.
         self._beside: np.ndarray = np.zeros((0, len(self._at)))
         self._rest: np.ndarray = timelines.known.rest[timelines.starts[self._guest], self._at]
-        self._until = INFINITY
+        self._until = NEVER
         self._guests: Dict[int, Tuple[Stays, Graph]] = {}
 
     @classmethod
@@ -69,7 +69,7 @@ class StayRounds:
         host = int((timelines.model == 1).sum() > (timelines.model == 0).sum())
         return cls(pair, timelines, weights, host) if can_be_host(pair.frontiers[host]) else None
 
-    def is_soon_through(self, bound: float, until: float) -> bool:
+    def is_soon_through(self, bound: float, until: Deadline) -> bool:
         """Whether the gaps alone raise the bound as far as few states of the host allow: then `run` takes little time."""
         self._until = until
         host = self._host_with(HOST_STATES[0])
@@ -79,8 +79,8 @@ class StayRounds:
             return False
         return host.graph.empty or self._learnt(host, bound) >= ceiling
 
-    def run(self, bound: float, until: float) -> float:
-        """Searches until then, on time.monotonic's clock, or until that raises no bound.
+    def run(self, bound: float, until: Deadline) -> float:
+        """Searches until then, or until that raises no bound.
 
         Returns the bound, at least the known one.
         """
@@ -91,7 +91,7 @@ class StayRounds:
                 break
             ceiling = self._ceiling(host)
             bound = max(bound, ceiling if host.graph.empty else self._raised(host, bound))
-            if bound >= pair.limit or bound < ceiling or time.monotonic() > until:
+            if bound >= pair.limit or bound < ceiling or until.passed:
                 break
         return min(bound, pair.best.value)
 
@@ -115,7 +115,7 @@ class StayRounds:
         """The bound, as far as this host allows."""
         ceiling, step = self._ceiling(host), STEP
         self._learnt(host, bound)
-        while self._known.min() < min(ceiling, self._pair.limit) and time.monotonic() < self._until:
+        while self._known.min() < min(ceiling, self._pair.limit) and not self._until.passed:
             before = self._known.copy()
             limit = min(float(before.min()) * (1 + step), ceiling, self._pair.limit)
             self._look(host.narrowed(self._rest, limit), host.weights, limit)
@@ -159,7 +159,7 @@ class StayRounds:
             self._known = np.maximum(self._known, limit)
             return
         for gaps in np.flatnonzero(self._known[:-1] < limit).tolist():
-            if gaps in self._guests and time.monotonic() < self._until:
+            if gaps in self._guests and not self._until.passed:
                 low = self._with_gaps(left, weights, gaps, min(limit, self._pair.limit))
                 self._known[gaps] = max(self._known[gaps], low)
 

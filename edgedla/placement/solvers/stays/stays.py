@@ -6,6 +6,7 @@ from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.labels.moments import NO_ITEM
 from edgedla.placement.solvers.labels.timelines import Known, Timelines
 from edgedla.placement.solvers.several.graph import Ways
@@ -38,7 +39,7 @@ class Stays:
     """
 
     def __init__(
-        self, timelines: Timelines, guest: int, gaps: int, rows: np.ndarray, most_moments: int, deadline: float
+        self, timelines: Timelines, guest: int, gaps: int, rows: np.ndarray, most_moments: int, deadline: Deadline
     ) -> None:
         """
         Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import (
@@ -28,7 +28,7 @@ def beam(
     limit: float,
     width: int,
     merge: bool,
-    deadline: float,
+    deadline: Deadline,
     all_loads: Optional[AllLoads] = None,
 ) -> Tuple[float, Tuple[Tuple[str, ...], ...]]:
     """(a lower bound of all placements below `limit`, the best complete placements).
@@ -69,7 +69,7 @@ def beam(
         used, index = np.unique(rows.state, return_inverse=True)
         states, rows = targets[used], rows._replace(state=index)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
-        if time.monotonic() > deadline:
+        if deadline.passed:
             return min(lost, float(rows.bound.min())), ()
     period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
     best = np.argsort(row_maxima(rows.traced * factors), kind="stable")[:HANDED_OUT]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import alike
@@ -52,12 +52,17 @@ class EngineSearch:
         bound: no placement on these engines has a shorter period, unless that period is at least the last limit given.
         complete: a wider search would find nothing more.
         stopped: the deadline came first.
-        deadline: on time.monotonic's clock.
         guided: looks are guided by the pooled cores. What they leave unproven, other solvers do not prove either.
     """
 
     def __init__(
-        self, problem: Problem, goal: Goal, engines: Tuple[str, ...], floor: float, weights: np.ndarray, deadline: float
+        self,
+        problem: Problem,
+        goal: Goal,
+        engines: Tuple[str, ...],
+        floor: float,
+        weights: np.ndarray,
+        deadline: Deadline,
     ) -> None:
         """`floor` is a lower bound of the period; `weights` gave it, and the search for better weights starts there."""
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
@@ -80,7 +85,7 @@ class EngineSearch:
         self._far, self._too_many = FAR, (0, INFINITY)
         most_us = most_of_all(problem, goal)
         self._all_loads = None if most_us is None else AllLoads(self._frontier, most_us)
-        if self._all_loads and time.monotonic() < deadline:
+        if self._all_loads and not deadline.passed:
             self.bound = max(self.bound, self._all_loads.bound(self._factors))
         self.deadline = deadline
 
@@ -90,7 +95,7 @@ class EngineSearch:
             for bound in self._pool.bounds(self.bound, limit, self.deadline):
                 self.bound = max(self.bound, bound)
                 yield ()
-            self.stopped = time.monotonic() > self.deadline
+            self.stopped = self.deadline.passed
             if self.guided:
                 return
         for width in BEAMS:
@@ -156,7 +161,7 @@ class EngineSearch:
         """Whether there is a guide for placements below `reach`."""
         if self._pool and reach != self._guided:
             self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
-            self.stopped = time.monotonic() > self.deadline
+            self.stopped = self.deadline.passed
         return self._guide is not None
 
     def _guided_beam(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
@@ -192,5 +197,5 @@ class EngineSearch:
         )
         self._prices = self._prices.most_used(WEIGHTS)
         self.bound = max(self.bound, bound)
-        self.stopped = time.monotonic() > self.deadline
+        self.stopped = self.deadline.passed
         return assignments

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, Tuple
 
-from edgedla.placement.problem.goal import INFINITY
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.problem import Problem
 
 #: Partial orders kept from each item to the next.
@@ -87,16 +86,16 @@ class _Orders:
         return iter(ways)
 
 
-def narrow_order(problem: Problem, deadline: float = INFINITY) -> Tuple[int, ...]:
+def narrow_order(problem: Problem, deadline: Deadline = NEVER) -> Tuple[int, ...]:
     """Indices of the items in an order with few states: topological and model by model, like the problem's own order.
 
     Args:
-        deadline: on time.monotonic's clock; models without an order by then keep their own.
+        deadline: models without an order by then keep their own.
     """
     order: List[int] = []
     for model in range(len(problem.models)):
         items = problem.items_of(model)
-        order += items if time.monotonic() > deadline else _narrow(_Orders(problem, items), deadline)
+        order += items if deadline.passed else _narrow(_Orders(problem, items), deadline)
     return tuple(order)
 
 
@@ -115,11 +114,11 @@ def reordered(problem: Problem, order: Sequence[int]) -> Problem:
     return replace(problem, items=tuple(problem.items[i] for i in order), flows=flows, links=links)
 
 
-def _narrow(orders: _Orders, deadline: float) -> Sequence[int]:
+def _narrow(orders: _Orders, deadline: Deadline) -> Sequence[int]:
     own, done = orders.start(), 0
     partials = {0: own}
     for i in orders.items:
-        if time.monotonic() > deadline:
+        if deadline.passed:
             return orders.items
         done |= orders.bit[i]
         own = orders.taken(own, done, i)

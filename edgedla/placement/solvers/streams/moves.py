@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.streams.frontier import Frontier, State
 from edgedla.placement.solvers.streams.rows import row_maxima
@@ -64,7 +64,7 @@ class Mover:
         self._at: List[int] = []
         self._still: List[int] = []
 
-    def improved(self, devices: Sequence[str], rounds: int, until: float = INFINITY) -> Iterator[Tuple[str, ...]]:
+    def improved(self, devices: Sequence[str], rounds: int, until: Deadline = NEVER) -> Iterator[Tuple[str, ...]]:
         """Ever shorter placements, within this number of rounds. If no move shortens one, random moves shake it.
 
         A later call continues from where the last one ended, or from its own placement if that is shorter.
@@ -75,7 +75,7 @@ class Mover:
         if self._period(loads) < self._least * (1 - SHORTER):
             self._least, self._at, self._still = self._period(loads), given, given
         for _ in range(rounds):
-            if time.monotonic() > until:
+            if until.passed:
                 return
             at = self._at
             loads, moves = self.moves(at)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.streams.frontier import Frontier
@@ -56,14 +56,14 @@ class PooledCores:
         self._prices = Prices(frontier, in_pairs(weights), np.ones(len(weights), bool))
         self._found: Optional[_Found] = None
 
-    def bounds(self, least: float, limit: float, deadline: float) -> Iterator[float]:
+    def bounds(self, least: float, limit: float, deadline: Deadline) -> Iterator[float]:
         """Ever higher lower bounds, up to the shortest pooled period below `limit`; `least` is a known one."""
         bound, step = least, STEP
         while 0 < bound < limit and step >= LEAST_STEP:
             reach = min(bound * (1 + step), limit)
             period_us = self._look(reach, deadline)
             if period_us is None:
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     return
                 step /= 2
                 continue
@@ -78,7 +78,7 @@ class PooledCores:
         """True if the pool can guide: only where loadables of all models have one price."""
         return len(set(self._arrays.frontier.problem.rates)) == 1
 
-    def guide(self, arrays: StateArrays, limit: float, deadline: float) -> Optional[Guided]:
+    def guide(self, arrays: StateArrays, limit: float, deadline: Deadline) -> Optional[Guided]:
         """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
         found = self._found
         if found is None or found.limit < limit or (found.states > FEW and found.limit > limit * (1 + STEP)):
@@ -87,7 +87,7 @@ class PooledCores:
             return None
         return Guided(arrays, self._arrays, self._found.graph, self._found.fronts)
 
-    def _look(self, limit: float, deadline: float) -> Optional[float]:
+    def _look(self, limit: float, deadline: Deadline) -> Optional[float]:
         """The shortest pooled period below `limit`, infinite if there is none; None if there are too many states, or no time."""
         graph = StateGraph(self._arrays, self._prices, limit, MOST_STATES, deadline, whole=True)
         self._found = None

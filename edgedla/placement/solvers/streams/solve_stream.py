@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
@@ -89,9 +89,8 @@ def solve_stream(
         rival: gives a lower bound by other means, for the shortest period known; 0 if it has none.
         more_s: extra time if the searches are guided, or if their bound is at least as good as that of `rival`.
     """
-    began = time.monotonic()
-    deadline = began + time_limit_s
-    order = narrow_order(problem, began + ORDERING * time_limit_s)
+    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
+    order = narrow_order(problem, deadline.part(ORDERING))
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer(start)
@@ -100,7 +99,7 @@ def solve_stream(
     searches: List[EngineSearch] = []
     rounds, timed_out = 0, False
     for engines in sorted(floors, key=lambda s: bounds[s]):
-        timed_out = timed_out or time.monotonic() > deadline
+        timed_out = timed_out or deadline.passed
         if timed_out or bounds[engines] >= best.limit:
             continue
         search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
@@ -122,7 +121,7 @@ def solve_stream(
         if width == WIDE and rival and open_ones and not timed_out and not know_more:
             know_more = 0 < rival(best.value) <= known
         if know_more and not timed_out:
-            deadline, more_s = deadline + more_s, 0.0
+            deadline, more_s = deadline.later(more_s), 0.0
             for search in searches:
                 search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
@@ -143,4 +142,4 @@ def solve_stream(
         if timed_out or (again and before == (best.value, bounds)):
             break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
-    return Solution(best.evaluation, best.value, bound, "sweep", rounds, time.monotonic() - began, timed_out)
+    return Solution(best.evaluation, best.value, bound, "sweep", rounds, watch.seconds, timed_out)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import List, Optional
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges, ranges, row_maxima
@@ -53,7 +53,7 @@ class StateGraph:
         prices: Prices,
         limit: float,
         most_states: int,
-        deadline: float,
+        deadline: Deadline,
         all_loads: Optional[AllLoads] = None,
         whole: bool = False,
     ) -> None:
@@ -88,7 +88,7 @@ class StateGraph:
         return self._arrays.kinds(self.states[i])
 
     def _build(
-        self, limit: float, most_states: int, deadline: float, all_loads: Optional[AllLoads], whole: bool
+        self, limit: float, most_states: int, deadline: Deadline, all_loads: Optional[AllLoads], whole: bool
     ) -> None:
         behind_us: np.ndarray = np.zeros((1, 1))
         frontier, weights = self.frontier, self.weights
@@ -96,7 +96,7 @@ class StateGraph:
         behind: np.ndarray = np.zeros((1, len(weights)))
         count = 1
         for i in range(len(frontier.allowed)):
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 self.stopped = True
                 return
             targets, edges, symmetric = self._arrays.edges(i, states)

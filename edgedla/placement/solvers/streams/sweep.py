@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.streams.all_loads import AllLoads
 from edgedla.placement.solvers.streams.fronts import Fronts
 from edgedla.placement.solvers.streams.rows import (
@@ -49,7 +49,7 @@ def sweep(
     limit: float,
     width: int,
     fronts: Fronts,
-    deadline: float,
+    deadline: Deadline,
     all_loads: Optional[AllLoads] = None,
 ) -> Swept:
     """Item by item, continues every partial placement on every allowed device of the item.
@@ -64,7 +64,6 @@ def sweep(
         factors: slowdown by device.
         limit: periods from here on are not worth searching.
         fronts: those of the graph.
-        deadline: on time.monotonic's clock.
         all_loads: the limit of the sum of loads, if there are latency bounds.
     """
     rows = first_row(graph.weights.shape[1])
@@ -88,7 +87,7 @@ def sweep(
         if not len(rows.bound):
             return Swept(min(lost, limit), (), np.inf, not merged, False)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
-        if time.monotonic() > deadline:
+        if deadline.passed:
             return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True)
     period_us = float(np.maximum(rows.bound, row_maxima(rows.loads * factors)).min())
     traced = row_maxima(rows.traced * factors)

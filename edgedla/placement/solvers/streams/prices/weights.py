@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.problem.goal import INFINITY
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.prices.load_weights import Prices
 
@@ -18,12 +17,12 @@ STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
 
 
 def best_prices(
-    frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: float = INFINITY
+    frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: Deadline = NEVER
 ) -> Tuple[float, Prices]:
     """(the best bound of the whole problem, prices around the weights that give it); the climb starts at `weights`.
 
     Args:
-        deadline: on time.monotonic's clock; the climb stops there.
+        deadline: the climb stops there.
     """
     around = weights_around(weights)
     prices = Prices.both_ways(frontier, around * factors)
@@ -31,7 +30,7 @@ def best_prices(
     first = best
     if (best > 0).all():
         for step in STEPS:
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 return bound, prices
             rows = stretched(best, (1 / step, 1.0, step))
             reached, row = _highest(Prices.both_ways(frontier, rows * factors), rows)
