@@ -96,4 +96,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted({*globals(), *_PUBLIC})
+    # Without the names that this file imports for itself.
+    return sorted({*__all__, "errors"})

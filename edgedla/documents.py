@@ -46,6 +46,7 @@ DOCUMENTS: Mapping[str, Document] = {
     for row in (
         Document("edgedla.acceptance", 1, "acceptance", "edgedla doctor --deep"),
         Document("edgedla.artifact", 1, "artifact", "edgedla build"),
+        Document("edgedla.baseline", 1, "baseline", "edgedla check --baseline FILE --update-baseline"),
         Document("edgedla.bench", 1, "bench", "edgedla bench --format json"),
         Document("edgedla.board-jobs", 1, "board-jobs", "edgedla board jobs --format json"),
         Document("edgedla.board-list", 1, "board-list", "edgedla board list --format json"),

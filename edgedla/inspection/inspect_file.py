@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -24,6 +24,7 @@ from edgedla.inspection.facts.engine import of_cache, of_engine, of_plan_header
 from edgedla.inspection.facts.fact import Fact
 from edgedla.inspection.facts.graph import of_graph
 from edgedla.inspection.facts.loadable import of_loadable
+from edgedla.inspection.facts.verdict import of_check
 from edgedla.inspection.file_kind import DetectedFile, detect
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
@@ -31,6 +32,7 @@ from edgedla.records.build_log_reader import last_build, read_build_logs
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
+from edgedla.regions.report import CheckReport
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
@@ -237,6 +239,11 @@ def diff(first: Inspection, second: Inspection) -> Diff:
             only = "second" if one is None else "first" if other is None else ""
             differences.append(Difference(section, key, one or "", other or "", only))
     return Diff(first, second, tuple(differences))
+
+
+def with_verdicts(inspection: Inspection, report: CheckReport) -> Inspection:
+    """The inspection of a model with the rows of its check: verdict and reason of each layer."""
+    return replace(inspection, facts=(*inspection.facts, *of_check(report)))
 
 
 def _graph_content(graph: Any) -> Dict[str, Any]:

@@ -351,7 +351,7 @@ def test_an_ending_without_a_format_is_refused_before_any_work(capsys: pytest.Ca
 
 
 def test_fail_on_of_the_option_is_that_of_the_gate() -> None:
-    from edgedla.cli.check.check import FAIL_ON
+    from edgedla.cli.arguments.gate import FAIL_ON
 
     assert sorted(FAIL_ON) == sorted(GATE)
 

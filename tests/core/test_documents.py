@@ -66,6 +66,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
     return {
         "edgedla.acceptance": json.dumps(acceptance_report([StepResult("P1", "skipped", 0.1, "no Jetson")], True)),
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
+        "edgedla.baseline": baseline_document(work),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
         "edgedla.board-jobs": json.dumps(
             {
@@ -133,6 +134,11 @@ def board_list(work: Path) -> str:
         patch.setenv(FILE_VARIABLE, str(work / "boards.yaml"))
         save_board(entry)
         return printed("board", "list", "--format", "json")
+
+
+def baseline_document(work: Path) -> str:
+    printed("check", DETECTOR, *TARGET, "-q", "--baseline", str(work / "baseline.json"), "--update-baseline")
+    return (work / "baseline.json").read_text()
 
 
 def bundle_manifest(artifact: Path, work: Path) -> str:

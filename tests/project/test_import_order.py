@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 #: Each may import only what stands left of it, and itself. Single files count as part of the foundation.
 ORDER = (
     "errors graph targets records rules importers regions quantization costs placement fixes formats preprocess "
-    "builder accuracy inspection runtime export acceptance remote sweep torch conversion deployment bundles reports cli"
+    "builder accuracy inspection runtime export acceptance remote sweep torch conversion deployment bundles reports testing cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
 FOUNDATION = {

@@ -38,12 +38,12 @@ class CheckRequest:
                 )
             self.cost = True
 
-    def costed_layers(self, forms: Sequence[str]) -> Optional[int]:
-        """The number of layers up to which a report predicts the cost; None: any number."""
+    def costed_layers(self, forms: Sequence[str], needed: bool = False) -> Optional[int]:
+        """The number of layers up to which a report predicts the cost; None: any number. `needed`: the exit code depends on it."""
         from edgedla.reports.worth import COSTED_LAYERS
 
         if self.cost is None:
-            return COSTED_LAYERS if any(form in COSTED_FORMS for form in forms) else 0
+            return COSTED_LAYERS if needed or any(form in COSTED_FORMS for form in forms) else 0
         return None if self.cost else 0
 
     def report(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
+from edgedla.cli.arguments.gate import Gate, gate_options
 from edgedla.cli.arguments.models import model_sources
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from edgedla.reports.unchecked import Unchecked
 
 FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
-FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 
 
 @click.command(epilog=TRTEXEC_NOTE)
@@ -64,14 +64,7 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 @option(
     "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix])."
 )
-@option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    default="unsupported",
-    show_default=True,
-    help="Exit with 1 if the DLA refuses a layer or a strict build fails (unsupported); also if a layer falls back to the "
-    "GPU for another reason (fallback); also if a verdict is unknown (unknown); or never.",
-)
+@gate_options()
 def check(models: Tuple[str, ...], **given: Any) -> int:
     """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
 
@@ -80,12 +73,14 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     makes it as package.module:factory (edgedla[torch]). Several models, or --compare, give a table. Needs no Jetson, no
     NVIDIA software and no weights.
 
-    Exit code 0: nothing that --fail-on names was found; 1: it was found; 3: a model is broken, or TensorRT's parser
-    refuses it. Every output form lists such a model with the reason.
+    Exit code 0: nothing that --fail-on, --baseline or a limit names was found; 1: it was found; 3: a model is broken, or
+    TensorRT's parser refuses it and the baseline does not know that. Every output form lists such a model with the reason.
     """
     trtexec = split_trtexec(given)
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
+    gate = Gate(given)
+    given["fail_on"] = gate.fail_on
     request = CheckRequest(given, precision, mode, core)
     if given["everything"] and given["quiet"]:
         raise UsageError(
@@ -101,7 +96,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     place = {key: given[key] for key in ("target", "jetpack", "trt")}
     reports: Dict[str, CheckReport] = {}
     broken: List[Tuple[str, ModelError]] = []
-    most = request.costed_layers([form for form, _ in targets])
+    most = request.costed_layers([form for form, _ in targets], gate.needs_cost)
     next_is_shown = _shows_next(targets, given, len(sources))
     for source in sources:
         try:
@@ -118,13 +113,11 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
     _show(reports, unchecked, targets, given)
-    for model in unchecked:
+    code, known = gate.exit_code(reports, unchecked, mode)
+    unknown = [model for model in unchecked if model.file not in known]
+    for model in unknown:
         echo(f"edgedla: error: {model.error}", err=True)
-    if broken:
-        return ModelError.exit_code
-    from edgedla.reports import gate
-
-    return 0 if all(gate.passes(report, given["fail_on"]) for report in reports.values()) else 1
+    return ModelError.exit_code if unknown else code
 
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:

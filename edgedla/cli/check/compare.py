@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
+from edgedla.cli.arguments.gate import DECIDING
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.cli.arguments.option import given_options
 from edgedla.cli.output import deliver, destinations, echo, say_where
@@ -31,6 +32,11 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
             where="--format",
             allowed=", ".join(TABLE_FORMATS),
         )
+    for name in DECIDING:
+        if given[name] not in (None, False):
+            raise UsageError(
+                "it holds for checks of one platform", where=f"--{name.replace('_', '-')}", allowed="without --compare"
+            )
     targets = destinations(output_format, given["output"], TABLE_FORMATS)
     from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.reports import gate

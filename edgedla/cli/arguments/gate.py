@@ -1,0 +1,154 @@
+"""The options of `edgedla check` that decide its exit code besides --fail-on: a baseline, and limits of the user."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+import click
+
+from edgedla.cli.arguments.option import option, stacked
+from edgedla.cli.output import echo
+from edgedla.errors import ModelRefused, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
+    from edgedla.reports.gate.thresholds import Thresholds
+    from edgedla.reports.unchecked import Unchecked
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FAIL_ON = ("unsupported", "fallback", "unknown", "never")
+#: Option -> the field of Thresholds.
+_LIMITS = {
+    "min_dla_macs": "min_dla_macs",
+    "max_loadables": "max_loadables",
+    "max_gpu_layers": "max_gpu_layers",
+    "max_latency": "max_latency_us",
+    "max_energy": "max_energy_mj",
+}
+#: The options that hold for one platform.
+DECIDING = ("baseline", "update_baseline", *_LIMITS)
+_MICROSECONDS = {"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def gate_options() -> Callable[[Command], Command]:
+    """--fail-on, --baseline and the limits."""
+    return stacked(
+        option(
+            "--fail-on",
+            type=click.Choice(FAIL_ON),
+            default=None,
+            help="Exit with 1 if the DLA refuses a layer or a strict build fails (unsupported); also if a layer falls back to the "
+            "GPU for another reason (fallback); also if a verdict is unknown (unknown); or never.  "
+            "[default: unsupported; never with --baseline or a limit]",
+        ),
+        option(
+            "--baseline",
+            metavar="FILE",
+            help="Exit with 1 only if a model got worse than in this file: layers or MACs that left the DLA, more loadables, a "
+            "refusal, a predicted time longer by more than its spread.",
+        ),
+        option("--update-baseline", is_flag=True, help="Write the answers of these models into --baseline's file."),
+        option("--min-dla-macs", metavar="SHARE", callback=_share, help="Exit with 1 below this share of MACs: 95%."),
+        option("--max-loadables", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many loadables."),
+        option("--max-gpu-layers", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many layers off the DLA."),
+        option("--max-latency", metavar="TIME", callback=_time, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
+        option("--max-energy", metavar="MJ", callback=_energy, help="Exit with 1 above this energy per frame, in mJ."),
+    )  # fmt: skip
+
+
+def _share(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
+    return None if value is None else _number(value, "--min-dla-macs", {"%": 0.01, "": 1.0}, "95% or 0.95", most=1.0)
+
+
+def _time(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
+    return (
+        None if value is None else _number(value, "--max-latency", _MICROSECONDS, "5000 (microseconds), 5000us or 5ms")
+    )
+
+
+def _energy(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
+    return None if value is None else _number(value, "--max-energy", {"": 1.0, "mj": 1.0}, "millijoules: 20 or 20mJ")
+
+
+def _number(text: str, where: str, units: Mapping[str, float], allowed: str, most: float = 1e12) -> float:
+    matched = re.fullmatch(r"([0-9]{1,12}(?:[.][0-9]{1,12})?) ?([a-zA-Z%]*)", text.strip())
+    unit = units.get(matched[2].lower()) if matched else None
+    if matched is None or unit is None or float(matched[1]) * unit > most:
+        raise UsageError(f"{text!r} is not a limit", where=where, allowed=allowed)
+    return float(matched[1]) * unit
+
+
+class Gate:
+    """What decides the exit code of a check whose models could be read."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        from edgedla.reports.gate.thresholds import Thresholds
+
+        self.thresholds: Thresholds = Thresholds(**{field: given[name] for name, field in _LIMITS.items()})
+        self.baseline: Optional[str] = given["baseline"]
+        self.update: bool = given["update_baseline"]
+        if self.update and self.baseline is None:
+            raise UsageError("there is no file to write to", where="--update-baseline", allowed="with --baseline FILE")
+        chosen: Optional[str] = given["fail_on"]
+        decides = self.baseline is not None or self.thresholds != Thresholds()
+        self.fail_on: str = chosen or ("never" if decides else "unsupported")
+
+    @property
+    def needs_cost(self) -> bool:
+        return self.baseline is not None or self.thresholds.needs_cost
+
+    def exit_code(
+        self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str
+    ) -> Tuple[int, List[str]]:
+        """0 or 1, and files of `unchecked` whose refusal the baseline knows or now holds. Says on stderr what decided.
+
+        Raises:
+            DocumentError: the baseline is missing or damaged.
+        """
+        from edgedla.reports import gate
+
+        passed = all(gate.passes(report, self.fail_on) for report in reports.values())
+        for file, report in reports.items():
+            for sentence in self.thresholds.failures(report):
+                echo(f"edgedla: {file}: {sentence}", err=True)
+                passed = False
+        known: List[str] = []
+        if self.baseline is not None:
+            worse, known = self._against(reports, unchecked, mode)
+            passed = passed and not worse
+        return int(not passed), known
+
+    def _against(
+        self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str
+    ) -> Tuple[bool, List[str]]:
+        from edgedla.reports.gate import baseline as baselines
+        from edgedla.reports.gate.standing import Standing, standing_of
+        from edgedla.rules import load_rules
+
+        assert self.baseline is not None
+        held = baselines.read_baseline(self.baseline, missing_is_empty=self.update)
+        rules = next((report.rules_version for report in reports.values()), "") or load_rules().version
+        refused = [
+            (
+                u.file,
+                baselines.place(u.platform.module.id, u.platform.release.trt_text, u.precision, mode),
+                u.error.what,
+            )
+            for u in unchecked
+            if isinstance(u.error, ModelRefused)
+        ]
+        answers = baselines.against(held, reports, refused)
+        for line in baselines.lines(held, answers, rules):
+            echo(f"edgedla: {line}", err=True)
+        if self.update:
+            for file, report in reports.items():
+                held.put(file, baselines.place_of(report), standing_of(report))
+            for file, where, text in refused:
+                held.put(file, where, Standing(refused=text))
+            held.write(rules)
+            echo(f"edgedla: written: {self.baseline}", err=True)
+            return False, [file for file, _, _ in refused]
+        before: Dict[Tuple[str, str], Any] = {(file, where): held.get(file, where) for file, where, _ in refused}
+        known = [file for (file, _), standing in before.items() if standing is not None and standing.refused]
+        return any(answer.change.worse for answer in answers), known

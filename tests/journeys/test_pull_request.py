@@ -1,0 +1,162 @@
+"""A repository with three models and a baseline: a pull request makes one worse, one better and one broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import yaml
+
+from tests.models import node, ones, onnx_model, save
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).resolve().parents[2]
+CONV = node("Conv", "x w", "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+#: The DLA runs no mean over the channels.
+MEAN = node("ReduceMean", "c", "m", axes=[1], keepdims=1)
+PLACE = ["--target", "orin-nx-16gb"]
+
+
+def fits() -> Any:
+    return onnx_model([CONV, node("Relu", "c", "y")], constants=[ones("w", 8, 3, 3, 3)])
+
+
+def falls_back() -> Any:
+    return onnx_model([CONV, MEAN, node("Relu", "m", "y")], constants=[ones("w", 8, 3, 3, 3)])
+
+
+def edgedla(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgedla", *words], cwd=folder, capture_output=True, text=True, env={**os.environ, **more}
+    )  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Models under models/ and their baseline."""
+    for name, model in (("first", fits()), ("second", falls_back()), ("third", fits())):
+        save(model, tmp_path / "models" / f"{name}.onnx")
+    done = edgedla(tmp_path, "check", "models", *PLACE, "-q", "--baseline", "dla.json", "--update-baseline")
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_an_unchanged_repository_is_green_although_a_model_falls_back(repository: Path) -> None:
+    assert edgedla(repository, "check", "models", *PLACE, "-q").returncode == 1
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(json.loads((repository / "dla.json").read_text())["models"]) == [
+        "models/first.onnx", "models/second.onnx", "models/third.onnx",
+    ]  # fmt: skip
+
+
+def test_the_baseline_holds_from_any_folder_of_the_checkout(repository: Path) -> None:
+    done = edgedla(repository / "models", "check", "first.onnx", *PLACE, "-q", "--baseline", "../dla.json")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_got_worse_fails_by_name_and_rule_and_what_got_better_is_said(repository: Path) -> None:
+    save(falls_back(), repository / "models" / "first.onnx")
+    save(fits(), repository / "models" / "second.onnx")
+    done = edgedla(repository, "check", "models", *PLACE, "-o", "dla.sarif", "--baseline", "dla.json")
+    assert done.returncode == 1
+    told = done.stderr.splitlines()
+    (layers,) = (line for line in told if "worse: models/first.onnx" in line and "off the DLA" in line)
+    assert "m (RED" in layers
+    assert [line for line in told if "worse:" in line and "second" in line] == []
+    assert any(line.startswith("edgedla: better: models/second.onnx") for line in told)
+    results = json.loads((repository / "dla.sarif").read_text())["runs"][0]["results"]
+    assert any(r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "models/first.onnx" for r in results)
+
+
+def test_a_broken_model_ends_with_3_and_the_others_still_get_their_answers(repository: Path) -> None:
+    (repository / "models" / "third.onnx").write_bytes(b"no model")
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json")
+    assert done.returncode == 3
+    assert "third.onnx" in done.stderr
+    assert "second on orin-nx-16gb" in done.stdout
+
+
+def test_a_model_without_a_row_is_new_and_no_failure(repository: Path) -> None:
+    save(falls_back(), repository / "models" / "fourth.onnx")
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json")
+    assert done.returncode == 0
+    assert "edgedla: new: models/fourth.onnx" in done.stderr
+
+
+def test_a_damaged_baseline_is_refused_and_stays_as_it_is(repository: Path) -> None:
+    path = repository / "dla.json"
+    held: Dict[str, Any] = json.loads(path.read_text())
+    next(iter(held["models"]["models/first.onnx"].values()))["layers_gpu"] = -1
+    path.write_text(json.dumps(held))
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json", "--update-baseline")
+    assert done.returncode == 3
+    assert "a count is a whole number" in done.stderr
+    assert path.read_text() == json.dumps(held)
+
+
+def test_limits_fail_with_the_value_and_leave_fallback_alone(repository: Path) -> None:
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--max-gpu-layers", "1", "--max-loadables", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = edgedla(repository, "check", "models", *PLACE, "-q", "--max-gpu-layers", "0", "--max-latency", "1us")
+    assert done.returncode == 1
+    assert "second.onnx: 1 layer off the DLA, at most 0 wanted" in done.stderr
+    assert done.stderr.count("per frame, at most 1.00 µs wanted") == 3
+
+
+@pytest.mark.parametrize(
+    "words", [["--update-baseline"], ["--min-dla-macs", "95"], ["--max-latency", "5 weeks"], ["--max-energy", "nan"]]
+)
+def test_options_that_say_nothing_are_wrong_use(repository: Path, words: List[str]) -> None:
+    done = edgedla(repository, "check", "models/first.onnx", *PLACE, "-q", *words)
+    assert done.returncode == 2
+    assert words[0] in done.stderr
+
+
+def test_two_versions_of_a_model_are_compared_by_verdict(repository: Path) -> None:
+    old, new = "models/first.onnx", "models/second.onnx"
+    done = edgedla(repository, "inspect", old, new, *PLACE, "--fail-on-worse")
+    assert done.returncode == 1
+    assert "+ m  GPU: RED" in done.stdout
+    assert "worse: 1 more layer runs off the DLA" in done.stderr
+    assert edgedla(repository, "inspect", new, old, *PLACE, "--fail-on-worse").returncode == 0
+    elsewhere = edgedla(repository, "inspect", old, new, "--target", "orin-nano-8gb").stdout
+    assert elsewhere != done.stdout
+
+
+def test_the_actions_script_writes_summary_and_outputs(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    save(falls_back(), repository / "models" / "first.onnx")
+    runner = tmp_path_factory.mktemp("runner")
+    command = runner / "edgedla"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edgedla "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(ROOT / "action" / "check.sh")], cwd=repository, capture_output=True, text=True,
+        env={**os.environ, "PATH": f"{runner}:{os.environ['PATH']}", "MODELS": "models/*.onnx", "TARGET": "orin-nx-16gb",
+             "BASELINE": "dla.json", "RUNNER_TEMP": str(runner), "GITHUB_STEP_SUMMARY": str(runner / "summary"),
+             "GITHUB_OUTPUT": str(runner / "output"), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    summary = (runner / "summary").read_text()
+    assert "### Against the baseline\n- worse: models/first.onnx" in summary
+    assert "second" in summary
+    written = dict(line.split("=", 1) for line in (runner / "output").read_text().splitlines())
+    assert sorted(written) == ["markdown", "sarif"]
+    assert all(Path(file).is_file() for file in written.values())
+
+
+def test_the_action_gives_the_script_every_variable_that_it_reads() -> None:
+    action = yaml.safe_load((ROOT / "action" / "action.yml").read_text())
+    step = next(step for step in action["runs"]["steps"] if step.get("id") == "check")
+    script = (ROOT / "action" / "check.sh").read_text()
+    assert all(f"${name}" in script or f"${{{name}" in script for name in step["env"])
+    asked = {word.split("inputs.")[1].split(" ")[0] for word in step["env"].values()}
+    assert asked | {"version"} == set(action["inputs"])
