@@ -19,6 +19,7 @@ from edgedla.errors import UsageError
 from edgedla.files import sha256_of, sha256_of_bytes, usable_folder
 from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
+from edgedla.shown import Shown
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
 #: Name in place of a calibration method if the ranges come from a cache or the model itself.
@@ -35,8 +36,8 @@ class HistogramPicture:
     thresholds: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Quantized:
+@dataclass(frozen=True, repr=False)
+class Quantized(Shown):
     """A network's INT8 scales for one platform and what they cost. Every error is simulated with ONNX Runtime.
 
     Attributes:

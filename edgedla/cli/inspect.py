@@ -76,8 +76,9 @@ def inspect(
         from edgedla.regions import check
         from edgedla.reports.gate.standing import change, standing_of
 
-        place = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision}
-        before, after = (check(path, **place) for path in (file, other))
+        before, after = (
+            check(path, target=target, jetpack=jetpack, trt=trt, precision=precision) for path in (file, other)
+        )
         first, second = with_verdicts(first, before), with_verdicts(second, after)
         worse = change(standing_of(before), standing_of(after)).worse
     elif fail_on_worse:

@@ -20,13 +20,14 @@ from edgedla.deployment.search import Trial
 from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.publishing import Publication, publication
+from edgedla.shown import Shown
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
 _RENDERER = "edgedla.reports.deployment"
 
 
-@dataclass
-class Deployment:
+@dataclass(repr=False)
+class Deployment(Shown):
     """The result of `deploy`.
 
     Attributes:

@@ -14,6 +14,7 @@ from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
 from edgedla.publishing import publication
+from edgedla.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class PlacedLayer:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class FixResult:
+@dataclass(frozen=True, repr=False)
+class FixResult(Shown):
     """The result of `fix`.
 
     Attributes:

@@ -20,6 +20,7 @@ from edgedla.regions.values import (
     Transition,
 )
 from edgedla.rules.verdict import Finding, Support, Verdict
+from edgedla.shown import Report
 from edgedla.targets.platform import Platform
 
 
@@ -203,8 +204,8 @@ class StrictResult:
         }
 
 
-@dataclass(frozen=True)
-class CheckReport:
+@dataclass(frozen=True, repr=False)
+class CheckReport(Report):
     """The answer of `check`: one model on one platform at one precision.
 
     Attributes:

@@ -36,6 +36,7 @@ FOUNDATION = {
     "publishing",
     "python_files",
     "sealed",
+    "shown",
     "pages",
 }
 

@@ -10,6 +10,7 @@ from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.breakdown import Breakdown
 from edgedla.printable import json_text, short
+from edgedla.shown import Report
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class PredictedStream:
         }
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Report):
     """Time, energy and memory of an assignment. Every number is predicted unless `basis` says measured.
 
     Attributes:

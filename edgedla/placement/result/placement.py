@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from edgedla.costs.cost import Cost
 from edgedla.documents import header
 from edgedla.printable import json_text
+from edgedla.shown import Report
 
 #: Key -> why a layer is on its device.
 WHY: Mapping[str, str] = {
@@ -168,8 +169,8 @@ class Proof:
     one_core_per_model: bool = False
 
 
-@dataclass(frozen=True)
-class Placement:
+@dataclass(frozen=True, repr=False)
+class Placement(Report):
     """The result of `place`, as a versioned document.
 
     Attributes:

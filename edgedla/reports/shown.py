@@ -1,0 +1,115 @@
+"""The forms of results in Python: one row per class that derives from `edgedla.shown.Shown`."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, Callable, Mapping, NamedTuple
+
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+from edgedla.shown import Shown
+
+#: File ending -> form.
+ENDINGS: Mapping[str, str] = {
+    ".txt": "text",
+    ".json": "json",
+    ".html": "html",
+    ".md": "markdown",
+    ".sarif": "sarif",
+    ".xml": "junit",
+    ".csv": "csv",
+}
+
+
+class Kind(NamedTuple):
+    """How a class is shown. `render`: (value, form) -> text, UsageError for a form that it lacks. `line`: its answer in one line."""
+
+    render: Callable[[Any, str], str]
+    line: Callable[[Any], str]
+
+
+def form_of(value: Shown, form: str) -> str:
+    """A result in one form; "line" is its answer in one line.
+
+    Raises:
+        UsageError: it has no such form.
+    """
+    kind = KINDS[next(base.__name__ for base in type(value).__mro__ if base.__name__ in KINDS)]
+    return kind.line(value) if form == "line" else kind.render(value, form)
+
+
+def save(value: Shown, path: Path) -> Path:
+    form = ENDINGS.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"no form has the ending {path.suffix!r}", where=str(path), allowed=", ".join(ENDINGS))
+    return write_atomic(path, form_of(value, form))
+
+
+def _check(report: Any, form: str) -> str:
+    if form == "csv":
+        from edgedla.reports.table import render_table, table_of_reports
+
+        return render_table(table_of_reports([report], [report.model], ()), form)
+    from edgedla.reports import render_check
+
+    return render_check([report], form)
+
+
+def _check_line(report: Any) -> str:
+    from edgedla.reports import render_check
+
+    return render_check([report], "text", quiet=True).strip()
+
+
+def _placement(placement: Any, form: str) -> str:
+    from edgedla.reports.placement import render_placement
+
+    return render_placement(placement, form)
+
+
+def _prediction(prediction: Any, form: str) -> str:
+    from edgedla.reports.prediction import render_prediction
+
+    return render_prediction(prediction, form)
+
+
+def _fix(result: Any, form: str) -> str:
+    from edgedla.reports.fixes import render_fix
+
+    return render_fix(result, form)
+
+
+def _quantized(result: Any, form: str) -> str:
+    from edgedla.reports.quantization import render_quantized
+
+    return render_quantized(result, form)
+
+
+def _deployment(deployment: Any, form: str) -> str:
+    from edgedla.reports.deployment import render_deployment
+
+    return render_deployment(deployment, form)
+
+
+def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:
+    """The text's title, and the line behind it if that is no table: what was asked, and the answer."""
+
+    def line(value: Any) -> str:
+        first, *rest = render(value, "text").strip().splitlines()
+        title = [first, *itertools.takewhile(lambda part: part.startswith("  "), rest)]
+        answer = [part for part in rest[len(title) - 1 :][:1] if part and "  " not in part]
+        return ": ".join([" ".join(part.strip() for part in title).rstrip(":."), *answer])
+
+    return line
+
+
+#: Class -> how it is shown. To add a class: derive it from Shown with `repr=False` in its dataclass, and a row here.
+KINDS: Mapping[str, Kind] = {
+    "CheckReport": Kind(_check, _check_line),
+    "Placement": Kind(_placement, _headed(_placement)),
+    "Prediction": Kind(_prediction, _headed(_prediction)),
+    "FixResult": Kind(_fix, _headed(_fix)),
+    "Quantized": Kind(_quantized, _headed(_quantized)),
+    "Deployment": Kind(_deployment, _headed(_deployment)),
+}
