@@ -1,4 +1,4 @@
-"""`Shown` and `Report`: results print themselves in a line, in a notebook as their page, and are saved in the form that a file's ending names."""
+"""`Shown` and `Report`: a result prints itself in a line, shows its page in a notebook, and is saved in the form that an ending names."""
 
 from __future__ import annotations
 
