@@ -19,7 +19,7 @@ from edgedla.errors import UsageError
 from edgedla.files import sha256_of, sha256_of_bytes, usable_folder
 from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
-from edgedla.shown import Shown
+from edgedla.text.shown import Shown
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
 #: Name in place of a calibration method if the ranges come from a cache or the model itself.

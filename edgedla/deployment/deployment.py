@@ -20,7 +20,7 @@ from edgedla.deployment.search import Trial
 from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.publishing import Publication, publication
-from edgedla.shown import Shown
+from edgedla.text.shown import Shown
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
 _RENDERER = "edgedla.reports.deployment"

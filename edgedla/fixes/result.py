@@ -14,7 +14,7 @@ from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
 from edgedla.publishing import publication
-from edgedla.shown import Shown
+from edgedla.text.shown import Shown
 
 
 @dataclass(frozen=True)

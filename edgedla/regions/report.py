@@ -20,8 +20,8 @@ from edgedla.regions.values import (
     Transition,
 )
 from edgedla.rules.verdict import Finding, Support, Verdict
-from edgedla.shown import Report
 from edgedla.targets.platform import Platform
+from edgedla.text.shown import Report
 
 
 class PredictedCosts(Protocol):

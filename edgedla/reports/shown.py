@@ -1,4 +1,4 @@
-"""The forms of results in Python: one row per class that derives from `edgedla.shown.Shown`."""
+"""The forms of results in Python: one row per class that derives from `edgedla.text.shown.Shown`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 
 from edgedla.errors import UsageError
 from edgedla.files import write_atomic
-from edgedla.shown import Shown
+from edgedla.text.shown import Shown
 
 #: File ending -> form.
 ENDINGS: Mapping[str, str] = {

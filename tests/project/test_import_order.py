@@ -36,7 +36,7 @@ FOUNDATION = {
     "publishing",
     "python_files",
     "sealed",
-    "shown",
+    "text",
     "pages",
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 import edgedla
 from edgedla.reports.shown import KINDS
-from edgedla.shown import Report, Shown
+from edgedla.text.shown import Report, Shown
 
 DETECTOR = str(Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
 PLACE = {"target": "orin-nx-16gb"}

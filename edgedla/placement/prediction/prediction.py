@@ -10,7 +10,7 @@ from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.breakdown import Breakdown
 from edgedla.printable import json_text, short
-from edgedla.shown import Report
+from edgedla.text.shown import Report
 
 
 @dataclass(frozen=True)

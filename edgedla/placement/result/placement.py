@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from edgedla.costs.cost import Cost
 from edgedla.documents import header
 from edgedla.printable import json_text
-from edgedla.shown import Report
+from edgedla.text.shown import Report
 
 #: Key -> why a layer is on its device.
 WHY: Mapping[str, str] = {

@@ -1,0 +1,1 @@
+"""Text that people read: results that show themselves."""
