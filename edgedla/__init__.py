@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any, Dict, List
 
-from edgedla.version import __version__
-
 #: Public name -> the module that has it.
 _PUBLIC: Dict[str, str] = {
     "Artifact": "edgedla.builder",
@@ -87,6 +85,8 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("edgedla.version").version()
     module = _PUBLIC.get(name)
     if module is None:
         raise AttributeError(f"module 'edgedla' has no attribute {name!r}")

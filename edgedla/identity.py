@@ -6,10 +6,10 @@ import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.data import rules_dir
-from edgedla.version import __version__
+from edgedla.version import version
 
 _PACKAGE = Path(__file__).resolve().parent
 #: The package's files besides Python. A wheel sent to a board has the same.
@@ -42,6 +42,16 @@ class Identity(NamedTuple):
         """The digests by name: the part of a cache's key that says what computed its entry."""
         return {"code": self.code, "rules": self.rules, "costs": self.costs, "schemas": self.schemas}
 
+    @property
+    def text(self) -> str:
+        """The version, and one digest of the four."""
+        return f"{self.version} {hashlib.sha256(' '.join(self[1:]).encode()).hexdigest()[:12]}"
+
+    @property
+    def document(self) -> Dict[str, Any]:
+        """What a document says of the edgedla that wrote it."""
+        return {"edgedla": self.version, "identity": self.digests}
+
 
 @lru_cache(maxsize=None)
 def identity() -> Identity:
@@ -53,7 +63,7 @@ def identity_of(package: Path, rules: Path) -> Identity:
     """The identity of the code in `package` and the data in `rules`."""
     every, data = dict(files_below(package)), dict(files_below(rules))
     return Identity(
-        __version__,
+        version(),
         code=_digest(every, lambda name: not name.startswith(_NO_CODE)),
         rules=_digest(data, lambda name: not name.startswith(_COSTS) and not name.endswith(".md")),
         costs=_digest(data, lambda name: name.startswith(_COSTS) and not name.endswith(".md")),
@@ -82,14 +92,14 @@ def _digest(files: Mapping[str, Path], of: Callable[[str], bool]) -> str:
 
 
 @lru_cache(maxsize=None)
-def libraries() -> Dict[str, Optional[str]]:
-    """Versions of the libraries that compute results; None for one that is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
+def libraries(names: Tuple[str, ...] = _LIBRARIES) -> Dict[str, Optional[str]]:
+    """Versions of libraries, by default of those that compute results; None for one that is not installed."""
+    from importlib import metadata
 
     def installed(name: str) -> Optional[str]:
         try:
-            return version(name)
-        except PackageNotFoundError:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
             return None
 
-    return {name: installed(name) for name in _LIBRARIES}
+    return {name: installed(name) for name in names}

@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Sequence
 import pytest
 from hypothesis import settings
 
+from edgedla.identity import identity
 from tests.amounts import examples
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,9 +81,16 @@ def cases_left_out(items: Sequence[pytest.Item]) -> List[pytest.Item]:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden("name.txt", text)` compares with tests/golden/name.txt, or rewrites it under --update-golden."""
+    """`golden("name.txt", text)` compares with tests/golden/name.txt, or rewrites it under --update-golden.
+
+    Version and digests of the edgedla that is tested stand there as VERSION and DIGEST.
+    """
 
     def compare(name: str, text: str) -> None:
+        if identity().version in text:
+            text = text.replace(identity().version, "VERSION")
+            for digest in identity().digests.values():
+                text = text.replace(digest, "DIGEST")
         path = GOLDEN / name
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from docs.generator.rule_pages import rule_pages
 from docs.generator.settings_pages import settings_pages
 from edgedla.cli.main import VERBS
 from edgedla.pages import FOLDERS, site
-from edgedla.version import __version__
+from edgedla.version import RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
@@ -56,7 +56,7 @@ def write_site(folder: Path) -> Path:
     """Writes folder/pages and folder/mkdocs.yml; the path of the latter."""
     pages = folder / "pages"
     # Pages of other releases stay; a page of this one that is gone must not.
-    for stale in (pages, folder / "site" / __version__):
+    for stale in (pages, folder / "site" / RELEASE):
         shutil.rmtree(stale, ignore_errors=True)
     placed = repository_pages()
     for place, target in placed.items():
@@ -67,9 +67,7 @@ def write_site(folder: Path) -> Path:
     for style in sorted((ROOT / "docs").glob("*.css")):
         shutil.copy(style, pages / style.name)
     config = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
-    config.update(
-        site_name=f"edgedla {__version__}", docs_dir="pages", site_dir=f"site/{__version__}", nav=_nav(config["nav"])
-    )
+    config.update(site_name=f"edgedla {RELEASE}", docs_dir="pages", site_dir=f"site/{RELEASE}", nav=_nav(config["nav"]))
     config["plugins"][-1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
     if site():
         config["site_url"] = site()

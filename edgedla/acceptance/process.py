@@ -17,7 +17,7 @@ from edgedla.acceptance.steps import STEPS, Context, Step
 from edgedla.acceptance.values import StepResult
 from edgedla.documents import header
 from edgedla.files import write_atomic
-from edgedla.version import __version__
+from edgedla.identity import identity
 
 Say = Callable[[str], None]
 #: Bytes of a step's output that the report keeps, from its end.
@@ -72,7 +72,7 @@ def run_steps(
 def report(results: Sequence[StepResult], quick: bool) -> Dict[str, Any]:
     return {
         **header("edgedla.acceptance"),
-        "edgedla": __version__,
+        **identity().document,
         "quick": quick,
         "steps": [{**r.to_dict(), "title": STEPS[r.id].title} for r in results],
     }

@@ -18,12 +18,12 @@ from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
 from edgedla.documents import header
 from edgedla.errors import UsageError
+from edgedla.identity import identity
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
 from edgedla.runtime.pipeline.reading import read_document
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources.uri import has_secret
-from edgedla.version import __version__
 
 #: The file that Python runs, and the file that it starts.
 MAIN, START = "__main__.py", "edgedla/bundles/start.py"
@@ -157,13 +157,15 @@ def _contents(
     sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
     code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
     code[START] = (PACKAGE.parent / START).read_bytes()
+    # Where the bundle runs there is neither git nor metadata.
+    code["edgedla/version.py"] = f"def version():\n    return {identity().version!r}\n".encode()
     code[MAIN] = (FIRST % (START, hashlib.sha256(code[START]).hexdigest())).encode()
     for name in (name for module, names in BESIDE.items() if module in modules for name in names):
         code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()
     data = {**artifacts.files, **carried.files}
     manifest = {
         **header("edgedla.bundle"),
-        "edgedla": __version__,
+        **identity().document,
         "python": "3.8 or newer",
         "needs": list(libraries(choices)),
         "targets": sorted({str(a.platform["target"]) for a in artifacts.loaded}),

@@ -19,7 +19,7 @@ from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
-from edgedla.version import __version__
+from edgedla.version import version
 
 #: verb -> (module:command, one line for `edgedla --help`). The table keeps the help line so that
 #: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
@@ -176,13 +176,29 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     return list(pasted.args)
 
 
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    echo(f"edgedla, version {version()}")
+    if ctx.params.get("verbose"):
+        from edgedla.identity import identity, libraries
+
+        found = {**identity().digests, "python": sys.version.split()[0], **libraries()}
+        echo("\n".join(f"{name:12}{value or 'not installed'}" for name, value in found.items()))
+    ctx.exit()
+
+
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="edgedla")
-def main() -> None:
+@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
+# Eager, so that it is known when the version is shown, whatever the order.
+@click.option("--verbose", is_flag=True, is_eager=True, help="With --version: digests of code and data, and libraries.")
+def main(verbose: bool) -> None:
     """Check, place, build and run neural networks on the DLA cores of NVIDIA Jetson modules.
 
     Checking and placing need no Jetson and no NVIDIA software.
     """
+    if verbose:
+        raise click.UsageError("--verbose is for --version.")
 
 
 def _described(command: click.Command) -> click.Command:
@@ -293,6 +309,16 @@ def _usage(error: click.ClickException) -> str:
     return "\n".join([*lines, f"Error: {error.format_message()}"])
 
 
+def _made_by() -> str:
+    """Version and digest; the version alone where a damaged installation has no digest."""
+    from edgedla.identity import identity
+
+    try:
+        return identity().text
+    except Exception:
+        return version()
+
+
 def _explained(error: Exception) -> Tuple[str, int]:
     error = from_os_error(error) if isinstance(error, OSError) else error
     if isinstance(error, EdgedlaError):
@@ -310,7 +336,7 @@ def _explained(error: Exception) -> Tuple[str, int]:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
     return (
-        f"bug in edgedla {__version__}: {type(error).__name__}: {error} ({place})\n"
+        f"bug in edgedla {_made_by()}: {type(error).__name__}: {error} ({place})\n"
         "  The fault is edgedla's, not yours. Please report it on the project's issue\n"
         "  tracker with this text, the command, and the model or what\n"
         "  `edgedla layers MODEL --format json` prints.\n"

@@ -10,11 +10,13 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 from edgedla.conversion.converted import cache_path
 from edgedla.conversion.kinds import kind_of
 from edgedla.files import remove_folder, sha256_of, sha256_of_bytes, write_atomic
+from edgedla.identity import identity, libraries
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
-from edgedla.version import __version__
 
 #: The facts of a conversion, beside its ONNX file.
 FACTS = "conversion.json"
+#: What writes the ONNX file, where it is installed beside edgedla (not by `--python`).
+_EXPORTERS = ("torch", "onnxscript", "tensorflow", "tf2onnx", "paddlepaddle", "paddle2onnx")
 
 
 def as_onnx(
@@ -92,7 +94,7 @@ def conversion_line(facts: Mapping[str, Any]) -> str:
 
 
 def _key(source: Path, settings: str) -> str:
-    digest = hashlib.sha256(f"{__version__} {settings}".encode())
+    digest = hashlib.sha256(f"{identity().code} {libraries(_EXPORTERS)} {settings}".encode())
     # Paddle keeps the weights beside the program.
     weights = source.with_suffix(".pdiparams")
     files = [source, *([weights] if weights.is_file() else [])]

@@ -27,6 +27,7 @@ from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import RECORD, Store
 from edgedla.errors import UsageError
 from edgedla.files import remove_folder, sha256_of
+from edgedla.identity import identity
 from edgedla.importers.model_file.plugins import Front
 from edgedla.publishing import publication
 
@@ -181,7 +182,7 @@ def _deployment(
         steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
-         "samples": parts.identity},
+         "samples": parts.identity, **identity().digests},
         commands_of(request, best, bool(types), front is not None), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)

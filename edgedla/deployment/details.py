@@ -12,9 +12,8 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.source import Facts
 from edgedla.deployment.steps import LAYERS, PLACEMENT
-from edgedla.identity import libraries
+from edgedla.identity import identity, libraries
 from edgedla.printable import short
-from edgedla.version import __version__
 from edgedla.vocabulary import GPU
 
 #: Most tensors whose error the document names.
@@ -133,6 +132,6 @@ def notes_of(
 
 def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:
     """Versions of the software that took part; None for software that is not installed."""
-    versions: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
+    versions: Dict[str, Optional[str]] = {"edgedla": identity().version, "python": platform.python_version()}
     versions.update(libraries())
     return {**versions, **{k: v for k, v in artifact.software.items() if k not in versions}}

@@ -13,7 +13,7 @@ from edgedla.remote import client
 from edgedla.remote.connection import Connection, printable
 from edgedla.remote.holder import holder_from
 from edgedla.remote.inventory import BoardEntry
-from edgedla.remote.job import Request, Terminal, run_on
+from edgedla.remote.job import Request, Terminal, other_parts, run_on
 from edgedla.targets import module_for
 
 
@@ -25,6 +25,7 @@ class BoardState:
         edgedla, version: program and version on the board, None if there is none.
         l4t: first line of /etc/nv_tegra_release; None if it is not a Jetson.
         holder: who has the board; None if it is free.
+        differs: in what the board's edgedla differs from this one, by digests: code, rules, costs, schemas.
         clock_off_s: how far its clock is ahead of ours; negative if behind.
     """
 
@@ -38,6 +39,7 @@ class BoardState:
     l4t: Optional[str]
     holder: Optional[Dict[str, str]]
     clock_off_s: float = 0.0
+    differs: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return dict(vars(self))
@@ -75,6 +77,7 @@ def state_of(board: BoardEntry) -> BoardState:
         l4t=_text(facts, "l4t"),
         holder=holder_from(facts.get("holder")),
         clock_off_s=_clock_off_s(facts),
+        differs=tuple(other_parts(facts.get("identity"))) if _text(facts, "version") else (),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, RunError, UsageError
 from edgedla.files import remove_folder
+from edgedla.identity import identity
 from edgedla.remote import client
 from edgedla.remote.board_side.wire import Message
 from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, printable
@@ -17,7 +18,6 @@ from edgedla.remote.holder import holder_from, in_use
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.results import by_slot, place, staging_of
 from edgedla.remote.transfer import Sent, checked_outputs, fetch, send_files
-from edgedla.version import __version__
 
 #: Waits between attempts to reconnect; the job on the board does not need us.
 RECONNECT_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -227,19 +227,23 @@ def _program(facts: Dict[str, Any], connection: Connection) -> str:
         raise EnvironmentMissing(
             f"edgedla is not installed on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
         )
-    if version != __version__:
-        board_version = (
-            f"runs edgedla {printable(version)[:40]}"
-            if isinstance(version, str)
-            else "has an edgedla that does not start"
-        )
+    if not isinstance(version, str):
+        raise EnvironmentMissing("the board has an edgedla that does not start", where=connection.where, hint=hint)
+    differing = other_parts(facts.get("identity"))
+    if differing:
         raise EnvironmentMissing(
-            f"the board {board_version}, this is {__version__}",
+            f"the board runs edgedla {printable(version)[:40]}, this is {identity().version}; they differ in {', '.join(differing)}",
             where=connection.where,
-            allowed="the same version on both sides",
+            allowed="the same code and data on both sides",
             hint=hint,
         )
     return program
+
+
+def other_parts(theirs: object) -> List[str]:
+    """What differs between this edgedla and a board's, by the digests that the board told: "code", "rules" and so on."""
+    told = theirs if isinstance(theirs, dict) else {}
+    return [name for name, digest in identity().digests.items() if told.get(name) != digest]
 
 
 def _results(

@@ -52,7 +52,16 @@ def set_up(
         request = Request(
             what="edgedla board setup", argv=tuple(words), files=tuple(files), wait_s=wait_s, program="/bin/bash"
         )
-        return run_on(board, request, terminal)
+        ended = run_on(board, request, terminal)
+    if ended.rc == 0 and "--dry-run" not in options:
+        installed = state_of(board)
+        if installed.differs:
+            # For example an older edgedla that the inventory names, or that stands in the user's folder beside a service's.
+            terminal.say(
+                f"board {board.name}: commands will run {installed.edgedla}, which differs in {', '.join(installed.differs)} from "
+                "what was installed; `edgedla board add --edgedla PROGRAM` names another"
+            )
+    return ended
 
 
 def python_of(state: BoardState, board: BoardEntry) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from edgedla.documents import header
 from edgedla.errors import EdgedlaError
+from edgedla.identity import identity
 from edgedla.remote.measure import Measured
-from edgedla.version import __version__
 
 if TYPE_CHECKING:
     from edgedla.costs.profile import Profile
@@ -26,7 +26,7 @@ def board_report(models: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
 
     return {
         **header("edgedla.board-report"),
-        "edgedla": __version__,
+        **identity().document,
         "rules_version": load_rules().version,
         "models": list(models),
     }

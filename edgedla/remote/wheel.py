@@ -11,7 +11,7 @@ from typing import Dict, List, Tuple
 from edgedla.data import jetson_dir, rules_dir
 from edgedla.errors import EnvironmentMissing
 from edgedla.identity import files_below
-from edgedla.version import __version__
+from edgedla.version import version
 
 #: One time for every file, so that an installation always gives the same bytes, which a board may already have.
 _TIME = (2020, 1, 1, 0, 0, 0)
@@ -23,7 +23,7 @@ def write_wheel(folder: Path) -> Path:
     Raises:
         EnvironmentMissing: the installation's metadata is missing.
     """
-    info = f"edgedla-{__version__}.dist-info"
+    info = f"edgedla-{version()}.dist-info"
     contents: Dict[str, bytes] = {}
     package = Path(__file__).resolve().parents[1]
     trees: List[Tuple[Path, str]] = [(package, "edgedla")]
@@ -36,7 +36,7 @@ def write_wheel(folder: Path) -> Path:
     contents[f"{info}/entry_points.txt"] = b"[console_scripts]\nedgedla = edgedla.cli.main:run\n"
     record = [f"{name},sha256={_hash(data)},{len(data)}" for name, data in sorted(contents.items())]
     contents[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode("utf-8")
-    target = folder / f"edgedla-{__version__}-py3-none-any.whl"
+    target = folder / f"edgedla-{version()}-py3-none-any.whl"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(contents.items()):
             archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
@@ -55,7 +55,7 @@ def _metadata() -> bytes:
             hint="pip install -e . in the checkout",
         ) from e
     # Line by line: the e-mail writer folds long lines, which old releases of pip do not unfold.
-    lines = ["Metadata-Version: 2.1", "Name: edgedla", f"Version: {__version__}"]
+    lines = ["Metadata-Version: 2.1", "Name: edgedla", f"Version: {version()}"]
     lines.append(f"Requires-Python: {headers['Requires-Python'] or '>=3.8'}")
     lines += [f"Provides-Extra: {extra}" for extra in headers.get_all("Provides-Extra") or []]
     lines += [f"Requires-Dist: {need}" for need in needs]

@@ -9,11 +9,11 @@ import threading
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing, UsageError, described
+from edgedla.identity import identity
 from edgedla.sweep.local import chunks_of
 from edgedla.sweep.row import Row
 from edgedla.sweep.task import Task
 from edgedla.sweep.worker import Limits, Worker
-from edgedla.version import __version__
 
 #: After so many lost workers, a chunk's tasks become rows with the error.
 ALLOWED_RETRIES = 5
@@ -21,10 +21,10 @@ ALLOWED_RETRIES = 5
 _WORKERS = threading.local()
 
 
-def run_chunk(documents: Sequence[Dict[str, Any]], limits: Limits, version: str) -> List[Row]:
+def run_chunk(documents: Sequence[Dict[str, Any]], limits: Limits, made_by: str) -> List[Row]:
     """Runs on a Dask worker: the tasks run in a child process, so that no model can end the worker."""
-    if version != __version__:
-        raise RuntimeError(f"this worker has edgedla {__version__}, the sweep is of {version}")
+    if made_by != identity().text:
+        raise RuntimeError(f"this worker has edgedla {identity().text}, the sweep is of {made_by}")
     workers: Dict[Limits, Worker] = _WORKERS.__dict__.setdefault("by_limits", {})
     worker = workers.setdefault(limits, Worker(limits))
     return [worker.run(Task.from_dict(d)) for d in documents]
@@ -73,7 +73,7 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
                     hint=f"start one where the board is reached: dask worker {address} --nthreads 1 --resources {name}=1",
                 )
             future = client.submit(
-                run_chunk, [t.to_dict() for t in part], limits, __version__,
+                run_chunk, [t.to_dict() for t in part], limits, identity().text,
                 resources=resources or None, retries=ALLOWED_RETRIES, pure=False,
             )  # fmt: skip
             futures[future] = tuple(part)

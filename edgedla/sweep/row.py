@@ -43,10 +43,11 @@ COLUMNS: Mapping[str, str] = {
     "fixed_latency_us": "after them, predicted",
     "board": "that measured",
     "rules_version": "",
+    "edgedla": "version and digest of code, rules and costs that answered",
 }  # fmt: skip
 #: Columns of text; the others are numbers. All except key, model and status may be None if unknown.
 TEXTS = frozenset(
-    "key model sha256 platform target jetpack trt precision action status reason basis fixes board rules_version".split()
+    "key model sha256 platform target jetpack trt precision action status reason basis fixes board rules_version edgedla".split()
 )
 STATUSES = tuple(COLUMNS["status"].split(", "))
 #: Statuses of tasks that may answer otherwise on a retry.
@@ -91,6 +92,7 @@ def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
         reason=reason,
         board=task.board,
         rules_version=task.rules_version,
+        edgedla=task.edgedla,
     )
     unknown = set(values) - set(COLUMNS)
     assert not unknown, unknown

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from edgedla.errors import ModelError
 from edgedla.files import sha256_of
-from edgedla.version import __version__
+from edgedla.identity import identity
 
 #: What a sweep does with each model.
 ACTIONS = ("check", "place", "fix", "bench")
@@ -51,6 +51,7 @@ class Task:
         model: path as given. sha256: hash of the file and of the weight files beside it.
         target, jetpack, trt: as `platform_for` takes them.
         label: the user's name of the platform.
+        edgedla: version and digest of the edgedla that answers (`Identity.text`).
         board: name of the board for bench.
     """
 
@@ -63,6 +64,7 @@ class Task:
     precision: str
     settings: Settings
     rules_version: str
+    edgedla: str
     board: Optional[str] = None
 
     @property
@@ -72,7 +74,7 @@ class Task:
         del parts["model"], parts["label"]
         # Its content counts, not its path.
         del parts["settings"]["profile"]
-        text = json.dumps([ROW_VERSION, __version__, parts], sort_keys=True, separators=(",", ":"))
+        text = json.dumps([ROW_VERSION, parts], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def to_dict(self) -> Dict[str, Any]:
@@ -167,5 +169,5 @@ def tasks_of(
                 turns[arguments["target"]] = turn + 1
                 yield Task(
                     model, sha256, arguments["target"], arguments.get("jetpack"), arguments.get("trt"), label, precision,
-                    settings, version, board,
+                    settings, version, identity().text, board,
                 )  # fmt: skip

@@ -18,10 +18,12 @@ import yaml
 from onnx import helper, numpy_helper
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
+from edgedla.builder.artifact.of_plan import already_built
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
+from edgedla.identity import identity
 from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.records.text_lines import text_lines
@@ -101,6 +103,18 @@ def test_calibration_data_and_caches_set_the_plans_ranges(chain: Callable[..., P
         build(path, tmp_path / "d", request(precision="int8", calib=other))
 
 
+@pytest.mark.parametrize("part", ["code", "rules", "costs", "schemas"])
+def test_a_build_of_other_code_or_data_is_not_taken_for_this_one(
+    chain: Callable[..., Path], tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = build(chain(), tmp_path / "out", request())
+    asked = (tmp_path / "out", artifact.file("plan").read_text(), artifact.backend, artifact.model)
+    assert already_built(*asked) == artifact
+    other = identity()._replace(**{part: "0" * 12})
+    monkeypatch.setattr("edgedla.builder.artifact.of_plan.identity", lambda: other)
+    assert already_built(*asked) is None
+
+
 def test_an_unchanged_build_is_skipped_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     first = build(path, tmp_path / "out", request())
@@ -108,6 +122,7 @@ def test_an_unchanged_build_is_skipped_unless_forced(chain: Callable[..., Path],
     said: List[str] = []
     assert build(path, tmp_path / "out", request(), say=said.append) == first
     assert said == ["the folder holds this very build already; --force builds it again"]
+    assert first.identity == identity().digests
     assert first.file("host_model").stat().st_mtime_ns == before
     said.clear()
     assert build(path, tmp_path / "out", request(force=True), say=said.append) == first

@@ -17,7 +17,7 @@ from edgedla.builder.request import BuildRequest
 from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.errors import EdgedlaError
 from edgedla.quantization.calibration_cache import write_cache
-from edgedla.version import __version__
+from edgedla.version import version as edgedla_version
 from tests.models import onnx_model
 
 RELEASES = ["8.4.1", "8.5.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.1"]
@@ -198,7 +198,7 @@ def test_scripts_of_each_release_use_only_its_options(
 
 def shown(text: str) -> str:
     """The script's comments that tell of it, and its arguments; the rest is the same everywhere."""
-    lines = text.replace(__version__, "VERSION").splitlines()
+    lines = text.replace(edgedla_version(), "VERSION").splitlines()
     kept = [x for x in lines if x.startswith(("# NOT EXPRESSED", "# note", "  --", "no script"))]
     return "\n".join(kept) + "\n"
 

@@ -26,7 +26,7 @@ from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelEr
 from edgedla.graph.open_sizes import GivenSizes
 from edgedla.reports.gate import FAIL_ON as GATE
 from edgedla.targets import modules
-from edgedla.version import __version__
+from edgedla.version import version
 from tests.models import onnx_model, save
 
 NONE: Dict[str, Any] = {
@@ -42,7 +42,7 @@ NONE: Dict[str, Any] = {
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
+    assert version() in capsys.readouterr().out
 
 
 def test_help_names_every_verb_and_imports_none() -> None:

@@ -29,6 +29,7 @@ from edgedla.conversion.frameworks.from_pytorch import in_order, named
 from edgedla.conversion.frameworks.from_tensorflow import by_number, nchw, turned
 from edgedla.conversion.kinds import KINDS, kind_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.identity import identity
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
 
@@ -397,6 +398,21 @@ def test_a_paddle_model_with_other_weights_is_converted_again(tmp_path: Path) ->
     assert _key(tmp_path / "m.pdmodel", "") == before
     (tmp_path / "m.pdiparams").write_bytes(b"trained")
     assert _key(tmp_path / "m.pdmodel", "") != before
+
+
+@pytest.mark.parametrize("other", ["code", "exporter", "settings"])
+def test_other_code_exporters_or_settings_convert_again(
+    tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "m.tflite").write_bytes(b"TFL3")
+    before = _key(tmp_path / "m.tflite", "a")
+    assert _key(tmp_path / "m.tflite", "a") == before
+    if other == "code":
+        changed = identity()._replace(code="0" * 12)
+        monkeypatch.setattr("edgedla.conversion.cached.identity", lambda: changed)
+    elif other == "exporter":
+        monkeypatch.setattr("edgedla.conversion.cached.libraries", lambda names: {"tf2onnx": "0.0"})
+    assert _key(tmp_path / "m.tflite", "b" if other == "settings" else "a") != before
 
 
 def test_the_reported_reason_is_the_error_line_not_a_later_warning() -> None:

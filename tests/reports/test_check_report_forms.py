@@ -21,7 +21,6 @@ from edgedla.reports import CHECK_FORMATS, render_check
 from edgedla.reports.json_document import dump
 from edgedla.reports.unchecked import Unchecked
 from edgedla.targets import platform_for
-from edgedla.version import __version__
 from tests.reports.conftest import HOSTILE
 
 CASES: Dict[str, Dict[str, Any]] = {
@@ -157,10 +156,7 @@ def test_reports_match_their_golden_files(
     case: str, output_format: str, make_report: Callable[..., CheckReport], golden: Callable[[str, str], None]
 ) -> None:
     text = render_check([make_report(**{"jetpack": "6.2", **CASES[case]})], output_format)
-    golden(
-        f"reports/{case}.{output_format}",
-        text.replace(f'"{__version__}"', '"VERSION"').replace(f"edgedla {__version__}", "edgedla VERSION"),
-    )
+    golden(f"reports/{case}.{output_format}", text)
 
 
 @pytest.mark.parametrize("output_format", ["text", "markdown", "junit", "html"])

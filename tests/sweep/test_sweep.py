@@ -141,12 +141,12 @@ def test_an_interrupted_sweep_resumes_from_its_journal(models, tmp_path):
 def test_the_key_of_a_sweep_row_covers_all_its_inputs(models):
     def key(**changes):
         settings = {k: changes.pop(k) for k in list(changes) if k in Settings.__dataclass_fields__}
-        task = Task("m", "00", "agx-orin-64gb", None, None, "x", "fp16", Settings(**settings), "rules")
+        task = Task("m", "00", "agx-orin-64gb", None, None, "x", "fp16", Settings(**settings), "rules", "edgedla")
         return Task(**{**task.__dict__, **changes}).key
 
     assert key() == key(model="elsewhere", label="another name", profile="moved")
     different = [key(), key(sha256="01"), key(target="orin-nx-16gb"), key(jetpack="6.1"), key(trt="8.6"),
-                 key(precision="int8"), key(action="place"), key(mode="strict"), key(batch=2), key(rules_version="r2"),
+                 key(precision="int8"), key(action="place"), key(mode="strict"), key(batch=2), key(rules_version="r2"), key(edgedla="e2"),
                  key(profile_sha256="1"), key(objective="energy"), key(board="b")]  # fmt: skip
     assert len(set(different)) == len(different)
 
@@ -327,6 +327,16 @@ def test_a_missing_dask_is_named_with_its_extra(models):
     if __import__("importlib").util.find_spec("distributed") is None:
         with pytest.raises(EnvironmentMissing, match=r"edgedla\[sweep\]|cannot be imported"):
             run_sweep(tasks(models), limits=Limits(), engine="tcp://127.0.0.1:1")
+
+
+def test_a_dask_worker_of_other_code_refuses_the_tasks():
+    """Told by digest: two checkouts of one version may hold different code."""
+    from edgedla.identity import identity
+    from edgedla.sweep.on_dask import run_chunk
+
+    assert run_chunk([], Limits(), identity().text) == []
+    with pytest.raises(RuntimeError, match="this worker has edgedla .*, the sweep is of"):
+        run_chunk([], Limits(), identity()._replace(code="0" * 12).text)
 
 
 def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models, tmp_path):

@@ -12,7 +12,6 @@ from edgedla.documents import header
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of_bytes
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
-from edgedla.version import __version__
 
 #: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
 BARE_ENGINE = "engine"
@@ -109,6 +108,7 @@ class Artifact:
         notes: what the user must know.
         board: the Jetson that built it, as `targets.board.board_facts` tells (model, power mode, clocks); None elsewhere.
         preprocess: how pictures become the input (preprocess.settings), as in calibration; None if not given.
+        tool, identity: version and digests of the edgedla that built it (`identity.Identity`); {} in artifacts of 0.1.
         stages: the stages of a chain, in the order in which a frame passes them; () for other kinds.
     """
 
@@ -125,11 +125,12 @@ class Artifact:
     accuracy: Optional[Mapping[str, Any]] = None
     notes: Tuple[str, ...] = ()
     files: Tuple[ArtifactFile, ...] = ()
-    tool: str = __version__
+    tool: str = ""
     folder: Optional[Path] = None
     stages: Tuple[Stage, ...] = ()
     board: Optional[Mapping[str, Any]] = None
     preprocess: Optional[Mapping[str, Any]] = None
+    identity: Mapping[str, str] = field(default_factory=dict)
 
     def file(self, role: str) -> Path:
         """The path of the artifact's file with this role.
@@ -163,6 +164,7 @@ class Artifact:
         document: Dict[str, Any] = {
             **header("edgedla.artifact"),
             "tool": self.tool,
+            **({"identity": dict(self.identity)} if self.identity else {}),
             "kind": self.kind,
             "backend": self.backend,
             "simulated": self.simulated,

@@ -117,6 +117,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         notes=tuple(document["notes"]),
         files=tuple(ArtifactFile(**f) for f in document["files"]),
         tool=document["tool"],
+        identity=document.get("identity", {}),
         board=document.get("board"),
         preprocess=document.get("preprocess"),
     )

@@ -123,6 +123,8 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
             wrong.append(".".join(path))
     if not _or_null(_object)(document.get("board")):
         wrong.append("board")
+    if "identity" in document and not _map_of(_text)(document["identity"]):
+        wrong.append("identity")
     if not _or_null(_object)(document.get("preprocess")):
         wrong.append("preprocess")
     for (parent, key), check in _OPTIONAL.items():

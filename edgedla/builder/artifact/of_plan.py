@@ -10,7 +10,7 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import EdgedlaError
 from edgedla.formats import TensorFormat, layout
-from edgedla.version import __version__
+from edgedla.identity import identity
 
 #: Files of an artifact: (role, file name) -> content.
 Contents = Dict[Tuple[str, str], bytes]
@@ -32,8 +32,8 @@ def already_built(
     same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
     if samples and (artifact.accuracy or {}).get("synthetic_samples"):
         return None
-    # Another version of edgedla may build the same plan differently.
-    return artifact if same_plan and same_source and artifact.tool == __version__ else None
+    # Other code may build the same plan differently.
+    return artifact if same_plan and same_source and dict(artifact.identity) == identity().digests else None
 
 
 def artifact_of(
@@ -70,6 +70,8 @@ def artifact_of(
         placement_real=real,
         accuracy=accuracy,
         notes=notes,
+        tool=identity().version,
+        identity=identity().digests,
     )
 
 

@@ -197,4 +197,6 @@ def _artifact(
         accuracy=accuracy,
         notes=(*added, *chain.notes),
         stages=tuple(stages),
+        tool=first.tool,
+        identity=first.identity,
     )

@@ -12,7 +12,7 @@ from edgedla.builder.trtexec.options import Options, Version, options_of
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.quantization.calibration_cache import write_cache
-from edgedla.version import __version__
+from edgedla.version import version
 from edgedla.vocabulary import GPU
 
 MIB = 1 << 20
@@ -252,7 +252,7 @@ class _Writer:
         )
         comments = [
             f"{plan.model.get('name', '')} for {plan.platform['target']}, {plan.mode}, {plan.precision}.",
-            f"Written by edgedla {__version__} for trtexec of TensorRT {release}{options_note}.",
+            f"Written by edgedla {version()} for trtexec of TensorRT {release}{options_note}.",
             f"Plan made for TensorRT {plan.platform['trt']}; model sha256 {plan.model.get('sha256', '')[:16]}.",
             "usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.",
             *(f"NOT EXPRESSED: {text}" for text in self.unsaid),

@@ -94,7 +94,8 @@ def _probed(row: Dict[str, Any]) -> str:
 
     state = row["state"]
     free = "free" if state["holder"] is None else in_use(state["holder"])
-    return f"{state['machine']}, Python {state['python']}, edgedla {state['version'] or 'missing'}, {free}"
+    other = f" (other {', '.join(state['differs'])})" if state["differs"] else ""
+    return f"{state['machine']}, Python {state['python']}, edgedla {state['version'] or 'missing'}{other}, {free}"
 
 
 @board.command()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.remote.board_side import jobs, lock, store
 from edgedla.remote.board_side.store import Refused
@@ -87,6 +87,7 @@ class Agent:
     def hello(self, message: Message, payload: bytes) -> None:
         store.prune()
         program = _program(message.get("edgedla"))
+        version, identity = _made_by(program) if program and message.get("version", True) else (None, {})
         self.done(
             python=platform.python_version(),
             machine=platform.machine(),
@@ -95,7 +96,8 @@ class Agent:
             host=platform.node(),
             free_bytes=store.free_bytes(),
             edgedla=program,
-            version=_version(program) if program and message.get("version", True) else None,
+            version=version,
+            identity=identity,
             l4t=_first_line("etc/nv_tegra_release"),
             holder=lock.holder(),
             now=time.time(),
@@ -215,19 +217,20 @@ def _program(named: Optional[str]) -> Optional[str]:
     return shutil.which("edgedla")
 
 
-def _version(program: str) -> Optional[str]:
-    try:
-        out = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=300,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    words = out.decode("utf-8", "replace").split()
-    return words[-1] if words else None
+def _made_by(program: str) -> Tuple[Optional[str], Dict[str, str]]:
+    """The program's version, and digests of its code and data by name; None and {} if it does not start."""
+    # 0.1 knows no --verbose, and ends before it prints.
+    for words in (["--version", "--verbose"], ["--version"]):
+        try:
+            command = [program, *words]
+            null = subprocess.DEVNULL
+            done = subprocess.run(command, stdin=null, stdout=subprocess.PIPE, stderr=null, timeout=300)
+        except (OSError, subprocess.SubprocessError):
+            return None, {}
+        lines = [line.split() for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
+        if lines and not done.returncode:
+            return lines[0][-1], {line[0]: line[1] for line in lines[1:] if len(line) == 2}
+    return None, {}
 
 
 def _first_line(path: str) -> Optional[str]:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from edgedla.identity import identity
 from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
@@ -16,7 +17,6 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.json_document import dump
 from edgedla.reports.unchecked import Unchecked
 from edgedla.rules import Effect, all_rules, explain
-from edgedla.version import __version__
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -32,7 +32,8 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
                 rules[result["ruleId"]] = _rule(result["ruleId"], title)
     driver = {
         "name": "edgedla",
-        "version": __version__,
+        "version": identity().version,
+        "properties": identity().digests,
         "rules": [rules[key] for key in sorted(rules)],
     }
     index = {key: i for i, key in enumerate(sorted(rules))}

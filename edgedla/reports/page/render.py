@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterable
 from edgedla.reports import words
 from edgedla.reports.page import figures, numbers, verdict
 from edgedla.reports.text import clean
-from edgedla.version import __version__
+from edgedla.version import version
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,7 +59,7 @@ def _environment() -> Environment:
         signed_count=numbers.signed_count,
     )
     with open(os.path.join(FOLDER, "style.css"), encoding="utf-8") as f:
-        environment.globals.update(style=_markup(f.read()), version=__version__, tones=verdict.TONES)
+        environment.globals.update(style=_markup(f.read()), version=version(), tones=verdict.TONES)
     environment.globals.update(widest=figures.widest)
     return environment
 
