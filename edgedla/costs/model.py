@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
@@ -24,6 +25,8 @@ from edgedla.vocabulary import PRECISIONS
 
 if TYPE_CHECKING:
     from edgedla.costs.profile import Profile
+
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,11 @@ class CostModel(Prices):
         # One element in place of another: threads that ask for other graphs meanwhile get their own.
         self._latest[:] = [(graph, costs)]
         return costs
+
+    @cached_property
+    def number(self) -> int:
+        """Tells cost models apart, for results that a graph keeps: unlike `id`, no later model gets the same one."""
+        return next(_NUMBERS)
 
     @cached_property
     def _latest(self) -> List[Tuple[LayerGraph, LayerCosts]]:

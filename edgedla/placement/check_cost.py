@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional, Sequence
+from typing import Optional
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.placement.changes import Times, by_time, with_times
-from edgedla.placement.problem.inputs import require_sizes
-from edgedla.placement.worth import CostOptions, Worthiness, costs_of, worth_of
+from edgedla.placement.changes import by_time, with_times
+from edgedla.placement.pricer import Pricer
+from edgedla.placement.problem.priced import require_sizes
+from edgedla.placement.worth import CostOptions, costs_of, worth_of
 from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules
-from edgedla.rules.verdict import Verdict
 
 
 def has_sizes(graph: LayerGraph) -> bool:
@@ -42,16 +42,10 @@ def with_cost(
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
     costs = costs_of(graph, report.platform, report.precision, options)
     worth = worth_of(graph, report.platform, verdicts, costs)
-    predicted = costs.profile is None
     # A profile holds only times of the unchanged network: the changed one is predicted without it.
-    prices = costs if predicted else replace(costs, profile=None)
-
-    def timer(after: LayerGraph, answers: Sequence[Verdict]) -> float:
-        return Worthiness(after, report.platform, answers, prices, 1).way("tensorrt").cost.latency_us
-
-    as_it_is = next((way.cost.latency_us for way in worth.ways if predicted and way.name == "tensorrt"), None)
-    times = Times(graph, verdicts, timer, as_it_is)
+    prices = costs if costs.profile is None else replace(costs, profile=None)
+    timer = Pricer(graph, verdicts, report.platform, prices).latency_us
     if report.mode == "fallback":
-        ranking, slower = by_time(report, graph, verdicts, times, every_change)
+        ranking, slower = by_time(report, graph, verdicts, timer, every_change)
         return replace(report, worth=worth, ranking=ranking, slower=slower)
-    return replace(report, worth=worth, ranking=with_times(report.ranking, times.of, every_change))
+    return replace(report, worth=worth, ranking=with_times(report.ranking, timer, every_change))

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
-from typing import Dict, FrozenSet, Sequence, Tuple
+from typing import Dict, Tuple
 
 import pytest
 
 from edgedla.costs.engines import PRECISION_BYTES
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
-from edgedla.placement import changes as changes_module
-from edgedla.placement.changes import Times, by_time
+from edgedla.placement.changes import by_time
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
 from edgedla.reports import words
 from edgedla.rules import load_rules
-from edgedla.rules.verdict import Verdict
 from edgedla.targets import platform_for
 from tests.placement.cut_blocks import c2f
 
@@ -34,24 +32,11 @@ def checked(name: str, precision: str = "int8", target: str = "orin-nx-16gb") ->
     return check_graph(graph, platform_for(target), precision), graph
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, times: Dict[str, float]) -> CheckReport:
+def timed(times: Dict[str, float]) -> CheckReport:
     """MobileNetV3's three changes with the times of `times`, by the first letters of the remedies that are applied."""
     report, graph = checked("tv_mobilenet_v3_small")
     verdicts = load_rules().check(graph, report.platform, "int8")
-    applied: Dict[int, FrozenSet[str]] = {}
-
-    def note(
-        graph: LayerGraph, verdicts: Sequence[Verdict], remedies: FrozenSet[str]
-    ) -> Tuple[LayerGraph, Sequence[Verdict]]:
-        other = replace(graph)
-        applied[id(other)] = remedies
-        kept.append(other)
-        return other, verdicts
-
-    kept: list = []
-    monkeypatch.setattr(changes_module, "changed", note)
-    known = Times(graph, verdicts, lambda g, v: times["".join(sorted(r[0] for r in applied[id(g)]))])
-    ranking, slower = by_time(report, graph, verdicts, known)
+    ranking, slower = by_time(report, graph, verdicts, lambda fixes: times["".join(sorted(f[0] for f in fixes))])
     return replace(report, ranking=ranking, slower=slower)
 
 
@@ -63,18 +48,16 @@ def names(report: CheckReport) -> str:
 TOGETHER = {"": 100.0, "r": 110.0, "a": 110.0, "e": 110.0, "ar": 100.0, "er": 90.0, "ae": 80.0, "aer": 10.0}
 
 
-def test_changes_that_help_only_together_are_kept_in_order_of_saving(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    report = timed(monkeypatch, TOGETHER)
+def test_changes_that_help_only_together_are_kept_in_order_of_saving() -> None:
+    report = timed(TOGETHER)
     # Without e a frame takes 100, without a 90, without r 80.
     assert (names(report), report.slower) == ("ear", None)
     assert report.ranking[-1].latency_us == 10.0
     assert [c.latency_us for c in report.ranking[:-1]] == [None, None]
 
 
-def test_a_change_that_slows_the_frame_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = timed(monkeypatch, {**TOGETHER, "r": 120.0, "er": 8.0})
+def test_a_change_that_slows_the_frame_is_left_out_and_named() -> None:
+    report = timed({**TOGETHER, "r": 120.0, "er": 8.0})
     assert names(report) == "er"
     assert report.slower is not None
     assert report.slower.to_dict() == {"fixes": ["average-pool"], "latency_us": 10.0, "without_us": 8.0}
@@ -83,9 +66,9 @@ def test_a_change_that_slows_the_frame_is_left_out_and_named(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("alone", [5000.0, 99.95])
-def test_without_a_faster_change_the_ranking_is_empty(monkeypatch: pytest.MonkeyPatch, alone: float) -> None:
+def test_without_a_faster_change_the_ranking_is_empty(alone: float) -> None:
     times = {"".join(sorted(p)): alone for n in (1, 2, 3) for p in permutations("rae", n)}
-    report = timed(monkeypatch, {**times, "": 100.0})
+    report = timed({**times, "": 100.0})
     assert report.ranking == ()
     assert report.slower is not None
     assert set(report.slower.fixes) == {"relu-family", "average-pool", "expand-operand"}

@@ -25,9 +25,8 @@ def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
         by_name["gpu"] = (GPU,) * len(problem.items)
     if problem.cores:
         core = problem.cores[0]
-        everything = greedy(problem, (core,) * len(problem.models))
-        by_name["dla-fallback"] = everything
-        by_name["tensorrt"] = after_cap(problem, everything)
+        by_name["dla-fallback"] = greedy(problem, (core,) * len(problem.models))
+        by_name["tensorrt"] = as_tensorrt_places(problem)
         if len(problem.models) > 1 and GPU in problem.devices:
             turn = [problem.devices[m % len(problem.devices)] for m in range(len(problem.models))]
             by_name["one-per-device"] = after_cap(problem, greedy(problem, turn))
@@ -38,8 +37,14 @@ def starts(problem: Problem) -> List[Tuple[str, ...]]:
     """Assignments to start a search from: the baselines, also with the loadables beyond the cap on the GPU."""
     assignments = list(baselines(problem).values())
     if problem.cores and problem.defaults is not None:
-        assignments.append(after_cap(problem, greedy(problem, (problem.cores[0],) * len(problem.models))))
+        assignments.append(as_tensorrt_places(problem))
     return assignments
+
+
+def as_tensorrt_places(problem: Problem) -> Tuple[str, ...]:
+    """All that the first core may run there, after the cap; everything on the GPU where there is no core."""
+    device = problem.cores[0] if problem.cores else GPU
+    return after_cap(problem, greedy(problem, (device,) * len(problem.models)))
 
 
 def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:

@@ -4,45 +4,24 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from functools import partial
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
-from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
-from edgedla.costs.operators import Operator
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
-from edgedla.graph.branches import Choice, choices_of
-from edgedla.graph.open_sizes import data_sizes_text, open_sizes_text
+from edgedla.graph.branches import Choice
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
-from edgedla.placement.problem.loops import in_all_passes, in_order, loops_of, of_longer_branches, times_made
+from edgedla.placement.problem.loops import in_order, times_made
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
+from edgedla.placement.problem.priced import Priced, priced
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
-from edgedla.regions.fusions import INNER_IN, UnitGraph, fuse, outer_name
+from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
-
-
-def require_sizes(graph: LayerGraph) -> None:
-    """Refuses graphs with open sizes, because costs need numbers.
-
-    Raises:
-        UsageError: a network input leaves a size open. ModelError: a size, or how often a loop runs, depends on the data.
-    """
-    text = open_sizes_text(graph)
-    if text:
-        raise UsageError(text, where=graph.name)
-    of_the_data = data_sizes_text(graph)
-    if of_the_data:
-        raise ModelError(
-            of_the_data, where=graph.name,
-            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...): `edgedla fix --only decoder-cut "
-            "--change-outputs` cuts a detector's decoder off",
-        )  # fmt: skip
 
 
 def problem_on(
@@ -106,30 +85,28 @@ def problem_of(
     units_by_item: List[Tuple[int, ...]] = []
     failing: List[Mapping[int, str]] = []
     choices: List[Tuple[Choice, ...]] = []
-    loadable = costs.loadable() if any(d != GPU for d in devices) else Cost()
+    any_core = any(d != GPU for d in devices)
+    loadable = costs.loadable() if any_core else Cost()
     for m, model in enumerate(models):
-        require_sizes(model.graph)
-        units = fuse(model.graph)
+        network = priced(model.graph, costs)
+        units = network.units
         graphs.append(units)
         failing.append(thrown_out(model, units, use_unknown))
-        layer_costs = in_all_passes(costs.layer_costs(model.graph), model.graph, costs)
-        choices.append(choices_of(model.graph, partial(_gpu_us, layer_costs)))
-        skipped = frozenset(i for choice in choices[m] for i in choice.lighter)
-        layer_costs = of_longer_branches(layer_costs, skipped)
+        choices.append(network.choices)
         legal = legal_units(model, units, use_unknown)
-        maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision, use_unknown)
-        item_of: Dict[int, int] = {}
-        for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
-            item_of.update({u: len(items) for u in members})
-            units_by_item.append(members)
-            item = maker.item(members, all(legal[u] for u in members))
-            items.append(_started(item, model.graph, loadable))
-        for flow in _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders):
-            flows.append(_repeated(flow, items, model.graph, skipped))
-        for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
-            ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
-            if len(ends) == 2 and ends[0] != ends[1]:
-                links.append(Link(ends[0], ends[1], by_kind))
+        maker = ItemMaker(model, m, network, devices, loadable, costs.precision, use_unknown)
+        operators = tuple(whole_operators(model, network, legal))
+        members_of = network.orders.get(operators)
+        if members_of is None:
+            members_of = network.orders[operators] = tuple(in_order(units, operators))
+        own = [maker.item(members, all(legal[u] for u in members)) for members in members_of]
+        key = (m, len(items), any_core, members_of, str(borders))
+        if key not in network.edges:
+            network.edges[key] = _edges(model.graph, network, len(items), members_of, own, costs, any_core, borders)
+        items += own
+        units_by_item += members_of
+        flows += network.edges[key][0]
+        links += network.edges[key][1]
     return Problem(
         items=tuple(items),
         flows=tuple(flows),
@@ -147,46 +124,30 @@ def problem_of(
     )
 
 
-def whole_operators(
-    model: Model, units: UnitGraph, legal: Sequence[bool], operators: Sequence[Operator]
-) -> List[Tuple[int, ...]]:
+def whole_operators(model: Model, network: Priced, legal: Sequence[bool]) -> List[Tuple[int, ...]]:
     """Units by item: an operator that TensorRT fuses (Conv + ReLU + Add) is one item if all its units have the same devices.
 
     A unit joins the reader of its output when the two are linked in one operator or run in the passes of one loop, nothing else
     reads the output, and both have the same legality, pin and batch. Items are in topological order, by their last unit.
     """
+    units = network.units.units
     # Unit -> the unit that it joined, or itself; the end of that chain is the item.
-    joins = list(range(len(units.units)))
-    outputs = model.graph.output_names
+    joins = list(range(len(units)))
 
     def item(u: int) -> int:
         while joins[u] != u:
             joins[u] = u = joins[joins[u]]
         return u
 
-    def kind(u: int) -> Tuple[bool, int, Tuple[Optional[str], ...]]:
-        pins = {model.pins.get(i) for i in units.units[u].layers}
-        return legal[u], units.units[u].batch, tuple(sorted(pins, key=str))
+    def pins(u: int) -> Tuple[Optional[str], ...]:
+        return tuple(sorted({model.pins.get(i) for i in units[u].layers}, key=str))
 
-    linked = [
-        (units.unit_of.get(producer), units.unit_of.get(consumer))
-        for operator in operators
-        for producer, consumer in operator.links
-    ]
-    around = model.graph.loops_around
-    for layer in model.graph.runs:
-        linked += [
-            (units.unit_of.get(layer), units.unit_of.get(reader))
-            for reader in model.graph.successors(layer)
-            if legal[units.unit_of.get(layer, 0)] and around.get(reader) == around[layer]
-        ]
-    for a, b in linked:
-        if a is None or b is None or a == b or units.successors[a] != (b,) or kind(a) != kind(b):
-            continue
-        if outputs.isdisjoint(units.units[a].outputs):
+    for a, b in (*network.links, *(pair for pair in network.in_loops if legal[pair[0]])):
+        alike = legal[a] == legal[b] and units[a].batch == units[b].batch
+        if alike and (not model.pins or pins(a) == pins(b)):
             joins[item(a)] = item(b)
-    item_of = [item(u) for u in range(len(units.units))]
-    for loop in loops_of(model.graph, units):
+    item_of = [item(u) for u in range(len(units))]
+    for loop in network.loops:
         last = item_of[loop[-1]]
         for u in loop:
             item_of[u] = last
@@ -196,25 +157,36 @@ def whole_operators(
     return sorted((tuple(m) for m in members.values()), key=lambda m: m[-1])
 
 
-def _gpu_us(costs: LayerCosts, layer: int) -> float:
-    return costs[layer, GPU].latency_us
+def _edges(
+    graph: LayerGraph,
+    network: Priced,
+    first: int,
+    members_of: Sequence[Sequence[int]],
+    items: Sequence[Item],
+    costs: CostModel,
+    any_core: bool,
+    borders: Borders,
+) -> Tuple[Sequence[Flow], Sequence[Link]]:
+    """The flows and links of one network's items, of which `first` is the first one's index in the problem."""
+    units = network.units
+    item_of = {u: first + k for k, members in enumerate(members_of) for u in members}
+    layers_of = {first + k: item.layers for k, item in enumerate(items)}
+    model = items[0].model if items else 0
+    flows = [
+        _repeated(flow, layers_of, graph, network.skipped)
+        for flow in _flows(graph, model, units, item_of, costs, any_core, borders)
+    ]
+    links: List[Link] = []
+    for (producer, consumer), by_kind in sorted(network.layer_costs.separations.items()):
+        ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
+        if len(ends) == 2 and ends[0] != ends[1]:
+            links.append(Link(ends[0], ends[1], by_kind))
+    return flows, links
 
 
-def _started(item: Item, graph: LayerGraph, loadable: Cost) -> Item:
-    """The item with the starts of its loadable from a loop's second pass on; every loadable pays one start of its own.
-
-    Items of one body pay each: a loadable of several costs less than that.
-    """
-    passes = max((graph.runs.get(i, 1) or 1 for i in item.layers), default=1)
-    if passes == 1:
-        return item
-    more = loadable.scaled(passes - 1)
-    return replace(item, costs={d: cost if d == GPU else cost + more for d, cost in item.costs.items()})
-
-
-def _repeated(flow: Flow, items: Sequence[Item], graph: LayerGraph, skipped: FrozenSet[int]) -> Flow:
+def _repeated(flow: Flow, layers_of: Mapping[int, Sequence[int]], graph: LayerGraph, skipped: FrozenSet[int]) -> Flow:
     """The flow with the costs of a frame: it crosses as often as its tensor is made, and not at all in a branch that does not run."""
-    reading = [i for item in flow.consumers for i in items[item].layers]
+    reading = [i for item in flow.consumers for i in layers_of[item]]
     producer = None if flow.producer is None else graph.producer(flow.name)
     passes = 1 if producer is None else times_made(graph, producer)
     if producer in skipped or (reading and not flow.is_output and skipped.issuperset(reading)):

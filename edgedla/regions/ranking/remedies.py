@@ -100,8 +100,17 @@ def without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
     """The graph without these layers of one input and one output: readers of the output read the input instead.
 
     A layer that writes a network output stays connected: its input becomes the output. The output of a layer that changes
-    the dims stays, made by the layer in front of it, so that its readers do no more work than before.
+    the dims stays, made by the layer in front of it, so that its readers do no more work than before. The graph is made once
+    for each set of layers, so that what it caches serves every set of remedies.
     """
+    made: Dict[FrozenSet[int], LayerGraph] = graph.once("without", lambda _: {})
+    key = frozenset(removed)
+    if key not in made:
+        made[key] = _without(graph, key)
+    return made[key]
+
+
+def _without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
     source: Dict[str, str] = {}
     maker: Dict[str, int] = {}
     layers: List[Layer] = []
