@@ -121,7 +121,11 @@ class LazyGroup(click.Group):
             from edgedla.cli.help import with_topics
 
             command = with_topics(str(name), command)
-        return name, command, rest if command is None else _in_our_words(str(name), command, rest)
+        if command is None:
+            return name, command, rest
+        rest = _in_our_words(str(name), command, rest)
+        _take_defaults(ctx, str(name), command, rest)
+        return name, command, rest
 
     def _help(self, ctx: click.Context, words: List[str]) -> List[str]:
         """The arguments that do the same as `edgedla help`, `help check` or `help TOPIC`, without `help`."""
@@ -153,6 +157,20 @@ class LazyGroup(click.Group):
 
             e.where = typed_name(e.where, ctx)
             raise
+
+
+def _take_defaults(ctx: click.Context, verb: str, command: click.Command, args: List[str]) -> None:
+    """Gives the command the project file's defaults, and says so under --verbose."""
+    from edgedla.cli.arguments.project_file import project_file
+
+    found = project_file()
+    if found is None:
+        return
+    defaults = found.defaults(verb, command, args)
+    ctx.default_map = {verb: defaults}
+    if ctx.params.get("verbose"):
+        told = ", ".join(f"{name.replace('_', '-')}={value}" for name, value in defaults.items()) or "nothing"
+        echo(f"edgedla: {found.path} sets {told}", err=True)
 
 
 def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[str]:
@@ -191,7 +209,13 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 # Eager, so that it is known when the version is shown, whatever the order.
-@click.option("--verbose", is_flag=True, is_eager=True, help="With --version: digests of code and data, and libraries.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    is_eager=True,
+    help="Say on stderr what the project file sets (edgedla help project-file). With --version: digests of code and data, and libraries.",
+)
 def main(verbose: bool) -> None:
     """Check, place, build and run neural networks on the DLA cores of NVIDIA Jetson modules.
 

@@ -77,6 +77,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     TensorRT's parser refuses it and the baseline does not know that. Every output form lists such a model with the reason.
     """
     trtexec = split_trtexec(given)
+    models = models or (click.get_current_context().default_map or {}).get("models", ())
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     gate = Gate(given)
