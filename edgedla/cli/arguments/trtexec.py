@@ -125,7 +125,8 @@ def _is_before(release: Optional[Tuple[int, ...]], named: Mapping[str, Optional[
     from edgedla.targets import platform_for
 
     try:
-        return platform_for(**own_platform(named["target"], named["jetpack"], named["trt"])).release.trt < release
+        place = own_platform(named["target"], named["jetpack"], named["trt"])
+        return platform_for(str(place["target"]), jetpack=place["jetpack"], trt=place["trt"]).release.trt < release
     except UsageError:
         # The command says so itself.
         return True
