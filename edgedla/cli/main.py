@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.began import Began
+from edgedla.cli.arguments.project_file import take_defaults
 from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
@@ -124,7 +125,7 @@ class LazyGroup(click.Group):
         if command is None:
             return name, command, rest
         rest = _in_our_words(str(name), command, rest)
-        _take_defaults(ctx, str(name), command, rest)
+        take_defaults(ctx, str(name), command, rest)
         return name, command, rest
 
     def _help(self, ctx: click.Context, words: List[str]) -> List[str]:
@@ -157,20 +158,6 @@ class LazyGroup(click.Group):
 
             e.where = typed_name(e.where, ctx)
             raise
-
-
-def _take_defaults(ctx: click.Context, verb: str, command: click.Command, args: List[str]) -> None:
-    """Gives the command the project file's defaults, and says so under --verbose."""
-    from edgedla.cli.arguments.project_file import project_file
-
-    found = project_file()
-    if found is None:
-        return
-    defaults = found.defaults(verb, command, args)
-    ctx.default_map = {verb: defaults}
-    if ctx.params.get("verbose"):
-        told = ", ".join(f"{name.replace('_', '-')}={value}" for name, value in defaults.items()) or "nothing"
-        echo(f"edgedla: {found.path} sets {told}", err=True)
 
 
 def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[str]:

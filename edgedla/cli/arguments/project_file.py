@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence,
 
 import click
 
+from edgedla.cli.output import echo
 from edgedla.errors import DocumentError
 
 #: Read in this order in each folder.
@@ -99,6 +100,18 @@ def project_file(start: Optional[Path] = None) -> Optional[ProjectFile]:
             if text is not None and (name == OWN_FILE or _TABLE in text):
                 return ProjectFile(folder / name, _checked(_parsed(text, folder / name), folder / name))
     return None
+
+
+def take_defaults(ctx: click.Context, verb: str, command: click.Command, args: Sequence[str]) -> None:
+    """Gives the command the project file's defaults, and says so under --verbose."""
+    found = project_file()
+    if found is None:
+        return
+    defaults = found.defaults(verb, command, args)
+    ctx.default_map = {verb: defaults}
+    if ctx.params.get("verbose"):
+        told = ", ".join(f"{name.replace('_', '-')}={value}" for name, value in defaults.items()) or "nothing"
+        echo(f"edgedla: {found.path} sets {told}", err=True)
 
 
 def _upwards(start: Path) -> Iterator[Path]:
