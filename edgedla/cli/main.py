@@ -15,6 +15,7 @@ import click
 
 from edgedla.cli.arguments.began import Began
 from edgedla.cli.arguments.project_file import take_defaults
+from edgedla.cli.arguments.show_version import show_version
 from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
@@ -181,20 +182,8 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     return list(pasted.args)
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if not value or ctx.resilient_parsing:
-        return
-    echo(f"edgedla, version {version()}")
-    if ctx.params.get("verbose"):
-        from edgedla.identity import identity, libraries
-
-        found = {**identity().digests, "python": sys.version.split()[0], **libraries()}
-        echo("\n".join(f"{name:12}{value or 'not installed'}" for name, value in found.items()))
-    ctx.exit()
-
-
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
+@click.option("--version", is_flag=True, expose_value=False, callback=show_version, help="Show the version and exit.")
 # Eager, so that it is known when the version is shown, whatever the order.
 @click.option(
     "-v",
@@ -208,8 +197,6 @@ def main(verbose: bool) -> None:
 
     Checking and placing need no Jetson and no NVIDIA software.
     """
-    if verbose:
-        raise click.UsageError("--verbose is for --version.")
 
 
 def _described(command: click.Command) -> click.Command:
