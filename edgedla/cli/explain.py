@@ -64,7 +64,7 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
             deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
             return 0
         lines = _lines(line)
-        explained, unknown = explain_log(lines)
+        explained, unknown = explain_log(lines, echoes=not _is_log(line))
         if not explained and not unknown and _is_log(line) and any(_BINARY.search(text) for text in lines):
             raise DocumentError("explain reads logs, and this is not a text file", where="standard input" if line == "-" else line,
                                 hint="`edgedla inspect` says what a file is")  # fmt: skip

@@ -131,14 +131,21 @@ def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
     return None
 
 
-def explain_log(lines: Iterable[str]) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
-    """(the messages of a log with their lines, in order of first appearance; unknown lines about the DLA)."""
+def explain_log(
+    lines: Iterable[str], echoes: bool = False
+) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
+    """(the messages of a log with their lines, in order of first appearance; unknown lines about the DLA).
+
+    Args:
+        echoes: also explain the lines in which trtexec repeats its own options. A whole log has them always; who asks for
+            one line wants to know it.
+    """
     lines_by_id: Dict[str, List[Tuple[int, str, Mapping[str, str]]]] = {}
     by_id: Dict[str, Message] = {}
     unknown: List[Tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         text = strip_prefix(line)
-        if not text or _ECHO.match(text):
+        if not text or (_ECHO.match(text) and not echoes):
             continue
         answer = explain_line(line)
         if answer:

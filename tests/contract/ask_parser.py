@@ -104,7 +104,7 @@ def answer_of(trt: Any, logger: Any, builder: Any, path: str) -> Dict[str, Any]:
     errors = [parser.get_error(i) for i in range(parser.num_errors)]
     row: Dict[str, Any] = {
         "parsed": bool(parsed),
-        "errors": [{"code": e.code().name, "node": e.node(), "desc": e.desc()} for e in errors],
+        "errors": [{"code": str(e.code()).rpartition(".")[2], "node": e.node(), "desc": e.desc()} for e in errors],
     }
     if parsed:
         row["layers"] = [described(trt, network.get_layer(i)) for i in range(network.num_layers)]

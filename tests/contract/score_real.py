@@ -149,6 +149,9 @@ def main() -> int:
         if not (given.models / row["model"]).exists():
             total["absent"] += 1
             continue
+        if "crashed" in row:
+            total["crashed"] += 1
+            continue
         counts, found = compare(row, given.models, given.trt)
         total += counts
         if found:
@@ -156,7 +159,7 @@ def main() -> int:
     print(
         f"models {total['models']}, identical {total['identical']}; layers {total['layers']}, agreed {total['agreed']}, and "
         f"{total['arithmetic']} of build-time arithmetic; refusals {total['refusals']}, agreed {total['refusals_agreed']}; "
-        f"models not here {total['absent']}"
+        f"crashes of the library {total['crashed']}; models not here {total['absent']}"
     )
     return int(total["identical"] < total["models"] or total["refusals_agreed"] < total["refusals"])
 

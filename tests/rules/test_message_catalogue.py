@@ -124,3 +124,44 @@ def test_every_literal_message_of_the_recorded_layers_is_explained(shared: Path)
     literals -= {'"prob" profiled as its own GPU layer'}
     assert len(literals) > 40
     assert sorted(t for t in literals if explain_line(t) is None) == []
+
+
+#: Lines of public logs, and siblings of these, that are none of the examples.
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[I] DLACore: 1", "MSG413"),
+        ("[I] DLACore: 1(With GPU fallback)", "MSG413"),
+        ("[V] [TRT] --------------- Timing Runner: {ForeignNode[a...b]} (DLA)", "MSG316"),
+        ("[W] [TRT] I/O reformatting for region y, formats [in] Int8(1,1:4,1,1), [out] Half(1,1:16,1,1)", "MSG338"),
+        ("[E] [TRT] 1: [cudlaUtils.cpp::submit::95] Error Code 1: Cudla (Failure to submit program to DLA engine.)", "MSG503"),
+        ("[E] [TRT] 1: [cudlaUtils.cpp::deserialize::150] Error Code 1: DLA (Failed to load program.)", "MSG504"),
+        ("OSError: /usr/lib/aarch64-linux-gnu/libcudla.so.1: file too short", "MSG526"),
+        ("[E] Unknown option: --allowGPUFallback", "MSG419"),
+        ("Layer(CaskConvolution): /conv1/Conv + /relu/Relu, Tactic: 0x3d, x (Half[1,3]) -> y (Half[1,64])", "MSG418"),
+        ("Layer(DLA): {ForeignNode[a...b]}, Tactic: 0x3, x (Half[1,3]) -> y (Half[1,64])", "MSG408"),
+        ("[I]  2.1  0.05  0.05  1.2  Reformatting CopyNode for Input Tensor 0 to {ForeignNode[a...b]}", "MSG415"),
+        ("NVMEDIA_DLA : 1686, ERROR: runtime loadBare failed. err: 0x6.", "MSG504"),
+        ("NVMEDIA_DLA : 1599, ERROR: registerTensorBuffer failed", "MSG505"),
+        ("[eglUtils.cpp::setup::33] Error Code 2: Internal Error (Assertion X failed.)", "MSG335"),
+        ("07-25-2026 09:08:28 RAM 20642/62817MB GR3D_FREQ 12%@[1300,1300] NVDLA0_FREQ @1408 NVDLA1 off", "MSG420"),
+    ],
+)  # fmt: skip
+def test_siblings_of_known_lines_are_explained(line: str, message: str) -> None:
+    found = explain_line(line)
+    assert found is not None
+    assert found[0].id == message
+
+
+@pytest.mark.parametrize("core", ["0", "1"])
+def test_an_echo_is_skipped_in_a_log_and_explained_where_it_is_asked(core: str) -> None:
+    line = f"[I] DLACore: {core}"
+    assert explain_log([line]) == ((), ())
+    [explained], unknown = explain_log([line], echoes=True)
+    assert (explained.message.id, unknown) == ("MSG413", ())
+
+
+def test_the_calibrator_that_trtexec_switches_itself_is_no_failure() -> None:
+    found = explain_line("[I] DLA requested. Setting Calibrator to use kENTROPY_CALIBRATOR_2.")
+    assert found is not None
+    assert found[0].fatal is False
