@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import DocumentError, UsageError
@@ -115,6 +115,16 @@ def document_in(path: str, name: str = "") -> Optional[Dict[str, Any]]:
 def is_artifact(folder: str) -> bool:
     """Whether the folder's manifest.json is that of an artifact; other tools write files of that name."""
     return document_in(os.path.join(folder, MANIFEST), "edgedla.artifact") is not None
+
+
+def artifact_folder(path: Union[str, Path]) -> Path:
+    """The artifact that a path means: its folder, the folder of its manifest, or the artifact inside a folder that `deploy` wrote."""
+    folder = Path(path)
+    if folder.name == MANIFEST:
+        return folder.parent
+    inside = folder / "artifact"
+    whole = (folder / "deployment.json").is_file() and (inside / MANIFEST).is_file()
+    return inside if whole and not (folder / MANIFEST).exists() else folder
 
 
 def described(value: Any) -> Optional[str]:

@@ -16,7 +16,7 @@ from edgedla.bundles.carried import Carried
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
-from edgedla.documents import header
+from edgedla.documents import artifact_folder, header
 from edgedla.errors import UsageError
 from edgedla.identity import identity
 from edgedla.runtime.pipeline.config import config_from
@@ -96,7 +96,7 @@ class _Artifacts:
         self.files: Dict[str, Path] = {}
 
     def add(self, folder: str) -> str:
-        real = os.path.realpath(folder)
+        real = os.path.realpath(artifact_folder(folder))
         if real not in self.names:
             artifact = load_artifact(real)
             name = f"artifacts/{len(self.names)}"

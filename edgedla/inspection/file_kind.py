@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from edgedla.builder.artifact.load import folder_hint
-from edgedla.documents import DOCUMENTS, MANIFEST, identify
+from edgedla.documents import DOCUMENTS, MANIFEST, artifact_folder, identify
 from edgedla.errors import DocumentError
 from edgedla.inspection.bundle_file import is_bundle, read_bundle
 from edgedla.records.build_log_lines import recognise
@@ -50,7 +50,7 @@ def detect(path: Path) -> DetectedFile:
     if is_bundle(path):
         return DetectedFile("bundle", read_bundle(path))
     if path.is_dir():
-        if (path / MANIFEST).exists():
+        if (artifact_folder(path) / MANIFEST).exists():
             return DetectedFile("artifact")
         raise DocumentError(
             "a folder without manifest.json is not an artifact", where=str(path), hint=folder_hint(path)

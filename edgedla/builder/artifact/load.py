@@ -10,7 +10,7 @@ from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact, ArtifactFile, Binding, manifest_digest, written_name
 from edgedla.builder.artifact.manifest_types import wrong_types
 from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
-from edgedla.documents import MANIFEST, require
+from edgedla.documents import MANIFEST, artifact_folder, require
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
 from edgedla.records.plan_header import ENGINE_ENDINGS
@@ -40,17 +40,14 @@ def load_artifact(
     hashes, so open only artifacts from people you trust.
 
     Args:
-        folder: the artifact's folder, or its manifest.json.
+        folder: the artifact's folder, its manifest.json, or the folder of the deployment that it stands in.
         model: the ONNX file it should have been built from; another content makes it stale.
         on: the platform that will run it; another module or TensorRT makes it foreign. Simulated artifacts run anywhere.
 
     Raises:
         DocumentError: no artifact, unfinished, of another schema, damaged, tampered with, stale, or foreign; no such model.
     """
-    path = Path(folder)
-    if path.name == MANIFEST:
-        path = path.parent
-    artifact = _load(path, on, stage=False)
+    artifact = _load(artifact_folder(folder), on, stage=False)
     if model is not None:
         _verify_source(artifact, Path(model))
     return artifact

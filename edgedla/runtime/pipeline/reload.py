@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
-from edgedla.documents import MANIFEST
+from edgedla.documents import MANIFEST, artifact_folder
 from edgedla.errors import EdgedlaError, described
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
@@ -68,13 +68,13 @@ class Reloader:
 
     def _stamps(self) -> Tuple[object, ...]:
         paths = [Path(f) for f in self._files]
-        paths += [Path(m.artifact) / MANIFEST for m in self._config.named_models.values()]
+        paths += [artifact_folder(m.artifact) / MANIFEST for m in self._config.named_models.values()]
         return tuple(_stamp(path) for path in paths)
 
     @staticmethod
     def _now(config: PipelineConfig) -> Dict[str, str]:
         """Digest of each model's manifest, because a new build in the same folder is a new model."""
-        return {name: _digest(Path(m.artifact) / MANIFEST) for name, m in config.named_models.items()}
+        return {name: _digest(artifact_folder(m.artifact) / MANIFEST) for name, m in config.named_models.items()}
 
     def reload(self) -> None:
         """Reads the file and replaces what differs. A failure is logged and leaves the running pipeline unchanged."""
