@@ -52,7 +52,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.board-list", 1, "board-list", "edgedla board list --format json"),
         Document("edgedla.board-report", 1, "board-report", "edgedla board report"),
         Document("edgedla.bundle", 1, "bundle", "edgedla bundle"),
-        Document("edgedla.check", 1, "check", "edgedla check --format json"),
+        Document("edgedla.check", 2, "check", "edgedla check --format json"),
         Document("edgedla.check-list", 1, "check-list", "edgedla check A B --format json"),
         Document("edgedla.compare", 1, "comparison", "edgedla check --compare --format json"),
         Document("edgedla.deployment", 1, "deployment", "edgedla deploy --format json"),

@@ -7,6 +7,7 @@ may repeat an address with its password; it is taken out here.
 from __future__ import annotations
 
 import io
+import math
 import re
 from typing import Any
 
@@ -102,3 +103,19 @@ def short(value: float, digits: int = 3) -> str:
     """A number as `:.3g` writes it, but 18930 and not 1.893e+04."""
     text = number(value, f".{digits}g")
     return f"{float(text):.0f}" if "e+" in text else text
+
+
+#: U+2212, as wide as a plus; a hyphen is not.
+MINUS = "\u2212"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """0.840, 3.60, 11.5, 1230: `digits` significant digits with trailing zeros."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    rounded = round(value, digits - 1 - magnitude)
+    # 0.9996 becomes 1.00, not 1.000.
+    magnitude = math.floor(math.log10(abs(rounded)))
+    text = f"{abs(rounded):.{max(digits - 1 - magnitude, 0)}f}"
+    return f"{MINUS}{text}" if value < 0 else text

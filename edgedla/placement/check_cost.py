@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Union
 
+from edgedla.arguments import typed
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.changes import by_time, with_times
 from edgedla.placement.pricer import Pricer
 from edgedla.placement.problem.priced import require_sizes
 from edgedla.placement.worth import CostOptions, costs_of, worth_of
+from edgedla.regions.check import read_and_check
 from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules
+from edgedla.targets import platform_for
 
 
 def has_sizes(graph: LayerGraph) -> bool:
@@ -49,3 +53,43 @@ def with_cost(
         ranking, slower = by_time(report, graph, verdicts, timer, every_change)
         return replace(report, worth=worth, ranking=ranking, slower=slower)
     return replace(report, worth=worth, ranking=with_times(report.ranking, timer, every_change))
+
+
+@typed
+def check(
+    model: Union[str, Path, bytes, Any],
+    *,
+    target: str,
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+    mode: str = "fallback",
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+    cost: bool = False,
+    power_mode: Optional[str] = None,
+) -> CheckReport:
+    """Predicts, layer by layer, what TensorRT runs on the DLA of this module, and why not the rest.
+
+    A module or release without DLA is an answer: `platform.has_dla` is False and everything runs on the GPU.
+
+    Args:
+        model: path of an ONNX file, its bytes, a ModelProto, or a LayerGraph. Weights are not needed.
+        target: a module's name, for example "agx-orin-64gb", or an alias.
+        jetpack, trt: the software release; without both, the module's newest with a DLA.
+        precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).
+        mode: "fallback" (--allowGPUFallback), "strict" (without it) or "standalone" (--buildDLAStandalone).
+        shapes: dims for dynamic inputs, by input name.
+        batch: replaces the first dim of every input.
+        cost: also predict whether the DLA is worth it: `report.worth`; None where a size is open.
+        power_mode: nvpmodel mode of the cost; by default the module's.
+
+    Raises:
+        UsageError: unknown target, release, precision or mode.
+        ModelError: the model cannot be read, or TensorRT's parser refuses it.
+    """
+    if power_mode is not None and not cost:
+        raise UsageError("it changes only the cost", where="power_mode", allowed="with cost=True")
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    graph, report = read_and_check(model, platform, precision, mode, shapes, batch)
+    return with_cost(report, graph, CostOptions(power_mode)) if cost else report

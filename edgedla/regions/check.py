@@ -36,32 +36,32 @@ def check(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> CheckReport:
-    """Predicts, layer by layer, what TensorRT runs on the DLA of this module, and why not the rest.
+    """`edgedla.check` without costs."""
+    return read_and_check(model, platform_for(target, jetpack=jetpack, trt=trt), precision, mode, shapes, batch)[1]
 
-    A module or release without DLA is an answer: `platform.has_dla` is False and everything runs on the GPU.
 
-    Args:
-        model: path of an ONNX file, its bytes, a ModelProto, or a LayerGraph. Weights are not needed.
-        target: a module's name, for example "agx-orin-64gb", or an alias.
-        jetpack, trt: the software release; without both, the module's newest with a DLA.
-        precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).
-        mode: "fallback" (--allowGPUFallback), "strict" (without it) or "standalone" (--buildDLAStandalone).
-        shapes: dims for dynamic inputs, by input name.
-        batch: replaces the first dim of every input.
+def read_and_check(
+    model: Union[str, Path, bytes, Any],
+    platform: Platform,
+    precision: str,
+    mode: str,
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Optional[int],
+) -> Tuple[LayerGraph, CheckReport]:
+    """The network as training leaves it, and its report.
 
     Raises:
-        UsageError: unknown target, release, precision or mode.
+        UsageError: unknown precision or mode.
         ModelError: the model cannot be read, or TensorRT's parser refuses it.
     """
     from edgedla.importers import load_onnx  # lazily: onnx takes longer to load than most checks take to run
 
     precision = one_of("precision", precision, PRECISIONS)
     mode = one_of("mode", mode, CHECK_MODES)
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
     graph = load_onnx(
         model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
     )
-    return replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
+    return graph, replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
 
 
 @typed

@@ -7,10 +7,10 @@ from typing import Iterable, Iterator, List
 from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
 from edgedla.placement.prediction.prediction import PredictedStream, Prediction
+from edgedla.reports.gains import parts_text
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, aligned, folded, print_lines
 from edgedla.reports.words import count
-from edgedla.reports.worth import parts_text
 
 FORMATS = ("text", "json")
 

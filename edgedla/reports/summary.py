@@ -87,21 +87,24 @@ def headline(report: CheckReport) -> Headline:
 
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
-    """(label, text) of the predicted time and energy of one frame, as placed and on the GPU alone, and of slow layers."""
-    from edgedla.reports.worth import frame_word, slow_text, way
+    """(label, text) of the predicted figures of one frame, as placed and on the GPU alone, and of slow layers."""
+    from edgedla.reports.gains import axis_rows, beside, frame_word, way, worth_of
 
-    parts: List[str] = []
-    for name, where in (("tensorrt", "as placed above"), ("gpu", "on the GPU alone")):
-        priced = way(report, name)
-        if priced is not None:
-            cost, unit = priced.cost, "" if parts else f" per {frame_word(report)}"
-            spread, energy = f"(±{cost.spread * 100:.0f} %, {cost.basis})", f"{significant(cost.energy_mj)} mJ"
-            parts.append(f"{milliseconds(cost.latency_us)}{unit} {spread}, {energy} {where}")
-    if parts:
-        yield "cost", f"predicted {'; '.join(parts)}"
-    slow = slow_text(report)
-    if slow:
-        yield "slow", slow
+    worth, gpu = worth_of(report), way(report, "gpu")
+    if worth is None or gpu is None:
+        return
+    rows = axis_rows(report)
+    for row in rows:
+        doubt = f" ({row.doubt})" if row.doubt else ""
+        yield row.name, f"{row.value} against {row.base} on the GPU alone: {row.said}{doubt}"
+    if not rows:
+        cost = gpu.cost
+        yield (
+            "on the GPU",
+            f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ",
+        )
+    mode = f", {worth.power_mode}" if worth.power_mode else ""
+    yield "cost", f"predicted per {frame_word(report)}, {gpu.cost.basis}{mode}; {'; '.join(beside(report))}"
 
 
 def build_kind(report: CheckReport) -> str:

@@ -61,7 +61,7 @@ def test_totals_of_a_check_equal_the_sums_over_layers(model: Path) -> None:
 def test_the_check_document_is_json_with_model_hash_and_rules_version(model: Path) -> None:
     document = check(model, target="xavier", trt="8.5.2").to_dict()
     assert json.loads(json.dumps(document)) == document
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert len(document["model"]["sha256"]) == 64
     assert document["platform"]["has_dla"] is True
     assert document["rules_version"]

@@ -16,8 +16,9 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import Placement
 from edgedla.regions import check_graph
-from edgedla.reports import worth
+from edgedla.reports import gains
 from edgedla.reports.fixes.text import ROWS
+from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.placement import render_placement
 from edgedla.reports.prediction import render_prediction
 from edgedla.reports.words import macs_text
@@ -84,19 +85,19 @@ def test_check_and_predict_name_the_parts_of_latency_alike(placement: Placement)
     platform = platform_for("agx-orin-64gb", trt="10.3")
     graph = load_onnx(MODEL, trt=platform.release.trt)
     report = with_cost(check_graph(graph, platform, "fp16"), graph)
-    as_checked = worth.way(report, "tensorrt")
+    as_checked = gains.way(report, "tensorrt")
     assert as_checked is not None
     prediction = predict(MODEL, **PLATFORM, devices="DLA0")
     (stream,) = prediction.streams
     assert stream.parts == as_checked.parts
-    assert worth.parts_text(as_checked.parts) in render_prediction(prediction, "text")
+    assert gains.parts_text(as_checked.parts) in render_prediction(prediction, "text")
     busy_us = placement.figures.loads["GPU"].latency_us
     assert as_checked.parts.busy_gpu_us == pytest.approx(busy_us)
     # Reformats are kernels of the GPU: a model that is wholly on the DLA does not leave it free.
-    gpu_time = next(text for text in worth.buys(report) if text.startswith("GPU time"))
+    gpu_time = next(row for row in gains.axis_rows(report) if row.axis.name == "gpu")
     assert busy_us > 0
-    assert "with reformats" in gpu_time
-    assert "GPU time: 0 ms" not in gpu_time
+    assert gpu_time.note == "reformats included"
+    assert gpu_time.value == milliseconds(busy_us)
 
 
 def test_place_and_predict_count_the_layers_of_a_loadable_alike() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgedla.targets import Platform
 
 #: Forms that people read: they hold the predicted cost without --cost.
-COSTED_FORMS = ("text", "markdown", "html", "csv")
+COSTED_FORMS = ("text", "markdown", "html", "csv", "sarif")
 
 
 class CheckRequest:
@@ -40,7 +40,7 @@ class CheckRequest:
 
     def costed_layers(self, forms: Sequence[str], needed: bool = False) -> Optional[int]:
         """The number of layers up to which a report predicts the cost; None: any number. `needed`: the exit code depends on it."""
-        from edgedla.reports.worth import COSTED_LAYERS
+        from edgedla.reports.gains import COSTED_LAYERS
 
         if self.cost is None:
             return COSTED_LAYERS if needed or any(form in COSTED_FORMS for form in forms) else 0

@@ -6,13 +6,13 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import layer_groups, summary, words, worth
+from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.findings import OPEN, findings_of
-from edgedla.reports.check.next_command import next_command
+from edgedla.reports.check.next_command import next_command, nothing_to_do, promise
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
-from edgedla.reports.page.figures import Bar, Fact, Figure, Part
+from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
@@ -50,11 +50,14 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "about": summary.subject(report).partition(" on ")[2],
         "verdicts": _verdicts(report),
         "figures": _figures(report),
-        "worth": worth.worth_of(report),
-        "not_costed": worth.why_not_costed(report) if report.worth is None else "",
-        "bars": _bars(report),
+        "worth": gains.worth_of(report),
+        "not_costed": gains.why_not_costed(report) if report.worth is None else "",
+        "against": _against(report),
+        "axes": gains.axis_rows(report),
         "split": _split(report),
-        "buys": list(worth.buys(report)),
+        "beside": list(gains.beside(report)),
+        "promise": promise(report, next_command(report, file)),
+        "nothing": nothing_to_do(report),
         "steps": [_step(report, n) for n in range(len(report.ranking))],
         "no_step": nothing_to_change(report) if report.totals.layers_gpu or by_fix(report) else "Nothing to change.",
         "fixed": by_fix(report) if report.ranking else "",
@@ -74,7 +77,7 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
 def _verdicts(report: CheckReport) -> Tuple[Verdict, ...]:
     tone, word = summary.verdict(report)
     first = Verdict(tone, word, summary.sentence(report))
-    return first, worth.verdict(report)
+    return first, gains.verdict(report)
 
 
 def _figures(report: CheckReport) -> List[Figure]:
@@ -115,38 +118,23 @@ def _figures(report: CheckReport) -> List[Figure]:
     ]
 
 
-def _bars(report: CheckReport) -> List[Bar]:
-    priced = worth.worth_of(report)
+def _against(report: CheckReport) -> str:
+    """What the answers compare, and how their bars are drawn."""
+    priced = gains.worth_of(report)
     if priced is None:
-        return []
-    other = worth.other_precision(report)
-    shown = [("gpu", report.precision), ("best", report.precision), ("tensorrt", report.precision)]
-    shown += [("tensorrt", other)] if other else []
-    bars = []
-    for name, precision in shown:
-        way = worth.way(report, name, precision)
-        if way is None:
-            continue
-        cost, parts = way.cost, way.parts
-        ends = (Part("gpu", parts.gpu_us / 1e3), Part("dla", parts.dla_us / 1e3), Part("move", parts.moving_us / 1e3))
-        note = {
-            "gpu": precision.upper(),
-            "best": f"{precision.upper()}{', proven' if way.proven else ''}"
-            + ("" if parts.dla_us else "; is the GPU alone"),
-            "tensorrt": f"{precision.upper()}, one DLA core + GPU",
-        }[name]
-        title = (
-            way.title[0].upper() + way.title[1:]
-            if precision == report.precision
-            else f"The same in {precision.upper()}"
-        )
-        bars.append(Bar(title, note, cost.latency_us / 1e3, cost.latency_us * cost.spread / 1e3, cost.energy_mj, ends))
-    return bars
+        return ""
+    whose = "your own model" if priced.baseline() else "the model"
+    batch = f" A frame is a batch of {priced.batch}." if priced.batch > 1 else ""
+    mode = f", {priced.power_mode}" if priced.power_mode else ""
+    return (
+        f"With the DLA against {whose} on the GPU alone, {report.precision.upper()}{mode}. To the left the DLA saves, to the right it "
+        f"costs; the whisker is ± one standard deviation of the ratio.{batch}"
+    )
 
 
 def _split(report: CheckReport) -> List[Tuple[str, str, str, float]]:
     """(kind, what, time, share) of the time as TensorRT places the model."""
-    way = worth.way(report, "tensorrt")
+    way = gains.way(report, "tensorrt")
     if way is None or not way.cost.latency_us or not way.parts.dla_us:
         return []
     parts, totals = way.parts, report.totals
@@ -162,7 +150,7 @@ def _step(report: CheckReport, n: int) -> Dict[str, Any]:
     """One row of the changes: the model after this change and those above it."""
     change = report.ranking[n]
     before_macs = report.totals.share_macs_dla if n == 0 else _share(report, n - 1)
-    way = worth.way(report, "tensorrt")
+    way = gains.way(report, "tensorrt")
     before_us = way.cost.latency_us if way is not None and n == 0 else report.ranking[n - 1].latency_us if n else None
     over = change.regions_after - change.kept_after
     points = (_share(report, n) - before_macs) * 100
@@ -193,7 +181,7 @@ def _share(report: CheckReport, n: int) -> float:
 
 def _facts(report: CheckReport) -> List[Fact]:
     facts = [Fact("Placement", f"by rules {report.rules_version}; no board took part", "predicted")]
-    priced = worth.worth_of(report)
+    priced = gains.worth_of(report)
     if priced is not None and priced.ways:
         way = priced.ways[0]
         facts.append(

@@ -6,8 +6,8 @@ from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import layer_groups, summary, words, worth
-from edgedla.reports.check.next_command import next_command
+from edgedla.reports import gains, layer_groups, summary, words
+from edgedla.reports.check.next_command import next_command, nothing_to_do
 from edgedla.reports.check.slower import by_fix, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.layer_groups import Group
@@ -35,7 +35,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
     yield f"## {escape(summary.subject(report))}\n"
     yield f"**{escape(summary.headline(report).text)}**\n"
     if report.platform.has_dla and totals.layers_dla:
-        answer = worth.verdict(report)
+        answer = gains.verdict(report)
         yield f"**{escape(answer.word)}**: {escape(answer.text)}\n"
     yield "| | |\n|---|---|"
     if report.platform.has_dla:
@@ -79,6 +79,8 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
     command = next_command(report, file)
     if command is not None:
         yield f"Next: {code(command)}\n"
+    elif nothing_to_do(report):
+        yield f"Next: {nothing_to_do(report)}\n"
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.pasted import argument, file_of
 from edgedla.regions.report import CheckReport
-from edgedla.reports.worth import COSTED_LAYERS, of_the_data, other_precision, ratio, stays_behind, way, worth_of
+from edgedla.reports.gains import (
+    COSTED_LAYERS,
+    headline_of,
+    of_the_data,
+    open_sizes,
+    percent,
+    stays_behind,
+    way,
+    worth_of,
+)
 from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
+
+if TYPE_CHECKING:
+    from edgedla.placement.worth import Way
+
+#: Another precision is proposed if it is this many times faster.
+NOTABLE = 1.25
+#: Least share that a placement has to gain.
+PAYS = 0.05
 
 
 def next_command(report: CheckReport, file: str) -> Optional[str]:
@@ -28,16 +45,67 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if not report.totals.layers_dla and not report.totals.layers_unknown:
         # Neither a placement nor a build for the DLA would differ from the GPU alone.
         return None
-    own_ratio = ratio(report)
     whole = report.strict is not None and report.strict.passes
     # A build of such a mode would stop at the first refused layer; `place` gives that layer to the GPU.
     fails = report.strict is not None and report.strict.passes is False
-    if own_ratio is not None and not whole and (fails or not own_ratio.wins):
-        objective = "" if own_ratio.wins else " --objective throughput"
+    split = None if whole else split_that_gains(report)
+    if split is not None and (fails or split.name != "tensorrt"):
+        objective = "" if split.name in ("latency", "tensorrt") else f" --objective {split.name}"
         return f"edgedla place {rest}{report.given_costs.measured()}{objective}"
-    if fails:
+    if fails or (worth_of(report) is not None and split is None and not whole):
         return None
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
+
+
+class Split(NamedTuple):
+    """A way to place the layers that gains something: its name, and what it gains in words."""
+
+    name: str
+    text: str
+
+
+def split_that_gains(report: CheckReport) -> Optional[Split]:
+    """The way that gains most against the better of TensorRT's own placement and the GPU alone: "tensorrt" if no split gains
+    PAYS on top of it; None if nothing gains that much against the GPU alone."""
+    said, placed = headline_of(report), way(report, "tensorrt")
+    if said is None or placed is None or not placed.parts.loadables:
+        return None
+    gained: Dict[str, float] = {}
+    default_gains = False
+    for name, axis in (("throughput", "frames"), ("latency", "time"), ("energy", "energy")):
+        best, answer = way(report, name), said.axis(axis)
+        if best is None or answer is None or not best.parts.loadables:
+            continue
+        alone = 1e6 / answer.base if axis == "frames" else answer.base
+        before = min(alone, _value(placed, name))
+        default_gains = default_gains or _value(placed, name) <= (1 - PAYS) * alone
+        gained[name] = _value(best, name) / before
+    name = min(gained, key=lambda n: gained[n], default="")
+    if not name or gained[name] > 1 - PAYS:
+        return Split("tensorrt", "") if default_gains else None
+    more = f"{percent(1 / gained[name] - 1)} more frames/s"
+    less = f"{percent(1 - gained[name])} less {'time' if name == 'latency' else 'energy'} per frame"
+    return Split(name, f"gains {more if name == 'throughput' else less} (predicted)")
+
+
+def _value(of: Way, objective: str) -> float:
+    """What a placement for the objective lowers."""
+    if objective == "energy":
+        return of.cost.energy_mj
+    return of.period.latency_us if objective == "throughput" else of.cost.latency_us
+
+
+def promise(report: CheckReport, command: Optional[str]) -> str:
+    """What the suggested placement gains; "" where another command is suggested."""
+    split = split_that_gains(report) if (command or "").startswith("edgedla place ") else None
+    return split.text if split is not None else ""
+
+
+def nothing_to_do(report: CheckReport) -> str:
+    """The sentence in place of a command where the costs show that no placement gains anything; "" elsewhere."""
+    if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) is not None:
+        return ""
+    return "Nothing to gain from the DLA here: build for the GPU."
 
 
 def asks_for_fix(report: CheckReport) -> bool:
@@ -53,15 +121,15 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     int8 = _int8(report)
     # A note with "; give --..." names the options that fix the open sizes. Its letters stand for numbers only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
-    if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
+    if worth_of(report) is None and (closing or open_sizes(report)):
         options = f"{platform}{int8}{_mode(report)}{_power(report)}{report.given_costs.measured()}"
         return f"edgedla check {file} {options} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
     if turns_qdq(report):
         return f"edgedla quantize {file} {platform}{_sizes(report)} -o {shlex.quote(_stem(given) + '-int8')}"
-    own_ratio = ratio(report)
-    if _int8_is_faster(report) and own_ratio is not None and not own_ratio.wins:
+    said = headline_of(report)
+    if _int8_is_faster(report) and said is not None and said.tone != "good":
         return f"edgedla check {file} {platform} --precision int8{_mode(report)}{_power(report)}{_sizes(report)}"
     return None
 
@@ -69,9 +137,7 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
 def _int8_is_faster(report: CheckReport) -> bool:
     """True if INT8 changes the answer for the better; where it moves layers to the GPU, a frame may take longer."""
     own, int8 = way(report, "tensorrt"), way(report, "tensorrt", "int8")
-    if own is None or int8 is None or other_precision(report) != "int8":
-        return False
-    return int8.cost.latency_us < own.cost.latency_us
+    return own is not None and int8 is not None and int8.cost.latency_us * NOTABLE <= own.cost.latency_us
 
 
 def turns_qdq(report: CheckReport) -> bool:

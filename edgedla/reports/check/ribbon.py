@@ -8,10 +8,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups, words
+from edgedla.reports.gains import worth_of
 from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.text import clean
 from edgedla.reports.words import count, macs_text
-from edgedla.reports.worth import worth_of
 
 #: With more layers than this, a frame has a single cell with their number: a page of 10,000 elements is slow.
 MOST_CELLS = 400

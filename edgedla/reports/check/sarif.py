@@ -14,6 +14,7 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups, summary
 from edgedla.reports.check.view import CheckView
+from edgedla.reports.gains import worth_of
 from edgedla.reports.json_document import dump
 from edgedla.reports.unchecked import Unchecked
 from edgedla.rules import Effect, all_rules, explain
@@ -39,7 +40,14 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
     index = {key: i for i, key in enumerate(sorted(rules))}
     for result in results:
         result["ruleIndex"] = index[result["ruleId"]]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run: Dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    costed = {
+        path: worth for report, path in zip(reports, view.paths(reports)) for worth in [worth_of(report)] if worth
+    }
+    if costed:
+        run["properties"] = {
+            "edgedla/worth": {_uri(path): worth.to_dict()["headlines"] for path, worth in costed.items()}
+        }
     if view.unchecked:
         # Without these, a reader would take an unchecked model for one without findings.
         notifications = [_notification(model) for model in view.unchecked]

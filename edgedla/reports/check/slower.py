@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
 from edgedla.reports.check.next_command import turns_qdq
+from edgedla.reports.gains import stays_behind, way
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.reports.worth import stays_behind, way
 
 
 def nothing_to_change(report: CheckReport) -> str:

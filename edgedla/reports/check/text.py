@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
@@ -10,19 +10,16 @@ from edgedla.regions.check import unknown_note
 from edgedla.regions.prediction import dropped_note
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
-from edgedla.reports import layer_groups, summary, words, worth
+from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.listing import listing
-from edgedla.reports.check.next_command import next_command
+from edgedla.reports.check.next_command import next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
-from edgedla.reports.text import Line, clean, folded, print_lines
+from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.unchecked import Unchecked
 from edgedla.reports.words import count, macs_text, percent
-
-if TYPE_CHECKING:
-    from edgedla.placement.worth import Way
 
 #: Layers named per group, and groups on the first screen.
 NAMED_LAYERS, GROUPS = 3, 5
@@ -73,13 +70,16 @@ def _unchecked(model: Unchecked) -> Iterator[Line]:
 
 def one_line(report: CheckReport) -> str:
     """Model, module, verdict, and the time if known."""
-    dla, gpu = worth.way(report, "tensorrt"), worth.way(report, "gpu")
-    times = ""
-    if dla is not None and gpu is not None:
-        times = f"; {milliseconds(dla.cost.latency_us)} per {worth.frame_word(report)}"
-        times += f", {milliseconds(gpu.cost.latency_us)} on the GPU alone"
+    said = gains.headline_of(report)
+    worth = ""
+    if said is not None and said.axes:
+        time = said.axes[0]
+        worth = f"; {said.line[:-1]}; {milliseconds(time.value)} per {gains.frame_word(report)}"
+        worth += f", {milliseconds(time.base)} on the GPU alone"
+    elif gains.open_sizes(report):
+        worth = "; only because sizes are open: fix them with --shapes"
     return clean(
-        f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{times}"
+        f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{worth}"
     )
 
 
@@ -107,9 +107,9 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
     head = summary.headline(report)
     yield "title", 0, clean(summary.subject(report))
     yield head.tone, 0, clean(head.text)
-    answer = worth.verdict(report)
-    if report.platform.has_dla and report.totals.layers_dla:
-        yield _TONES.get(answer.tone, ""), 0, f"{answer.word.upper()}: {answer.text}"
+    answer = gains.verdict(report)
+    if report.platform.has_dla:
+        yield _TONES.get(answer.tone, ""), 0, clean(f"{answer.word.upper()}: {answer.text}")
     yield "", 0, ""
     yield from _figures(report)
     if report.strict is not None:
@@ -122,10 +122,13 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
     yield from _notes(report)
     command = next_command(report, file)
     if command is not None:
-        yield from (("", 0, ""), ("title", 0, "Next"), ("command", 2, command))
+        said = promise(report, command)
+        yield from (("", 0, ""), ("title", 0, f"Next{f': {said}' if said else ''}"), ("command", 2, command))
+    elif nothing_to_do(report):
+        yield from (("", 0, ""), ("title", 0, "Next"), ("", 2, nothing_to_do(report)))
 
 
-_TONES = {"good": "good", "equal": "mixed", "bad": "bad", "plain": "dim"}
+_TONES = {"good": "good", "equal": "mixed", "bad": "bad", "plain": "dim", "unknown": "unknown"}
 
 
 def _figures(report: CheckReport) -> Iterator[Line]:
@@ -170,43 +173,36 @@ def _strict(report: CheckReport) -> Iterator[Line]:
 
 def _worth(report: CheckReport) -> Iterator[Line]:
     yield from (("", 0, ""), ("title", 0, "Is it worth it?"))
-    priced = worth.worth_of(report)
+    priced = gains.worth_of(report)
     if priced is None:
-        yield "", 2, worth.why_not_costed(report)
+        yield "", 2, gains.why_not_costed(report)
         return
-    bases = {way.cost.basis for way in priced.ways}
+    bases = {way.cost.basis for way in priced.ways if way.precision == priced.precision}
     mode = f", {priced.power_mode}" if priced.power_mode else ""
-    yield "dim", 2, f"per frame; {', '.join(sorted(bases))} costs, ± one standard deviation{mode}"
+    own = "your model on the " if priced.baseline() else ""
+    against = f"against {own}GPU alone in {report.precision.upper()}{mode}"
+    yield "dim", 2, f"{against}; {', '.join(sorted(bases))} costs, ± one standard deviation"
     if priced.batch > 1:
         yield "", 2, frame_text(priced.batch)
-    for name in ("tensorrt", "gpu", "best"):
-        way = worth.way(report, name)
-        if way is not None:
-            yield "", 2, f"{way.title:22}{_price(way)}"
-    other = worth.other_precision(report)
-    if other is not None:
-        dla, gpu = worth.way(report, "tensorrt", other), worth.way(report, "gpu", other)
-    else:
-        dla = gpu = None
-    if other is not None and dla is not None and gpu is not None:
+    rows = gains.axis_rows(report)
+    if not rows and priced.way("gpu") is not None:
+        gpu = priced.ways[0]
         yield (
             "",
             2,
-            f"{'in ' + other.upper():22}{milliseconds(dla.cost.latency_us)}; {milliseconds(gpu.cost.latency_us)} on the GPU alone",
+            f"on the GPU {milliseconds(gpu.cost.latency_us)} ±{gpu.cost.spread * 100:.0f} %, {significant(gpu.cost.energy_mj)} mJ",
         )
-    if report.platform.has_dla:
-        yield from (("", 2, sentence) for sentence in worth.buys(report))
+    cells = [(_MARKS[row.axis.state], row.name, row.value, row.base, row.said, row.doubt) for row in rows]
+    for row, line in zip(rows, aligned(cells)):
+        yield _TONES.get(row.tone, ""), 2, line
+    placed = priced.way("tensorrt")
+    if placed is not None and placed.parts.loadables:
+        yield "dim", 2, f"of {milliseconds(placed.cost.latency_us)} {gains.parts_text(placed.parts)}"
+    yield from (("", 2, sentence) for sentence in gains.beside(report))
 
 
-def _price(way: Way) -> str:
-    cost = way.cost
-    text = f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ"
-    if way.name == "best":
-        where = "" if way.parts.dla_us else ": the GPU alone"
-        return f"{text}{where}{' (proven)' if way.proven else ''}"
-    if way.parts.dla_us or way.parts.moving_us:
-        return f"{text} ({worth.parts_text(way.parts)})"
-    return text
+#: State of an axis -> its mark, so that no answer is told by colour alone.
+_MARKS = {"gains": "+", "loses": "-", "may gain": "?", "may lose": "?", "equal": "="}
 
 
 def _changes(report: CheckReport) -> Iterator[Line]:

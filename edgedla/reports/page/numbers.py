@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import math
+from edgedla.printable import MINUS, significant
 
-#: U+2212, as wide as a plus; a hyphen is not.
-MINUS = "\u2212"
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """0.840, 3.60, 11.5, 1230: `digits` significant digits with trailing zeros."""
-    if value == 0:
-        return "0"
-    magnitude = math.floor(math.log10(abs(value)))
-    rounded = round(value, digits - 1 - magnitude)
-    # 0.9996 becomes 1.00, not 1.000.
-    magnitude = math.floor(math.log10(abs(rounded)))
-    text = f"{abs(rounded):.{max(digits - 1 - magnitude, 0)}f}"
-    return f"{MINUS}{text}" if value < 0 else text
+__all__ = ["MINUS", "megabytes", "milliseconds", "signed", "signed_count", "significant", "spread"]
 
 
 def milliseconds(latency_us: float) -> str:

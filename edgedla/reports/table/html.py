@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Dict, List
 
-from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.table.differences import ends, of_one_model
@@ -40,20 +39,24 @@ def _verdicts(table: Table) -> List[Verdict]:
 
 
 def _fastest(table: Table) -> Verdict:
-    costed = [(cell.ratio, row, column) for row, column, cell in table.cells() if cell.ratio is not None]
+    costed = [
+        (cell.headline, row, column)
+        for row, column, cell in table.cells()
+        if cell.headline is not None and cell.headline.axes
+    ]
     if not costed:
         return Verdict("plain", "Not costed", "No model has a predicted time here; add --cost.")
-    wins = [entry for entry in costed if entry[0].wins]
-    ratio, row, column = min(costed, key=lambda entry: entry[0].time)
+    counts: Dict[str, int] = {}
+    for said, _, _ in costed:
+        counts[said.word] = counts.get(said.word, 0) + 1
+    gaining = [entry for entry in costed if entry[0].tone == "good"]
+    said, row, column = min(gaining or costed, key=lambda entry: entry[0].axes[0].ratio)
+    words = ", ".join(f"{n} {word.lower()}" for word, n in sorted(counts.items(), key=lambda item: -item[1]))
     where = f"{row.name} on {column.title}"
-    cheap = sum(entry[0].energy < 1 for entry in costed)
-    energy = f"{cheap} of {len(costed)} need less energy there."
-    if wins:
-        word = f"{len(wins)} of {len(costed)} faster on one DLA core"
-        return Verdict("good", word, f"Best: {where}, {significant(ratio.time)}× the time. {energy}")
-    within = ", within the spread" if ratio.equal else ""
-    text = f"Nearest: {where}, {significant(ratio.time)}× the time{within}. {energy}"
-    return Verdict("equal", "No model is clearly faster on one DLA core", text)
+    answer = f"{said.text[0].lower()}{said.text[1:]}"
+    if gaining:
+        return Verdict("good", f"{len(gaining)} of {len(costed)} gain by the DLA", f"{words}. Best: {where}, {answer}")
+    return Verdict("equal", "No model gains by the DLA", f"{words}. Nearest: {where}, {answer}")
 
 
 def _verdict_counts(table: Table) -> Verdict:
@@ -85,7 +88,7 @@ def _verdict_counts(table: Table) -> Verdict:
 
 def _spreads(table: Table) -> str:
     """The range of the spreads, needed to compare two numbers."""
-    from edgedla.reports.worth import way
+    from edgedla.reports.gains import way
 
     spreads = [
         w.cost.spread

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from edgedla.documents import header
-from edgedla.reports import layer_groups, summary, worth
+from edgedla.reports import gains, layer_groups, summary
 from edgedla.reports.json_document import dump
 from edgedla.reports.table.differences import of_one_model
 from edgedla.reports.table.table import Cell, Table
@@ -38,7 +38,7 @@ def _table(table: Table) -> Dict[str, Any]:
 
 def cell_values(cell: Cell) -> Dict[str, Any]:
     """The figures of a cell; times in ms and energies in mJ per frame, null where unknown."""
-    report, ratio = cell.report, cell.ratio
+    report = cell.report
     cause, layers = cell.worst
     totals = report.totals if report is not None else None
     return {
@@ -53,13 +53,23 @@ def cell_values(cell: Cell) -> Dict[str, Any]:
         "dla_ms": _rounded(cell.time_us("tensorrt")),
         "gpu_ms": _rounded(cell.time_us("gpu")),
         "best_ms": _rounded(cell.time_us("best")),
-        "dla_mj": cell.energy_mj("tensorrt"),
-        "gpu_mj": cell.energy_mj("gpu"),
-        "time_ratio": None if ratio is None else round(ratio.time, 3),
-        "worth": None if report is None else worth.verdict(report).word,
+        "dla_mj": _share(cell.energy_mj("tensorrt")),
+        "gpu_mj": _share(cell.energy_mj("gpu")),
+        "time_ratio": _share(cell.ratio()),
+        "energy_ratio": _share(cell.ratio("energy")),
+        "gpu_time_ratio": _share(cell.ratio("gpu")),
+        "fps": cell.fps("throughput"),
+        "gpu_fps": cell.fps("gpu"),
+        "memory_mb": cell.memory_mb,
+        "power_mode": cell.power_mode,
+        "worth": None if report is None else gains.verdict(report).word,
         "worst_cause": cause,
         "worst_layers": layers,
     }
+
+
+def _share(ratio: Optional[float]) -> Optional[float]:
+    return None if ratio is None else round(ratio, 3)
 
 
 def _rounded(time_us: Any) -> Any:

@@ -36,7 +36,7 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def _cells(cell: Cell) -> Sequence[str]:
-    report, ratio = cell.report, cell.ratio
+    report, ratio = cell.report, cell.ratio()
     if report is None:
         return [cell.verdict[1], "", "", "", "", escape(cell.reason)]
     cause, layers = cell.worst
@@ -45,7 +45,7 @@ def _cells(cell: Cell) -> Sequence[str]:
         cell.verdict[1],
         _ms(cell.time_us("tensorrt")),
         _ms(cell.time_us("gpu")),
-        "" if ratio is None else significant(ratio.time),
+        "" if ratio is None else significant(ratio),
         f"{report.totals.regions}{dropped}" if report.platform.has_dla else "",
         f"{escape(cause)} ({layers})" if cause else "",
     ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import summary, worth
+from edgedla.reports import gains, summary
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.unchecked import NOT_READ, Unchecked, verdict_of
 from edgedla.targets import Platform
+
+if TYPE_CHECKING:
+    from edgedla.placement.worth import Headline
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,39 @@ class Cell:
         return _SHORT[self.verdict[1]]
 
     @property
-    def ratio(self) -> Optional[worth.Ratio]:
-        return None if self.report is None else worth.ratio(self.report)
+    def headline(self) -> Optional[Headline]:
+        return None if self.report is None else gains.headline_of(self.report)
+
+    def ratio(self, name: str = "time") -> Optional[float]:
+        """What the DLA takes over what the GPU alone takes on an axis of the headline; None if not costed."""
+        axis = self.headline.axis(name) if self.headline is not None else None
+        return None if axis is None else axis.ratio
 
     def time_us(self, name: str) -> Optional[float]:
         """Time per frame: "tensorrt", "gpu" or "best"; None if not costed."""
-        way = None if self.report is None else worth.way(self.report, name)
+        way = None if self.report is None else gains.way(self.report, name)
         return None if way is None else way.cost.latency_us
 
     def energy_mj(self, name: str) -> Optional[float]:
-        way = None if self.report is None else worth.way(self.report, name)
+        way = None if self.report is None else gains.way(self.report, name)
         return None if way is None else way.cost.energy_mj
+
+    def fps(self, name: str) -> Optional[float]:
+        """Frames per second with many in flight: "throughput" on all engines; None if not costed."""
+        way = None if self.report is None else gains.way(self.report, name)
+        return None if way is None else round(way.fps, 3)
+
+    @property
+    def memory_mb(self) -> Optional[float]:
+        """Weights and activations; None if not costed."""
+        way = None if self.report is None else gains.way(self.report, "gpu")
+        return None if way is None else round(way.memory_bytes / 1e6, 3)
+
+    @property
+    def power_mode(self) -> str:
+        """The nvpmodel mode that the figures are for; "" if not costed."""
+        worth = None if self.report is None else gains.worth_of(self.report)
+        return "" if worth is None else worth.power_mode or ""
 
     @property
     def limit(self) -> int:
@@ -127,7 +152,7 @@ class Table:
         """What a frame of these models is where it is a batch; "" where each is one picture."""
         batch_of: Dict[str, int] = {}
         for row, _, cell in self.cells():
-            priced = None if cell.report is None else worth.worth_of(cell.report)
+            priced = None if cell.report is None else gains.worth_of(cell.report)
             batch_of[row.name] = max(batch_of.get(row.name, 1), 1 if priced is None else priced.batch)
         if len(set(batch_of.values())) == 1:
             return frame_text(next(iter(batch_of.values())))
@@ -138,8 +163,8 @@ class Table:
         """Rows by time ratio on the first platform, the best for the DLA first; rows without one last, in their order."""
 
         def key(row: Row) -> float:
-            ratio = row.cells[0].ratio
-            return float("inf") if ratio is None else ratio.time
+            ratio = row.cells[0].ratio()
+            return float("inf") if ratio is None else ratio
 
         return tuple(sorted(self.rows, key=key))
 

@@ -78,7 +78,7 @@ _TONES = {"good": "good", "unknown": "unknown", "bad": "bad", "plain": "dim"}
 
 
 def _row(name: str, cell: Cell) -> Tuple[str, ...]:
-    ratio = cell.ratio
+    ratio = cell.ratio()
     report = cell.report
     loadables = "-"
     if report is not None and report.platform.has_dla:
@@ -90,7 +90,7 @@ def _row(name: str, cell: Cell) -> Tuple[str, ...]:
         cell.short,
         _ms(cell.time_us("tensorrt")),
         _ms(cell.time_us("gpu")),
-        "-" if ratio is None else significant(ratio.time),
+        "-" if ratio is None else significant(ratio),
         loadables,
         f"{cause} {layers}" if cause else "-",
     )

@@ -1,0 +1,251 @@
+"""The headline: four short answers against the GPU alone, and one word by their profile. A pure function of `Worth`.
+
+Thresholds, all without unit, as ratios of the DLA's figure to the GPU's (1.25: a quarter more), or as shares:
+
+| name | value | why |
+|---|---|---|
+| EQUAL | 0.10 | closer figures are called equal: published runs of one engine scatter by some percent, and nobody re-engineers for less |
+| LITTLE_WORK | 0.05 | with less of the work on the DLA, its starts and transitions are all that one sees |
+| MUCH | 1.25 | what an axis may lose before it counts: engines of several parts were seen to differ by so much |
+| SAVES | 0.80 | energy per frame that is worth another placement: the carried-over power figures are no better than that |
+| FREES | 0.75 | GPU time per frame that leaves room for another network |
+| MORE | 1.25 | frames/s by all engines that pay for a placement of its own |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from edgedla.placement.worth.value import Worth
+from edgedla.printable import significant
+
+EQUAL, LITTLE_WORK, MUCH, SAVES, FREES, MORE = 0.10, 0.05, 1.25, 0.80, 0.75, 1.25
+
+#: Words of headlines, with the tone of pages and terminals.
+WORDS = {
+    "Worth it": "good",
+    "To free the GPU": "good",
+    "To save energy": "good",
+    "Nothing to gain": "plain",
+    "Undecided": "unknown",
+    "Not worth it": "bad",
+    "No DLA to weigh": "plain",
+}
+
+
+class Axis(NamedTuple):
+    """One answer.
+
+    Attributes:
+        name: "time", "energy", "gpu" or "frames".
+        ratio: what the DLA takes over what the GPU alone takes, per frame; below 1 the DLA wins. For frames/s the time between
+            frames.
+        spread: relative standard deviation of the ratio.
+        value, base: both sides as people read them: us, mJ, us, frames/s.
+    """
+
+    name: str
+    ratio: float
+    spread: float
+    value: float
+    base: float
+
+    @property
+    def low(self) -> float:
+        return self.ratio / (1 + self.spread)
+
+    @property
+    def high(self) -> float:
+        return self.ratio * (1 + self.spread)
+
+    @property
+    def equal(self) -> bool:
+        """Whether both sides are within EQUAL of each other."""
+        return 1 / (1 + EQUAL) <= self.ratio <= 1 + EQUAL
+
+    @property
+    def sure(self) -> bool:
+        """Whether the spread leaves no doubt which side wins."""
+        return self.high < 1 or self.low > 1
+
+    @property
+    def state(self) -> str:
+        """ "gains", "loses" or "equal"; "may gain" or "may lose" if the spread reaches 1."""
+        if self.equal:
+            return "equal"
+        verb = "gain" if self.ratio < 1 else "lose"
+        return f"{verb}s" if self.sure else f"may {verb}"
+
+    @property
+    def text(self) -> str:
+        """The answer in a sentence about all axes: `2.5 times slower per frame`, `66 % less energy`."""
+        if self.name == "time":
+            return f"as fast per frame{self._doubt}" if self.equal else f"{self.short} per frame{self._doubt}"
+        if self.name == "frames":
+            return f"as many frames/s{self._doubt}" if self.equal else f"{self.short[:-8]} the frames/s{self._doubt}"
+        if self.name == "gpu" and self.ratio < 1:
+            return f"the GPU {percent(1 - self.ratio)} free{self._doubt}"
+        what = {"energy": "energy", "gpu": "GPU time"}[self.name]
+        if self.equal:
+            return f"as much {what}{self._doubt}"
+        return f"{self.short.replace(' as much', ' the')} {what}{self._doubt}"
+
+    @property
+    def short(self) -> str:
+        """The answer beside its name: `2.5 times slower`, `66 % less`."""
+        if self.equal:
+            return "equal"
+        chance = "" if self.sure else "probably "
+        if self.name == "time":
+            return f"{chance}{times(max(self.ratio, 1 / self.ratio))} {'slower' if self.ratio > 1 else 'faster'}"
+        if self.name == "frames":
+            return f"{chance}{times(1 / self.ratio)} as many"
+        if self.ratio >= 2:
+            return f"{chance}{times(self.ratio)} as much"
+        return f"{chance}{percent(abs(self.ratio - 1))} {'more' if self.ratio > 1 else 'less'}"
+
+    @property
+    def interval(self) -> str:
+        """One standard deviation either side: `1.2 to 1.9 times`, `52 to 75 % less`; frames/s as a gain."""
+        if self.name in ("energy", "gpu") and self.high < 1:
+            return f"{percent(1 - self.high)[:-2]} to {percent(1 - self.low)} less"
+        ends = (1 / self.high, 1 / self.low) if self.name == "frames" else (self.low, self.high)
+        if self.name == "time" and self.high < 1:
+            ends = (1 / self.high, 1 / self.low)
+        return f"{significant(ends[0], 2)} to {times(ends[1])}"
+
+    @property
+    def _doubt(self) -> str:
+        return "" if self.sure or self.equal else f" ({self.interval})"
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": self.state,
+            "ratio": round(self.ratio, 4),
+            "low": round(self.low, 4),
+            "high": round(self.high, 4),
+            "value": round(self.value, 3),
+            "base": round(self.base, 3),
+            "text": self.text,
+        }
+
+
+class Headline(NamedTuple):
+    """The word by profile, its reason in one sentence, and the answers that it follows from; () without a DLA's figures."""
+
+    precision: str
+    word: str
+    text: str
+    axes: Tuple[Axis, ...] = ()
+
+    @property
+    def tone(self) -> str:
+        return WORDS[self.word]
+
+    @property
+    def line(self) -> str:
+        """`NOT WORTH IT: 2.5 times slower per frame, ...`"""
+        return f"{self.word.upper()}: {self.text}"
+
+    def axis(self, name: str) -> Optional[Axis]:
+        return next((axis for axis in self.axes if axis.name == name), None)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "precision": self.precision,
+            "word": self.word,
+            "text": self.text,
+            "axes": [axis.to_dict() for axis in self.axes],
+        }
+
+
+def axes(worth: Worth, precision: str = "") -> Tuple[Axis, ...]:
+    """Time, energy and GPU time per frame as TensorRT places the model, and frames/s of the best split on all engines, each
+    against the user's own model on the GPU alone; () without a DLA."""
+    gpu, placed, most = (worth.way(name, precision) for name in ("gpu", "tensorrt", "throughput"))
+    if gpu is None or placed is None or not gpu.cost.latency_us or not gpu.cost.energy_mj:
+        return ()
+    own = worth.baseline(precision)
+    gpu_us, gpu_mj = (gpu.cost.latency_us, gpu.cost.energy_mj) if own is None else (own.latency_us, own.energy_mj)
+    busy = placed.parts.busy_gpu_us
+    answers = [
+        Axis("time", placed.cost.latency_us / gpu_us, placed.spreads.time, placed.cost.latency_us, gpu_us),
+        Axis("energy", placed.cost.energy_mj / gpu_mj, placed.spreads.energy, placed.cost.energy_mj, gpu_mj),
+        Axis("gpu", busy / gpu_us, placed.spreads.gpu, busy, gpu_us),
+    ]
+    if most is not None:
+        period_us = most.period.latency_us
+        answers.append(Axis("frames", period_us / gpu_us, most.spreads.frames, 1e6 / period_us, 1e6 / gpu_us))
+    return tuple(answers)
+
+
+def headline(worth: Worth, precision: str = "") -> Headline:
+    """The headline at the precision of `worth`, or another that it holds."""
+    asked = precision or worth.precision
+    answers = axes(worth, asked)
+    placed = worth.way("tensorrt", asked)
+    if placed is None or not answers:
+        return Headline(asked, "No DLA to weigh", "The GPU runs the whole model.")
+    if not placed.parts.loadables:
+        return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
+    word, why = _profile(worth, asked, answers)
+    said = ", ".join(axis.text for axis in answers)
+    return Headline(asked, word, f"{why}{said[0].upper() if not why else said[0]}{said[1:]}.", answers)
+
+
+def _profile(worth: Worth, precision: str, answers: Tuple[Axis, ...]) -> Tuple[str, str]:
+    """(word, what to say before the answers)."""
+    placed = worth.way("tensorrt", precision)
+    assert placed is not None
+    by_name = {axis.name: axis for axis in answers}
+    time, energy, gpu, frames = (by_name.get(name) for name in ("time", "energy", "gpu", "frames"))
+    assert time is not None
+    assert energy is not None
+    assert gpu is not None
+    if placed.work < LITTLE_WORK:
+        return "Nothing to gain", f"{percent(placed.work)} of the work on the DLA: "
+    loses = [axis for axis in (time, energy) if axis.ratio > MUCH]
+    gains: List[Axis] = [time] if time.ratio < 1 / (1 + EQUAL) else []
+    gains += [energy] if energy.ratio <= SAVES else []
+    gains += [gpu] if gpu.ratio <= FREES else []
+    gains += [frames] if frames is not None and frames.ratio < 1 / (1 + EQUAL) else []
+    sure = [axis for axis in gains if axis.sure]
+    if sure and not loses:
+        return "Worth it", ""
+    faster = _faster_when_placed(worth, precision, time)
+    if faster:
+        return "Worth it", faster
+    if frames in sure and frames is not None and 1 / frames.ratio >= MORE:
+        return "To free the GPU", ""
+    if gpu in sure and len(loses) < 2:
+        return "To free the GPU", ""
+    if energy in sure:
+        return "To save energy", ""
+    if (energy not in loses and any(not axis.sure for axis in gains)) or (loses and not any(a.sure for a in loses)):
+        return "Undecided", ""
+    if loses:
+        alone = f"one DLA core {significant(placed.fps)} of the GPU's {significant(1e6 / time.base)} frames/s, "
+        return "Not worth it", alone if placed.fps < 1e6 / time.base else ""
+    return "Nothing to gain", ""
+
+
+def _faster_when_placed(worth: Worth, precision: str, time: Axis) -> str:
+    """What to say first if the best split is faster than the GPU alone by more than EQUAL, and surely; "" if it is not."""
+    best = worth.way("latency", precision)
+    if best is None or not best.parts.loadables:
+        return ""
+    placed = Axis("time", best.cost.latency_us / time.base, best.spreads.time, best.cost.latency_us, time.base)
+    return f"{placed.text} as `edgedla place` puts it; as TensorRT does, " if placed.state == "gains" else ""
+
+
+def times(ratio: float) -> str:
+    """`2.5 times`."""
+    return f"{significant(ratio, 2)} times"
+
+
+def percent(share: float) -> str:
+    """A share with at most two digits: `66 %`; 0 % and 100 % only for exactly none and all."""
+    if share in (0, 1):
+        return f"{share * 100:.0f} %"
+    return f"{min(max(share * 100, 0.1), 99.9):.{0 if 1 <= share * 100 <= 99.4 else 1}f} %"

@@ -1,0 +1,190 @@
+"""The one account of worth: the headline's boundaries as data, spreads of ratios, and that a split never loses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, Optional, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import edgedla
+from edgedla.costs.cost import Cost
+from edgedla.placement.prediction.breakdown import Breakdown, LoadableTime
+from edgedla.placement.worth import Axis, Headline, Worth, headline
+from edgedla.placement.worth.headline import EQUAL, LITTLE_WORK, MORE, MUCH, SAVES, WORDS
+from edgedla.placement.worth.value import Baseline, Spreads, Way
+from tests.models import node, ones, onnx_model
+
+GPU_US, GPU_MJ = 1000.0, 10.0
+
+
+def made(
+    time: float = 1.0,
+    energy: float = 1.0,
+    gpu: float = 1.0,
+    frames: float = 1.0,
+    spread: float = 0.05,
+    work: float = 1.0,
+    best: Optional[float] = None,
+    baseline: Tuple[Baseline, ...] = (),
+) -> Worth:
+    """A worth with these ratios to the GPU alone. `frames`: frames/s over the GPU's; `best`: the best split's time."""
+
+    def way(name: str, us: float, mj: float, busy: float, period: float, loadables: int) -> Way:
+        parts = Breakdown(busy, us - busy, 0.0, {}, (LoadableTime((0,), 1.0, 1.0),) * loadables, 0, busy)
+        spreads = Spreads(spread, spread, spread, spread)
+        return Way(name, "int8", Cost(us, mj), Cost(period), parts, work, spreads=spreads)
+
+    ways = (
+        way("gpu", GPU_US, GPU_MJ, GPU_US, GPU_US, 0),
+        way("tensorrt", time * GPU_US, energy * GPU_MJ, gpu * GPU_US, time * GPU_US, 1),
+        way("latency", (best or 1.0) * GPU_US, GPU_MJ, GPU_US, GPU_US, 0 if best is None else 1),
+        way("throughput", GPU_US, GPU_MJ, GPU_US, GPU_US / frames, 1),
+    )
+    return Worth("int8", ways, None, (), None, baselines=baseline)
+
+
+E = 1e-6
+#: What a row changes -> the word.
+BOUNDARIES: Tuple[Tuple[Dict[str, float], str], ...] = (
+    ({}, "Nothing to gain"),
+    ({"time": 1 + EQUAL - E}, "Nothing to gain"),
+    ({"time": 1 + EQUAL + 0.01}, "Nothing to gain"),
+    ({"time": MUCH + E}, "Not worth it"),
+    ({"time": MUCH + E, "spread": 0.4}, "Undecided"),
+    ({"time": 0.9}, "Worth it"),
+    ({"time": 0.9, "spread": 0.2}, "Undecided"),
+    ({"time": 0.95}, "Nothing to gain"),
+    ({"energy": SAVES}, "Worth it"),
+    ({"energy": SAVES + E}, "Nothing to gain"),
+    ({"energy": SAVES, "time": MUCH - E}, "Worth it"),
+    ({"energy": SAVES, "time": MUCH + E}, "To save energy"),
+    ({"energy": SAVES, "time": MUCH + E, "spread": 0.3}, "Undecided"),
+    ({"energy": 0.65, "time": 3.0, "spread": 0.6}, "Undecided"),
+    ({"gpu": 0.2, "energy": 2.0}, "To free the GPU"),
+    ({"gpu": 0.75, "time": MUCH + E}, "To free the GPU"),
+    ({"gpu": 0.76, "time": MUCH + E}, "Not worth it"),
+    ({"gpu": 0.1, "time": 21.0, "energy": 5.7}, "Not worth it"),
+    ({"gpu": 0.1, "time": 21.0, "energy": 5.7, "frames": MORE + E}, "To free the GPU"),
+    ({"gpu": 0.1, "time": 21.0, "energy": 5.7, "frames": MORE - 0.01}, "Not worth it"),
+    ({"frames": 1 + EQUAL + 0.01}, "Worth it"),
+    ({"frames": 1 + EQUAL - 0.01}, "Nothing to gain"),
+    ({"work": LITTLE_WORK - E, "energy": 0.1}, "Nothing to gain"),
+    ({"work": LITTLE_WORK, "energy": 0.1}, "Worth it"),
+    ({"best": 0.8, "time": 3.0, "energy": 2.0}, "Worth it"),
+    ({"best": 0.95, "time": 3.0, "energy": 2.0}, "Not worth it"),
+)
+
+
+@pytest.mark.parametrize(("ratios", "word"), BOUNDARIES)
+def test_the_word_at_its_boundaries(ratios: Dict[str, float], word: str) -> None:
+    assert headline(made(**ratios)).word == word  # type: ignore[arg-type]
+
+
+def test_each_word_has_a_boundary_example() -> None:
+    assert {word for _, word in BOUNDARIES} == set(WORDS) - {"No DLA to weigh"}
+
+
+@pytest.mark.parametrize(
+    ("axis", "text", "short"),
+    [
+        (Axis("time", 2.48, 0.3, 1, 1), "2.5 times slower per frame", "2.5 times slower"),
+        (Axis("time", 0.5, 0.1, 1, 1), "2.0 times faster per frame", "2.0 times faster"),
+        (Axis("time", 1.05, 0.3, 1, 1), "as fast per frame", "equal"),
+        (Axis("time", 1.56, 0.6, 1, 1), "probably 1.6 times slower per frame (0.97 to 2.5 times)",
+         "probably 1.6 times slower"),
+        (Axis("energy", 0.34, 0.1, 1, 1), "66 % less energy", "66 % less"),
+        (Axis("energy", 1.31, 0.1, 1, 1), "31 % more energy", "31 % more"),
+        (Axis("energy", 5.69, 0.1, 1, 1), "5.7 times the energy", "5.7 times as much"),
+        (Axis("gpu", 0.25, 0.1, 1, 1), "the GPU 75 % free", "75 % less"),
+        (Axis("gpu", 0.0, 0.0, 0, 1), "the GPU 100 % free", "100 % less"),
+        (Axis("gpu", 0.001, 0.0, 0, 1), "the GPU 99.9 % free", "99.9 % less"),
+        (Axis("gpu", 1.26, 0.1, 1, 1), "26 % more GPU time", "26 % more"),
+        (Axis("frames", 1 / 1.8, 0.1, 1, 1), "1.8 times the frames/s", "1.8 times as many"),
+        (Axis("frames", 1.0, 0.0, 1, 1), "as many frames/s", "equal"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_said_in_few_words(axis: Axis, text: str, short: str) -> None:
+    assert (axis.text, axis.short) == (text, short)
+
+
+@given(st.floats(0.01, 100.0), st.floats(0.0, 2.0))
+def test_equal_is_said_only_within_ten_percent(ratio: float, spread: float) -> None:
+    axis = Axis("time", ratio, spread, 1, 1)
+    assert (axis.state == "equal") == (1 / 1.1 <= ratio <= 1.1)
+    assert axis.low <= axis.ratio <= axis.high
+    assert axis.equal or ("may" in axis.state) == (axis.low <= 1 <= axis.high)
+
+
+@given(*(st.floats(0.05, 20.0) for _ in range(4)), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_no_profile_calls_a_clear_gain_worthless(
+    time: float, energy: float, gpu: float, frames: float, spread: float, work: float
+) -> None:
+    """NOT WORTH IT never stands where energy falls by 30 % for sure, or the GPU's time by half, without what is lost."""
+    answer = headline(made(time, energy, gpu, max(frames, 1.0), spread, work))
+    sure = all(axis.sure for axis in answer.axes if axis.name in ("energy", "gpu"))
+    if answer.word != "Not worth it" or not sure:
+        return
+    assert energy > 0.7
+    if gpu < 0.5:
+        assert min(time, energy) > MUCH
+        assert answer.text.startswith("One DLA core") or "one DLA core" in answer.text
+
+
+def test_a_model_made_from_another_is_weighed_against_that() -> None:
+    worth = made(time=0.7, baseline=(Baseline("int8", 0.5 * GPU_US, GPU_MJ),))
+    axis = headline(worth).axis("time")
+    assert axis is not None
+    assert axis.ratio == pytest.approx(1.4)
+    assert headline(replace(worth, baselines=())).word == "Worth it"
+    assert headline(worth).word == "Not worth it"
+
+
+#: Two convolutions with a layer between them that the DLA refuses.
+MODEL = onnx_model(
+    [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b w", "y", pads=[1] * 4)],
+    {"x": [1, 128, 64, 64]}, {"y": [1, 128, 64, 64]}, [ones("w", 128, 128, 3, 3)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["agx-orin-64gb", "orin-nx-8gb", "xavier-nx-8gb"])
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_best_split_never_loses_to_the_gpu_alone_or_to_tensorrt(target: str, precision: str) -> None:
+    report = edgedla.check(MODEL, target=target, precision=precision, cost=True)
+    worth = report.worth
+    assert isinstance(worth, Worth)
+    assert worth.precisions[0] == precision
+    for asked in worth.precisions:
+        gpu, placed, best, most, least = (
+            worth.way(name, asked) for name in ("gpu", "tensorrt", "latency", "throughput", "energy")
+        )
+        assert gpu is not None
+        assert placed is not None
+        assert best is not None
+        assert most is not None
+        assert least is not None
+        assert best.cost.latency_us <= min(gpu.cost.latency_us, placed.cost.latency_us) * (1 + 1e-9)
+        assert most.fps >= max(gpu.fps, placed.fps) * (1 - 1e-9)
+        assert least.cost.energy_mj <= min(gpu.cost.energy_mj, placed.cost.energy_mj) * (1 + 1e-9)
+        answer = headline(worth, asked)
+        assert isinstance(answer, Headline)
+        assert len(answer.axes) == 4
+
+
+def test_what_both_sides_share_has_no_spread() -> None:
+    """The same GPU layers on both sides: the spread of the ratio is below that of either side."""
+    heavy_on_gpu = onnx_model(
+        [node("Erf", "x", "a"), node("Conv", "a w", "b", pads=[1] * 4), node("Erf", "b", "c"), node("Relu", "c", "y")],
+        {"x": [1, 128, 64, 64]}, {"y": [1, 128, 64, 64]}, [ones("w", 128, 128, 3, 3)],
+    )  # fmt: skip
+    worth = edgedla.check(heavy_on_gpu, target="orin-nx-16gb", precision="int8", cost=True).worth
+    assert isinstance(worth, Worth)
+    gpu, placed = worth.way("gpu"), worth.way("tensorrt")
+    assert gpu
+    assert placed
+    assert gpu.spreads == Spreads()
+    assert placed.parts.gpu_us > 0
+    independent = (placed.cost.spread**2 + gpu.cost.spread**2) ** 0.5
+    assert 0 < placed.spreads.time < independent
