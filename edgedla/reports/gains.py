@@ -29,10 +29,8 @@ def worth_of(report: CheckReport) -> Optional[Worth]:
 
 def headline_of(report: CheckReport, precision: str = "") -> Optional[Headline]:
     """The headline at the report's precision or another; None without costs."""
-    from edgedla.placement.worth import headline
-
     worth = worth_of(report)
-    return None if worth is None else headline(worth, precision)
+    return None if worth is None else worth.headline(precision)
 
 
 def frame_word(report: CheckReport) -> str:

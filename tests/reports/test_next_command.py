@@ -310,7 +310,7 @@ VALUES = {
 SIZES = ("N", 8, 64, 64)
 PLAIN = onnx_model([node("Relu", "x", "y")], {"x": SIZES}, {"y": SIZES})
 WIDE = onnx_model(
-    [node("Conv", "x w", "a", pads=[1] * 4), node("Conv", "a v", "y", pads=[1] * 4)],
+    [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b v", "y", pads=[1] * 4)],
     {"x": ("N", 8, 64, 64)}, {"y": ("N", 256, 64, 64)}, [ones("w", 256, 8, 3, 3), ones("v", 256, 256, 3, 3)],
 )  # fmt: skip
 ODD = onnx_model([node("HardSwish", "x", "y")], {"x": SIZES}, {"y": SIZES}, opset=14)

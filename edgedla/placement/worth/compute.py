@@ -19,7 +19,8 @@ from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.worth.value import ALIKE, SlowLayer, Spreads, Way, Worth
+from edgedla.placement.worth.value import ALIKE, SlowLayer, Spreads, Way
+from edgedla.placement.worth.worth import Worth
 from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.placement.worth.value import Worth
+from edgedla.placement.worth.value import Way, Ways
 from edgedla.printable import significant
 
 EQUAL, LITTLE_WORK, MUCH, SAVES, FREES, MORE = 0.10, 0.05, 1.25, 0.80, 0.75, 1.25
@@ -84,7 +84,7 @@ class Axis(NamedTuple):
         if self.name == "frames":
             return f"as many frames/s{self._doubt}" if self.equal else f"{self.short[:-8]} the frames/s{self._doubt}"
         if self.name == "gpu" and self.ratio < 1:
-            return f"the GPU {percent(1 - self.ratio)} free{self._doubt}"
+            return f"{'' if self.sure else 'probably '}the GPU {percent(1 - self.ratio)} free{self._doubt}"
         what = {"energy": "energy", "gpu": "GPU time"}[self.name]
         if self.equal:
             return f"as much {what}{self._doubt}"
@@ -160,7 +160,7 @@ class Headline(NamedTuple):
         }
 
 
-def axes(worth: Worth, precision: str = "") -> Tuple[Axis, ...]:
+def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:
     """Time, energy and GPU time per frame as TensorRT places the model, and frames/s of the best split on all engines, each
     against the user's own model on the GPU alone; () without a DLA."""
     gpu, placed, most = (worth.way(name, precision) for name in ("gpu", "tensorrt", "throughput"))
@@ -180,7 +180,7 @@ def axes(worth: Worth, precision: str = "") -> Tuple[Axis, ...]:
     return tuple(answers)
 
 
-def headline(worth: Worth, precision: str = "") -> Headline:
+def headline(worth: Ways, precision: str = "") -> Headline:
     """The headline at the precision of `worth`, or another that it holds."""
     asked = precision or worth.precision
     answers = axes(worth, asked)
@@ -191,10 +191,10 @@ def headline(worth: Worth, precision: str = "") -> Headline:
         return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
     word, why = _profile(worth, asked, answers)
     said = ", ".join(axis.text for axis in answers)
-    return Headline(asked, word, f"{why}{said[0].upper() if not why else said[0]}{said[1:]}.", answers)
+    return Headline(asked, word, _capital(f"{why}{said}."), answers)
 
 
-def _profile(worth: Worth, precision: str, answers: Tuple[Axis, ...]) -> Tuple[str, str]:
+def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[str, str]:
     """(word, what to say before the answers)."""
     placed = worth.way("tensorrt", precision)
     assert placed is not None
@@ -213,7 +213,7 @@ def _profile(worth: Worth, precision: str, answers: Tuple[Axis, ...]) -> Tuple[s
     sure = [axis for axis in gains if axis.sure]
     if sure and not loses:
         return "Worth it", ""
-    faster = _faster_when_placed(worth, precision, time)
+    faster = _when_placed(worth.way("latency", precision), time)
     if faster:
         return "Worth it", faster
     if frames in sure and frames is not None and 1 / frames.ratio >= MORE:
@@ -222,6 +222,9 @@ def _profile(worth: Worth, precision: str, answers: Tuple[Axis, ...]) -> Tuple[s
         return "To free the GPU", ""
     if energy in sure:
         return "To save energy", ""
+    cheaper = _when_placed(worth.way("energy", precision), energy, SAVES)
+    if cheaper:
+        return "To save energy", cheaper
     if (energy not in loses and any(not axis.sure for axis in gains)) or (loses and not any(a.sure for a in loses)):
         return "Undecided", ""
     if loses:
@@ -230,13 +233,20 @@ def _profile(worth: Worth, precision: str, answers: Tuple[Axis, ...]) -> Tuple[s
     return "Nothing to gain", ""
 
 
-def _faster_when_placed(worth: Worth, precision: str, time: Axis) -> str:
-    """What to say first if the best split is faster than the GPU alone by more than EQUAL, and surely; "" if it is not."""
-    best = worth.way("latency", precision)
+def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
+    """What to say first if the best split surely gains on this axis; "" if it does not."""
     if best is None or not best.parts.loadables:
         return ""
-    placed = Axis("time", best.cost.latency_us / time.base, best.spreads.time, best.cost.latency_us, time.base)
-    return f"{placed.text} as `edgedla place` puts it; as TensorRT does, " if placed.state == "gains" else ""
+    value = best.cost.latency_us if axis.name == "time" else best.cost.energy_mj
+    placed = Axis(axis.name, value / axis.base, getattr(best.spreads, axis.name), value, axis.base)
+    if placed.state != "gains" or placed.ratio > enough:
+        return ""
+    objective = "" if axis.name == "time" else f" --objective {axis.name}"
+    return f"{placed.text} with `edgedla place{objective}`; as TensorRT places it "
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def times(ratio: float) -> str:

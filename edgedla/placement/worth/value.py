@@ -1,4 +1,4 @@
-"""Worth: every way to run one network on one platform with its predicted figures, as a value and as part of documents."""
+"""Every way to run one network on one platform, with its predicted figures."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ class Baseline(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worth:
-    """Figures that decide whether the DLA is worth it.
+class Ways:
+    """All ways to run one network: the figures that decide whether the DLA is worth it.
 
     Attributes:
         precision: the one that the headline is of; `ways` may hold another too.
@@ -150,19 +150,3 @@ class Worth:
     def precisions(self) -> Tuple[str, ...]:
         """The precisions answered, the headline's first."""
         return tuple(dict.fromkeys((self.precision, *(w.precision for w in self.ways))))
-
-    def to_dict(self) -> Dict[str, Any]:
-        from edgedla.placement.worth.headline import headline
-
-        return {
-            "precision": self.precision,
-            "headlines": [headline(self, p).to_dict() for p in self.precisions],
-            "ways": [way.to_dict() for way in self.ways],
-            "power_mode": self.power_mode,
-            "notes": list(self.notes),
-            "parts": None if self.parts is None else self.parts.to_dict(),
-            "batch": self.batch,
-            "slow": [layer._asdict() for layer in self.slow],
-            "pinned": None if self.pinned is None else self.pinned.to_dict(),
-            "baselines": [b._asdict() for b in self.baselines],
-        }

@@ -6,7 +6,7 @@ from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import layer_groups, summary, words
+from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.layer_groups import Group
 from edgedla.reports.page.numbers import megabytes
@@ -19,6 +19,9 @@ def listing(report: CheckReport) -> Iterator[Line]:
     head = summary.headline(report)
     yield "title", 0, clean(summary.subject(report))
     yield head.tone, 0, clean(head.text)
+    said = gains.headline_of(report)
+    if report.platform.has_dla and said is not None:
+        yield said.tone, 0, clean(said.line)
     yield "", 0, ""
     yield from _figures(report)
     if report.strict is not None:
@@ -52,7 +55,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
-    yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
+    yield from (("", 2, f"{label:22}{text}") for label, text in summary.costs(report))
     yield (
         "dim",
         2,
