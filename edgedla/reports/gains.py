@@ -61,10 +61,10 @@ def verdict(report: CheckReport) -> Verdict:
 
 #: Axis -> what it is called, and what people should know of it.
 AXES = {
-    "time": ("time per frame", "as TensorRT places it"),
-    "energy": ("energy per frame", "above idle"),
-    "gpu": ("GPU time per frame", "reformats included"),
-    "frames": ("frames/s, all engines", "best split, many frames in flight"),
+    "time": ("time", "of a frame, as TensorRT places it"),
+    "energy": ("energy", "of a frame, above idle"),
+    "gpu": ("GPU time", "of a frame, reformats included"),
+    "frames": ("frames/s", "all engines: best split, many in flight"),
 }
 #: State of an axis -> tone of pages and terminals.
 TONES = {"gains": "good", "loses": "bad", "may gain": "equal", "may lose": "equal", "equal": "plain"}

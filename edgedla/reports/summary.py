@@ -100,7 +100,7 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
     if not rows:
         cost = gpu.cost
         yield (
-            "on the GPU",
+            "GPU alone",
             f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ",
         )
     mode = f", {worth.power_mode}" if worth.power_mode else ""

@@ -96,7 +96,7 @@ def test_check_and_predict_name_the_parts_of_latency_alike(placement: Placement)
     # Reformats are kernels of the GPU: a model that is wholly on the DLA does not leave it free.
     gpu_time = next(row for row in gains.axis_rows(report) if row.axis.name == "gpu")
     assert busy_us > 0
-    assert gpu_time.note == "reformats included"
+    assert gpu_time.note == "of a frame, reformats included"
     assert gpu_time.value == milliseconds(busy_us)
 
 

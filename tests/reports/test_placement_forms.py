@@ -149,9 +149,9 @@ def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.Ca
     """The rule of `significant`: three digits with trailing zeros, everywhere."""
     asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--power-mode", "MAXN_SUPER"]
     for command, shown in (
-        (["check"], "energy per frame 7.60 mJ"),
-        (["check", "--all"], "time per frame 1.04 ms against"),
-        (["check", "--format", "markdown"], "| Energy per frame | 7.60 mJ against"),
+        (["check"], "energy 7.60 mJ"),
+        (["check", "--all"], "time 1.04 ms against"),
+        (["check", "--format", "markdown"], "| Energy | 7.60 mJ against"),
         (["check", "--format", "html"], "7.60 mJ"),
         (["place", "--evaluate", "tensorrt"], "1.04 ±21%   964       7.60 ±29%"),
         (["place", "--layer-device-types", "*:DLA0"], "1040 ±21%   1120 ±18%   7.60 ±29%"),
@@ -170,9 +170,9 @@ def test_a_time_below_a_tenth_of_a_millisecond_is_in_microseconds_on_the_whole_s
     )
     assert exit_code_of(["check", str(path), "--target", "orin-nx-16gb"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    alone = re.search(r"time per frame ([\d.]+) µs ([\d.]+) µs", text)
+    alone = re.search(r"- time ([\d.]+) µs ([\d.]+) µs", text)
     assert alone is not None
-    assert re.search(rf"GPU time per frame ([\d.]+) µs {alone[2]} µs", text)
+    assert re.search(rf"GPU time ([\d.]+) µs {alone[2]} µs", text)
 
 
 def test_an_unknown_form_is_refused() -> None:

@@ -190,8 +190,12 @@ def headline(worth: Ways, precision: str = "") -> Headline:
     if not placed.parts.loadables:
         return Headline(asked, "Nothing to gain", "No layer runs on the DLA.", answers)
     word, why = _profile(worth, asked, answers)
-    said = ", ".join(axis.text for axis in answers)
-    return Headline(asked, word, _capital(f"{why}{said}."), answers)
+    said = [axis.text for axis in answers]
+    alone = answers[0].base
+    if word == "Not worth it" and placed.period.latency_us > alone:
+        # Who wants the GPU's time for something else has to know what a core makes in its place.
+        said.append(f"one DLA core {significant(placed.fps)} frames/s against {significant(1e6 / alone)}")
+    return Headline(asked, word, _capital(f"{why}{', '.join(said)}."), answers)
 
 
 def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[str, str]:
@@ -228,8 +232,7 @@ def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[st
     if (energy not in loses and any(not axis.sure for axis in gains)) or (loses and not any(a.sure for a in loses)):
         return "Undecided", ""
     if loses:
-        alone = f"one DLA core {significant(placed.fps)} of the GPU's {significant(1e6 / time.base)} frames/s, "
-        return "Not worth it", alone if placed.fps < 1e6 / time.base else ""
+        return "Not worth it", ""
     return "Nothing to gain", ""
 
 

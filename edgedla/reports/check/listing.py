@@ -55,7 +55,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
-    yield from (("", 2, f"{label:22}{text}") for label, text in summary.costs(report))
+    yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
     yield (
         "dim",
         2,

@@ -45,7 +45,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
     yield f"| Layers | {totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded |"
     yield f"| Unknown | {layer_groups.unknowns(report)} |"
     yield f"| MACs | {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA |"
-    yield from (f"| {label.capitalize()} | {escape(text)} |" for label, text in summary.costs(report))
+    yield from (f"| {label[0].upper()}{label[1:]} | {escape(text)} |" for label, text in summary.costs(report))
     yield f"| Basis | rules {escape(report.rules_version)}; a prediction |\n"
     if report.strict is not None:
         yield from (f"- {escape(message)}" for message in report.strict.beside_findings)

@@ -180,7 +180,7 @@ def _worth(report: CheckReport) -> Iterator[Line]:
     bases = {way.cost.basis for way in priced.ways if way.precision == priced.precision}
     mode = f", {priced.power_mode}" if priced.power_mode else ""
     own = "your model on the " if priced.baseline() else ""
-    against = f"against {own}GPU alone in {report.precision.upper()}{mode}"
+    against = f"per frame, against {own}GPU alone in {report.precision.upper()}{mode}"
     yield "dim", 2, f"{against}; {', '.join(sorted(bases))} costs, ± one standard deviation"
     if priced.batch > 1:
         yield "", 2, frame_text(priced.batch)
