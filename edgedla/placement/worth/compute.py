@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
@@ -11,6 +10,7 @@ from edgedla.costs.cost import Cost, total
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
 from edgedla.graph.batch import batch_of
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.memory import alive_bytes, weight_bytes
 from edgedla.placement.problem.baselines import after_cap, greedy
@@ -29,7 +29,7 @@ from edgedla.vocabulary import GPU
 if TYPE_CHECKING:
     from edgedla.costs.trt_profile import PathLike
 
-#: Maximum seconds of a check for each best split.
+#: Most processor seconds of a check for each best split.
 SEARCH_S = 1.0
 
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
@@ -77,10 +77,6 @@ class Worthiness:
         problem = self.problem
         return self._way(name, problem, self._on(problem.cores[0] if name == "tensorrt" and problem.cores else GPU))
 
-    def default_us(self) -> float:
-        """Time of one frame as TensorRT places it."""
-        return self._on(self.problem.cores[0] if self.problem.cores else GPU).latency(0).latency_us
-
     def slow(self) -> Tuple[SlowLayer, ...]:
         """Layers that TensorRT puts on the DLA, slowest first: SLOWER times as slow there as on the GPU, and together a
         share of SLOW of the frame."""
@@ -126,7 +122,7 @@ class Worthiness:
             if _gpu_alone_is_best(self.problem, objective):
                 ways.append(replace(self.way("gpu"), name=objective))
                 continue
-            solution = prepared.solved(goal, time.monotonic() + SEARCH_S)
+            solution = prepared.solved(goal, Deadline.after(SEARCH_S))
             evaluation = solution.best
             assert evaluation is not None, "without bounds the GPU alone is always legal"
             way = self._way(objective, prepared.problem(goal), evaluation)

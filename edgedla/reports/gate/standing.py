@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
+from edgedla.reports.gains import way
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import percent
-from edgedla.reports.worth import way
 
 #: Shares of MACs that differ by less are equal: what a share written with six digits can be off.
 LEAST_SHARE = 1e-6

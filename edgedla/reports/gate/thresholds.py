@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional
 
 from edgedla.regions.report import CheckReport
+from edgedla.reports.gains import way, why_not_costed
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count, percent
-from edgedla.reports.worth import way, why_not_costed
 
 
 class Thresholds(NamedTuple):
