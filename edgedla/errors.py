@@ -14,7 +14,8 @@ EdgedlaError            (never raised itself)
 └── RunError            6   a runner, source or pipeline failed, or the accuracy is outside the tolerance
     └── DeviceLost      6   the device failed in a way that leaves CUDA in this process unusable: end it, start another
 
-Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug in edgedla.
+Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 7 that the samples cannot show the answer, 70 is a
+bug in edgedla.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import os
 import re
 from typing import ClassVar, Dict, Optional, Tuple, Type
 
+#: Exit code where neither yes nor no is shown: too few samples for the drop, or samples that notice nothing.
+NOT_SHOWN_CODE = 7
 _LINE_END = re.compile("\n(?!  )")
 
 

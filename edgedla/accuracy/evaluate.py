@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.finite import FirstFault, first_not_finite, require_finite, require_score
+from edgedla.accuracy.judgement import Judgement, Witness, judge
 from edgedla.accuracy.metrics import Metric, require_labels
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
@@ -28,6 +30,7 @@ class Network:
         basis: "fp32", "simulated" or "measured" (on a device).
         preprocess: how pictures become its input, if its artifact records that.
         types: the types that an ONNX file computes in, if other than FLOAT alone.
+        first_fault: names the layer where NaN or infinity begins.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Network:
     run: Run
     preprocess: Optional[PreprocessSettings] = None
     types: Tuple[str, ...] = ()
+    first_fault: Optional[FirstFault] = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,19 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`score`; with a second network also that network's score, and the difference with its interval."""
+    """`score`; with a second network also that network's score, and the difference with its interval.
+
+    Attributes:
+        judgement: whether the samples show that the metric falls by at most `max_drop`; None if none was given.
+        blind: why the samples can notice little; () if nothing is known against them.
+    """
 
     score: Score
     against: Optional[Score] = None
     difference: Optional[Tuple[float, float, float]] = None
     detail: str = ""
+    judgement: Optional[Judgement] = None
+    blind: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -84,6 +95,8 @@ class Evaluation:
             "difference": dict(zip(("value", "low", "high"), map(_digits, self.difference)))
             if self.difference
             else None,
+            "judgement": self.judgement.to_dict() if self.judgement else None,
+            "notices_little": list(self.blind),
         }
 
 
@@ -122,7 +135,8 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     def run(feed: Feed) -> Mapping[str, np.ndarray]:
         return dict(zip(names, session.run(names, feed)))
 
-    return Network(name, "fp32", tuple(specs), tuple(names), run, made, own.names if own else ())
+    types = own.names if own else ()
+    return Network(name, "fp32", tuple(specs), tuple(names), run, made, types, first_not_finite(static))
 
 
 def open_network(
@@ -179,7 +193,21 @@ def artifact_network(artifact: Artifact, name: str, basis: str, inputs: Tuple[In
         outputs = outputs if restore is None else restore(outputs)
         return {name: outputs[name] for name in names}
 
-    return Network(name, basis, inputs, tuple(names), restored, made)
+    first = first_fault_of(artifact)
+    return Network(name, basis, inputs, tuple(names), restored, made, first_fault=first)
+
+
+def first_fault_of(artifact: Artifact) -> Optional[FirstFault]:
+    """Names the layer of a simulated artifact where NaN or infinity begins; None for a chain or a device."""
+    if artifact.backend != "host" or artifact.kind == "chain":
+        return None
+
+    def model() -> Any:
+        import onnx
+
+        return onnx.load_model_from_string(artifact.file("host_model").read_bytes())
+
+    return first_not_finite(model)
 
 
 def evaluate(
@@ -188,11 +216,17 @@ def evaluate(
     metric: Metric,
     against: Optional[Network] = None,
     progress: Optional[Callable[[int, int], None]] = None,
+    max_drop: Optional[float] = None,
 ) -> Evaluation:
     """The metric of `network` on the samples; with `against` also that network's metric, and the difference.
 
+    Args:
+        max_drop: how far the metric may fall below `against`; the evaluation's `judgement` says whether the samples show it.
+
     Raises:
-        DataError: the metric needs labels, but there are none, or the class of a folder is unknown.
+        DataError: the metric needs labels, but there are none, they do not fit the outputs, or the class of a folder is
+            unknown; an FP32 output or a score is NaN or infinite.
+        RunError: a simulated or measured output or score is NaN or infinite.
         UsageError: the metric compares with a reference, but `against` is None.
     """
     require_labels(metric, samples)
@@ -202,25 +236,38 @@ def evaluate(
         _require_same_inputs(network, against)
     values: List[Any] = []
     others: List[Any] = []
+    witness = Witness()
+
+    def scored(which: Network, i: int, feed: Feed, reference: Optional[Mapping[str, np.ndarray]]) -> Any:
+        outputs = which.run(feed)
+        require_finite(outputs, which.name, which.basis, i, feed, which.first_fault)
+        if i == 0:
+            require_labels(metric, samples, outputs)
+        value = metric.of_sample(outputs, label, outputs if reference is None else reference)
+        require_score(value, metric.name, which.name, which.basis, i)
+        return outputs, value
+
     for i, feed in enumerate(samples.feeds):
         label = samples.labels[i] if samples.labels is not None else None
-        reference = against.run(_fed(feed, against)) if against is not None else None
-        outputs = network.run(feed)
-        if i == 0 and len(outputs) == 1:
-            require_labels(metric, samples, next(iter(outputs.values())).size)
-        values.append(metric.of_sample(outputs, label, reference))
-        if reference is not None:
-            others.append(metric.of_sample(reference, label, reference))
+        reference = None
+        if against is not None:
+            reference, value = scored(against, i, _fed(feed, against), None)
+            others.append(value)
+        outputs, value = scored(network, i, feed, reference)
+        values.append(value)
+        witness.see(feed, outputs if reference is None else reference, label)
         if progress is not None:
             progress(i + 1, len(samples.feeds))
     if not values:
         raise DataError("there is no sample", where=samples.detail, allowed="one or more")
-    score = _score(network, metric, values)
+    score, blind = _score(network, metric, values), witness.blind(metric)
     if against is None:
-        return Evaluation(score, detail=samples.detail)
+        return Evaluation(score, detail=samples.detail, blind=blind)
     other = _score(against, metric, others)
     low, high = metric.difference_interval(values, others)
-    return Evaluation(score, other, (score.value - other.value, low, high), samples.detail)
+    difference = (score.value - other.value, low, high)
+    answer = None if max_drop is None else judge(metric, others, values, max_drop, blind)
+    return Evaluation(score, other, difference, samples.detail, answer, blind)
 
 
 def _require_same_inputs(network: Network, against: Network) -> None:
@@ -246,15 +293,9 @@ def _fed(feed: Feed, network: Network) -> Feed:
 
 
 def _score(network: Network, metric: Metric, values: Sequence[Any]) -> Score:
+    figure = metric.figure(values)
+    # All pixels may be ignored, or no frame hold an object.
+    require_score(figure, metric.name, network.name, network.basis)
     low, high = metric.interval(values)
-    return Score(
-        network.name,
-        network.basis,
-        metric.name,
-        metric.figure(values),
-        low,
-        high,
-        len(values),
-        tuple(values),
-        network.types,
-    )
+    name, basis, types = network.name, network.basis, network.types
+    return Score(name, basis, metric.name, figure, low, high, len(values), tuple(values), types)

@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.intervals import bootstrap, mean_interval, paired, wilson
+from edgedla.accuracy.labels import IGNORED, Fault, class_fault, mask_fault, require_fitting
 from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
 from edgedla.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
@@ -15,8 +17,7 @@ from edgedla.quantization.samples import Samples
 
 Outputs = Mapping[str, np.ndarray]
 #: Number of resamples for a bootstrap interval.
-RESAMPLES = 1000
-_Z95 = 1.959963984540054
+RESAMPLES = 200
 #: Most classes of a mask: its pixels are bytes.
 _CLASSES = 256
 
@@ -30,7 +31,8 @@ class Metric:
         combine: values of all samples -> the figure. None: their mean.
         needs_labels, needs_reference: True if `of_sample` reads them. share: each value is 0 or 1.
         by_class: a label is the index of a class in the one output.
-        resamples: number of bootstrap resamples for the interval, used if `share` is False.
+        resamples: number of bootstrap resamples for the interval of a figure that `combine` makes.
+        fault: (label, outputs) -> what is wrong with the label; None: any label fits.
         code: SHA-256 of the file of a user's own function; "" for edgedla's.
     """
 
@@ -42,64 +44,31 @@ class Metric:
     share: bool = False
     resamples: int = RESAMPLES
     by_class: bool = False
+    fault: Optional[Fault] = None
     code: str = ""
 
     def figure(self, values: Sequence[Any]) -> float:
         return float(np.mean(values)) if self.combine is None else float(self.combine(values))
 
     def interval(self, values: Sequence[Any]) -> Tuple[float, float]:
-        """95 % confidence interval of the figure: Wilson's for shares, otherwise a seeded bootstrap over samples."""
-        count = len(values)
+        """95 % interval of the figure: Wilson's for shares, Student's t for means, otherwise a seeded bootstrap."""
         if self.share:
-            return wilson(int(np.sum(values)), count)
-        return self._bootstrap(lambda picked: self.figure([values[i] for i in picked]), count)
+            return wilson(int(np.sum(values)), len(values))
+        if self.combine is None:
+            return mean_interval(values)
+        return bootstrap(lambda picked: self.figure([values[i] for i in picked]), len(values), self.resamples)
 
     def difference_interval(self, values: Sequence[Any], other: Sequence[Any]) -> Tuple[float, float]:
-        """95 % interval of figure(values) - figure(other): `paired` for shares, otherwise a bootstrap over pairs."""
+        """95 % interval of figure(values) - figure(other) on the same samples, from their differences sample by sample."""
         if self.share:
             return paired(int(np.sum(np.greater(values, other))), int(np.sum(np.less(values, other))), len(values))
+        if self.combine is None:
+            return mean_interval(list(np.subtract(values, other)))
 
         def difference(picked: np.ndarray) -> float:
             return self.figure([values[i] for i in picked]) - self.figure([other[i] for i in picked])
 
-        return self._bootstrap(difference, len(values))
-
-    def _bootstrap(self, figure: Callable[[np.ndarray], float], count: int) -> Tuple[float, float]:
-        rng = np.random.default_rng(0)
-        figures = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
-        if np.isnan(figures).all():
-            # NumPy would warn about a mean of no values.
-            return math.nan, math.nan
-        low, high = np.nanpercentile(figures, [2.5, 97.5])
-        return float(low), float(high)
-
-
-def wilson(hits: int, count: int) -> Tuple[float, float]:
-    """Wilson's 95 % score interval of a share: it stays within 0 and 1, and keeps a width even for shares 0 and 1."""
-    if not count:
-        return 0.0, 1.0
-    p, z2 = hits / count, _Z95 * _Z95
-    middle = (p + z2 / (2 * count)) / (1 + z2 / count)
-    half = _Z95 * math.sqrt(p * (1 - p) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    # Rounding may move a limit past a share of 0 or 1.
-    return min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p)
-
-
-def paired(more: int, fewer: int, count: int) -> Tuple[float, float]:
-    """95 % interval of the difference of two shares on the same samples.
-
-    Agresti and Min 2005: adds half a sample to each of the four cells. Unlike a bootstrap, it keeps a width even if
-    both networks are right on the same samples.
-
-    Args:
-        more, fewer: number of samples on which only the first, or only the second network is right.
-    """
-    if not count:
-        return -1.0, 1.0
-    larger, difference = count + 2, (more - fewer) / count
-    middle = (more - fewer) / larger
-    half = _Z95 * math.sqrt(more + fewer + 1 - (more - fewer) ** 2 / larger) / larger
-    return max(min(middle - half, difference), -1.0), min(max(middle + half, difference), 1.0)
+        return bootstrap(difference, len(values), self.resamples)
 
 
 def _scores(outputs: Outputs) -> np.ndarray:
@@ -127,15 +96,30 @@ def _require_one(scores: np.ndarray) -> None:
 def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
     def value(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
         scores = _scores(outputs)
-        if not 0 <= int(label) < len(scores):
-            raise DataError(f"label {label} for {len(scores)} classes", allowed=f"0 to {len(scores) - 1}")
-        own = scores[int(label)]
+        text = class_fault(label, len(scores))
+        if text:
+            raise DataError(text, where="labels")
+        at = int(np.asarray(label).reshape(-1)[0])
+        own = scores[at]
         # Of equal scores the first wins, as in argmax, so a network with constant outputs does not count as right. NaN
         # scores count as larger, so a network of NaN is not right either.
-        before = np.sum(~(scores <= own)) + np.sum(scores[: int(label)] == own)
+        before = np.sum(~(scores <= own)) + np.sum(scores[:at] == own)
         return float(before < k and own == own)
 
     return value
+
+
+def _top_fault(k: int) -> Fault:
+    def fault(label: Any, outputs: Outputs) -> str:
+        classes = len(_scores(outputs))
+        if k >= classes:
+            raise UsageError(
+                f"top{k} of {classes} classes is 1, whatever the network says", where="--metric",
+                allowed="top1, or a metric of your own" if classes > 1 else "a network of two classes or more",
+            )  # fmt: skip
+        return class_fault(label, classes)
+
+    return fault
 
 
 def _compared(want: np.ndarray, got: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -171,34 +155,34 @@ def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     return float(np.mean(closeness))
 
 
-def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
+def _predicted(outputs: Outputs) -> Tuple[np.ndarray, int]:
+    """(class of each pixel (H, W), number of classes)."""
     if len(outputs) != 1:
         raise UsageError(
             f"mIoU reads one output, and the network has {len(outputs)}",
             allowed="one output of class scores (1, C, H, W)",
         )
     scores = np.asarray(next(iter(outputs.values())))
-    by_scores = scores.ndim == 4 and scores.shape[1] > 1
-    if by_scores:
+    if scores.ndim == 4 and scores.shape[1] > 1:
         _require_one(scores)
-    predicted = scores.argmax(1)[0] if by_scores else _class_map(scores)
-    classes = scores.shape[1] if by_scores else _CLASSES
+        return scores.argmax(1)[0], int(scores.shape[1])
+    return _class_map(scores), _CLASSES
+
+
+def _mask_fault(label: Any, outputs: Outputs) -> str:
+    predicted, classes = _predicted(outputs)
+    return mask_fault(label, predicted.shape, classes)
+
+
+def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
+    predicted, classes = _predicted(outputs)
+    text = mask_fault(label, predicted.shape, classes)
+    if text:
+        raise DataError(text, where="labels")
     truth = np.asarray(label).astype(np.int64)
-    if not truth.ndim:
-        raise DataError(
-            "the label is one class, and mIoU compares masks", allowed="a class for every pixel",
-            hint="--metric top1 compares classes",
-        )  # fmt: skip
-    if truth.shape != predicted.shape:
-        raise DataError(
-            f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}",
-            allowed="masks of the output's own height and width", hint="scale the masks by nearest neighbour",
-        )  # fmt: skip
-    # 255 marks ignored pixels, as in Pascal VOC and Cityscapes.
-    used = (truth >= 0) & (truth < classes) & (truth != 255)
-    size = int(classes)
-    result: np.ndarray = np.bincount(truth[used] * size + predicted[used], minlength=size * size)
-    return result.reshape(size, size)
+    used = truth != IGNORED
+    result: np.ndarray = np.bincount(truth[used] * classes + predicted[used], minlength=classes * classes)
+    return result.reshape(classes, classes)
 
 
 def _class_map(numbers: np.ndarray) -> np.ndarray:
@@ -225,33 +209,39 @@ def _mean_iou(values: Sequence[np.ndarray]) -> float:
     return float((np.diag(total)[used] / union[used]).mean()) if used.any() else float("nan")
 
 
-def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = None) -> None:
+def require_labels(metric: Metric, samples: Samples, outputs: Optional[Outputs] = None) -> None:
     """Args:
-        classes: the network's number of classes, if known.
+        outputs: the network's outputs of one sample, or zeros of their shapes; None if they are not known yet.
 
     Raises:
-        DataError: the metric needs labels, but there are none, or the class of a folder is unknown.
+        DataError: the metric needs labels, but there are none, the class of a folder is unknown, or labels do not fit.
+        UsageError: the metric cannot read these outputs.
     """
     if metric.needs_labels and samples.labels is None:
         raise DataError(
             f"the metric {metric.name} needs labels", where=samples.detail,
             allowed="an array `labels` in the .npz, or pictures in one folder per class",
+            hint="--metric l2 compares with the model in FP32 and needs none",
         )  # fmt: skip
-    folders = samples.class_folders
-    if metric.by_class and folders and classes is not None and classes != folders:
+    if outputs is None:
+        return
+    folders, classes = samples.class_folders, sum(np.size(o) for o in outputs.values())
+    if metric.by_class and folders and len(outputs) == 1 and classes != folders:
         raise DataError(
             f"{folders} folders of pictures for {classes} classes of the network: edgedla cannot tell which class a folder shows",
             where=samples.detail,
             allowed=f"{classes} folders, in the order of the outputs by name",
             hint="list the classes in the order of the outputs: --classes FILE",
         )  # fmt: skip
+    if metric.fault is not None and samples.labels is not None:
+        require_fitting(samples.labels, metric.fault, outputs, samples.detail)
 
 
 #: Metrics by their names in vocabulary.METRICS, except map, which needs a decoder (runtime.decode.map_metric).
 METRICS: Mapping[str, Metric] = {
-    "top1": Metric("top1", _top(1), share=True, by_class=True),
-    "top5": Metric("top5", _top(5), share=True, by_class=True),
-    "miou": Metric("miou", _confusion, _mean_iou, resamples=200),
+    "top1": Metric("top1", _top(1), share=True, by_class=True, fault=_top_fault(1)),
+    "top5": Metric("top5", _top(5), share=True, by_class=True, fault=_top_fault(5)),
+    "miou": Metric("miou", _confusion, _mean_iou, fault=_mask_fault),
     "cosine": Metric("cosine", _cosine, needs_labels=False, needs_reference=True),
     "l2": Metric("l2", _l2, needs_labels=False, needs_reference=True),
 }

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 import numpy as np
 
 from edgedla.accuracy.layer_times import layer_times
-from edgedla.accuracy.metrics import METRICS, Metric, require_labels
+from edgedla.accuracy.metrics import require_labels
 from edgedla.accuracy.phases.job import Job, Progress, Say, open_job
 from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
@@ -68,7 +68,7 @@ def quantize(
     method_of(request.method)
     if request.max_drop is not None and request.metric is None:
         raise UsageError("a drop needs a metric", where="max_drop", hint="for example --metric top1")
-    if request.max_drop is not None and not request.max_drop >= 0:
+    if request.max_drop is not None and not 0 <= request.max_drop < math.inf:
         raise UsageError(f"{request.max_drop} is not a drop", where="max_drop", allowed="0 or more; 0.01 is one point")
     if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
         raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="min_sqnr_db", allowed="a number of dB, as 20")
@@ -102,14 +102,16 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
         return open_samples(path, job.specs, settings, None, request.classes, like)
 
     require_pictures(data, request.preprocess, request.classes)
-    calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share, opened)
+
+    def check(samples: Samples) -> None:
+        if request.metric is not None:
+            require_labels(request.metric, samples, _zeros(job.model))
+
+    calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share, opened, check)
     job.notes.extend(notes)
     if job.turned is not None:
         job.announce(f"turning types to FLOAT: {job.turned.own.text}")
         job.notes.extend(job.turned.notes(calibration.feeds[0]))
-    if request.metric is not None:
-        require_labels(request.metric, held_out, _classes(job.model))
-        _try_metric(request.metric, job.model, held_out)
     job.announce(f"collecting histograms on {calibration.detail}")
     collection = collect(job.model, calibration, job.counter("collecting"), job.say)
     judged, measured = keep_apart(held_out) if request.keep_apart else (held_out, held_out)
@@ -127,27 +129,12 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     return outcome(job, state, collection, calibration, errors, methods, times, method)
 
 
-def _try_metric(metric: Metric, model: Any, samples: Samples) -> None:
-    """Runs a metric of edgedla's own on outputs of zeros, so that one that does not fit them fails before minutes of work.
-
-    Raises:
-        UsageError, DataError: as the metric.
-    """
-    outputs: Dict[str, np.ndarray] = {}
-    for value in model.graph.output:
-        dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
-        if not dims or not all(d > 0 for d in dims):
-            return
-        outputs[value.name] = np.zeros(dims, np.float32)
-    if metric.name in METRICS:
-        metric.of_sample(outputs, samples.labels[0] if samples.labels is not None else None, outputs)
-
-
-def _classes(model: Any) -> Optional[int]:
-    """Number of elements of the one output; None if there are several outputs or its size is unknown."""
-    outputs = model.graph.output
-    dims = [d.dim_value for d in outputs[0].type.tensor_type.shape.dim]
-    return math.prod(dims) if len(outputs) == 1 and dims and all(d > 0 for d in dims) else None
+def _zeros(model: Any) -> Optional[Dict[str, np.ndarray]]:
+    """Zeros of the outputs' shapes, so that a metric or label that does not fit fails before minutes of work; None if a
+    size is unknown."""
+    dims = {o.name: [d.dim_value for d in o.type.tensor_type.shape.dim] for o in model.graph.output}
+    known = all(of and all(d > 0 for d in of) for of in dims.values())
+    return {name: np.zeros(of, np.float32) for name, of in dims.items()} if known else None
 
 
 def _methods(

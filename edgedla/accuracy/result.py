@@ -45,7 +45,8 @@ class Quantized(Shown):
         precisions: layer -> "fp16". devices: layer -> "GPU".
         sqnr_db: SQNR of the outputs on held-out samples. methods: the same by calibration method, for comparison.
         scores: the metric in FP32 and of the simulated network; None without a metric.
-        met: whether the goal is met; None without a goal.
+        met: whether the samples show that the goal is met; None without a goal. not_shown: why they do not, if no figure
+            misses it.
         predicted_us: predicted times: "int8": all layers as built; "extra": added by the steps; "missing": lost by missing
             scales; "fp16": all layers in FP16 on the DLA.
         missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose nothing.
@@ -73,6 +74,7 @@ class Quantized(Shown):
     scores: Tuple[Score, ...] = ()
     goal: str = ""
     met: Optional[bool] = None
+    not_shown: str = ""
     predicted_us: Mapping[str, float] = field(default_factory=dict)
     missing_us: Mapping[str, float] = field(default_factory=dict)
     histograms: Tuple[HistogramPicture, ...] = ()
@@ -95,7 +97,7 @@ class Quantized(Shown):
                         **({"judged": self.judged} if self.judged else {})},
             "sqnr_db": digits(self.sqnr_db),
             "methods": {name: digits(value) for name, value in self.methods.items()},
-            "goal": {"text": self.goal, "met": self.met},
+            "goal": {"text": self.goal, "met": self.met, "not_shown": self.not_shown},
             "scores": [s.to_dict() for s in self.scores],
             "nodes": dict(self.nodes),
             "precisions": dict(self.precisions),

@@ -8,6 +8,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 
 import numpy as np
 
+from edgedla.accuracy.finite import first_not_finite, require_finite
 from edgedla.accuracy.measured_outputs import given_outputs, measured_outputs, output_fields
 from edgedla.accuracy.reference import Reference
 from edgedla.builder.host.rounding import scale_input, switch_input
@@ -129,6 +130,15 @@ class Simulation:
     def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
         """Simulated outputs of one sample for a metric."""
         return dict(zip(self.given, self._session.run(list(self.given), {**feed, **self.inputs(absmax)})))
+
+    def first_fault(self, feed: Feed) -> str:
+        """The first layer whose simulated output is NaN or infinite, in words; "" if that cannot be told."""
+        return first_not_finite(lambda: simulate(self.model, self.plan).model)(feed)
+
+    def require_finite(self, feeds: Sequence[Feed]) -> None:
+        """Raises RunError: a simulated output is NaN or infinite on one of the samples."""
+        for i, feed in enumerate(feeds):
+            require_finite(dict(zip(self.outputs, self.run(feed))), "INT8", "simulated", i, feed, self.first_fault)
 
     def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
         """FP32 values of the tensors in `outputs` for all samples."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from edgedla.accuracy.finite import require_finite, require_score
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.simulation import Simulation
@@ -93,11 +94,22 @@ class State:
 def metric_values(
     simulation: Simulation, samples: Samples, metric: Metric, absmax: Optional[Mapping[str, float]] = None
 ) -> Tuple[List[Any], List[Any]]:
-    """The metric's value of every sample: (FP32, simulated)."""
+    """The metric's value of every sample: (FP32, simulated).
+
+    Raises:
+        DataError: an output or value of the network in FP32 is NaN or infinite. RunError: one of the simulated network is.
+    """
     feeds: Sequence[Any] = samples.feeds
-    exact, simulated = [], []
+    exact: List[Any] = []
+    simulated: List[Any] = []
     for i, (reference, feed) in enumerate(zip(simulation.reference_given(feeds), feeds)):
         label = samples.labels[i] if samples.labels is not None else None
-        exact.append(metric.of_sample(reference, label, reference))
-        simulated.append(metric.of_sample(simulation.run_given(feed, absmax), label, reference))
+        rounded = simulation.run_given(feed, absmax)
+        for name, basis, outputs, values in (
+            ("FP32", "fp32", reference, exact),
+            ("INT8", "simulated", rounded, simulated),
+        ):
+            require_finite(outputs, name, basis, i, feed, simulation.first_fault if basis == "simulated" else None)
+            values.append(metric.of_sample(outputs, label, reference))
+            require_score(values[-1], metric.name, name, basis, i)
     return exact, simulated

@@ -84,8 +84,8 @@ VERBS: Dict[str, Tuple[str, str]] = {
 
 EPILOG = """\
 Exit codes: 0 success; 1 the answer is no (--fail-on); 2 wrong use; 3 bad model or data; 4 something is missing here
-(library, device, permission); 5 the build failed; 6 the run failed; 70 a bug in edgedla; 130 interrupted;
-141 the reader of the output closed it.
+(library, device, permission); 5 the build failed; 6 the run failed;
+7 the samples cannot show the answer; 70 a bug in edgedla; 130 interrupted; 141 the reader of the output closed it.
 """
 
 

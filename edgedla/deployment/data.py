@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+from edgedla.accuracy.split_samples import mixed_by_class, require_apart
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import DataError
 from edgedla.preprocess.pictures import open_samples
@@ -52,22 +53,30 @@ class Parts:
         }
 
 
-def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
+def parts_of(request: DeployRequest, inputs: Sequence[InputSpec], check: Callable[[Samples], None]) -> Parts:
     """The request's samples in their parts; seeded random samples if the request names none.
+
+    Args:
+        check: called with each set of samples before it is split.
 
     Raises:
         DataError: fewer than five samples, or they do not fit the inputs. UsageError: no such file.
     """
     if request.data is None or str(request.data) == RANDOM:
         search, final = (synthetic_samples(inputs, _RANDOM, seed=seed) for seed in (1, 2))
+        check(search)
         calibration = synthetic_samples(inputs, _RANDOM, seed=0) if request.data is not None else None
         return Parts(calibration, search, final, f"{_RANDOM} random")
     every = open_samples(request.data, inputs, request.preprocess, 5 * MOST)
+    check(every)
+    every = mixed_by_class(every)
     count = len(every.feeds)
     fifth = count // 5
     last = fifth
     if request.holdout is not None:
         final = open_samples(request.holdout, inputs, request.preprocess, MOST, like=request.data)
+        check(final)
+        require_apart(every, final)
         last = 0
     if fifth < 1:
         raise DataError(
@@ -80,7 +89,7 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
         _part(every, 0, count - last - fifth),
         _part(every, count - last - fifth, count - last),
         final,
-        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), repr(request.preprocess), count))
+        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), repr(request.preprocess), every.detail))
                        .encode()).hexdigest(),
     )  # fmt: skip
 

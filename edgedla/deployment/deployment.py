@@ -10,10 +10,12 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from edgedla.accuracy.judgement import NOT_SHOWN
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.claim import FILES, REPORTS, require_own_folder
+from edgedla.deployment.details import bound_kept
 from edgedla.deployment.networks import ArtifactRunner
 from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
@@ -34,7 +36,7 @@ class Deployment(Shown):
         first: the unchanged model, built in FP16. best: the best candidate.
         artifact: the best candidate's. folder: where everything was written.
         first_score, score: of `first` and `best`, on the samples that no step used.
-        accepted: whether the metric holds on those samples, and `max_latency_us` is kept.
+        accepted: whether those samples show that the metric holds, and `max_latency_us` is kept.
         trials: every step, in the order in which they were tried.
         layers_before, layers_after: the placed layers of `first` and `best`, for the page.
         conversion: facts of `convert` for a model of another framework; None for an ONNX model.
@@ -66,6 +68,12 @@ class Deployment(Shown):
     #: Keeps the folder of a deployment that was given none.
     keeper: Any = None
     _runner: Optional[ArtifactRunner] = field(default=None, repr=False)
+
+    @property
+    def not_shown(self) -> str:
+        """Why the final samples do not show that the metric holds, if nothing else speaks against the artifact; else ""."""
+        kept = bound_kept(self.best, self.measured)
+        return str(self.score["why"]) if kept and self.score["answer"] == NOT_SHOWN else ""
 
     def run(self, inputs: Union[np.ndarray, Mapping[str, np.ndarray]]) -> Dict[str, np.ndarray]:
         """Runs one inference of the artifact: simulated for the host backend, else on the device.
@@ -151,6 +159,7 @@ class Deployment(Shown):
             "conversion": None if self.conversion is None else dict(self.conversion),
             "samples": dict(self.samples),
             "accepted": self.accepted,
+            "not_shown": self.not_shown,
             "before": {**self.first.to_dict(), "final_score": dict(self.first_score)},
             "after": {**self.best.to_dict(), "final_score": dict(self.score)},
             "trials": [t.to_dict() for t in self.trials],

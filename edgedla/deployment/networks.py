@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.evaluate import Network
+from edgedla.accuracy.evaluate import Network, first_fault_of
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
 from edgedla.quantization.samples import Feed, InputSpec
@@ -94,4 +94,5 @@ def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRu
         return runner.run(feed)
 
     basis = "simulated" if artifact.simulated else "measured"
-    return Network(name, basis, specs, tuple(b.name for b in artifact.outputs), run), runner
+    names = tuple(b.name for b in artifact.outputs)
+    return Network(name, basis, specs, names, run, first_fault=first_fault_of(artifact)), runner

@@ -106,8 +106,8 @@ class DeployRequest:
             raise UsageError(f"an error of {self.approximate}", where="approximate", allowed="between 0 and 1")
         for name in ("budget_s", "max_latency_us"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"{value}", where=name, allowed="a number > 0")
+            if value is not None and not 0 < value < float("inf"):
+                raise UsageError(f"{value}", where=name, allowed="a finite number > 0")
         for name, dims in (self.shapes or {}).items():
             if not all(d >= 1 for d in dims):
                 raise UsageError(

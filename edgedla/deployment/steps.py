@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
+import numpy as np
+
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.data import Parts
+from edgedla.deployment.data import CHECKED, Parts
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.store import Step, Store
-from edgedla.errors import DataError, NoPlacement, RunError
-from edgedla.files import sha256_of, write_atomic
+from edgedla.errors import NoPlacement, RunError
+from edgedla.files import remove_folder, sha256_of, write_atomic
 from edgedla.quantization.samples import Samples
 
 MODEL, PLACEMENT, LAYERS = "model.onnx", "placement.json", "layers.json"
@@ -138,7 +139,9 @@ class Steps:
             result = quantize(model, calibration, request, holdout=parts.search, progress=progress)
             result.save(folder)
             return {
-                "met": result.met, "precisions": dict(result.precisions), "int8_nodes": result.nodes["dla_int8"],
+                # Too few samples to show it are no reason against a step: the final samples decide.
+                "met": True if result.not_shown else result.met, "precisions": dict(result.precisions),
+                "int8_nodes": result.nodes["dla_int8"],
                 "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
                 "methods": {name: round(db, 3) for name, db in result.methods.items()},
             }  # fmt: skip
@@ -163,6 +166,11 @@ class Steps:
                 preprocess=r.preprocess,
             )  # fmt: skip
             artifact = build(candidate.model, folder / "artifact", request, samples=self.parts.checked)
+            if request.placement is not None and artifact.simulated and self._leaves_fp16(candidate.model):
+                # The simulation computes in FP32 what the placement leaves to the GPU, and TensorRT may choose FP16 there.
+                as_tensorrt = folder / "as-tensorrt"
+                build(candidate.model, as_tensorrt, replace(request, placement=None), samples=self.parts.checked)
+                remove_folder(as_tensorrt)
             return {"digest": artifact.digest, "backend": artifact.backend, "simulated": artifact.simulated}
 
         rests_on = {
@@ -171,6 +179,25 @@ class Steps:
             "preprocess": repr(r.preprocess), "samples": self.parts.identity, "device": _device(backend),
         }  # fmt: skip
         return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
+
+    def _leaves_fp16(self, model: Path) -> bool:
+        """True if a value of the network in FP32 is beyond FP16 on the first search samples."""
+        from edgedla.accuracy.fp16_care import FP16_MAX
+        from edgedla.accuracy.plain.float32_model import float32_model
+        from edgedla.builder.onnx_input import read_model, with_static_inputs
+        from edgedla.quantization.collect import collect
+
+        search = self.parts.search
+        feeds = [{n: x.astype(np.float32) if x.dtype.kind == "f" else x for n, x in feed.items()}
+                 for feed in search.feeds[:CHECKED]]  # fmt: skip
+        sizes = {name: array.shape for name, array in feeds[0].items()}
+        with float32_model(model) as (plain, _):
+            static = with_static_inputs(read_model(plain), sizes)
+        try:
+            largest = collect(static, replace(search, feeds=feeds, labels=None)).largest
+        except RunError:
+            return True
+        return max(largest.values(), default=0.0) > FP16_MAX
 
     def score(self, artifact: Path, digest: str, part: str, name: str) -> Step:
         """The metric of an artifact on the part "search" or "final" of the samples, against the model in FP32."""
@@ -185,14 +212,14 @@ class Steps:
 
             network, runner = artifact_network(load_artifact(artifact), name)
             try:
-                evaluation = evaluate(network, samples, metric, self.reference())
+                evaluation = evaluate(network, samples, metric, self.reference(), max_drop=self.request.max_drop)
             finally:
                 runner.close()
-            return _score(evaluation, part == "final", samples.detail)
+            return _score(evaluation, part == "final")
 
         rests_on = {
             "artifact": digest, "model": self.source_sha256, "metric": self._metric(), "part": part,
-            "samples": self.parts.identity,
+            "samples": self.parts.identity, "max_drop": self.request.max_drop,
         }  # fmt: skip
         return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
 
@@ -244,25 +271,17 @@ def _device(backend: str) -> Optional[Dict[str, Any]]:
     return {**{key: facts.get(key) for key in ("model", "l4t", "power_mode")}, "tensorrt": installed_version()}
 
 
-def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
+def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
     """An evaluation as a step stores it. `drop`: how far the metric fell against the model in ONNX Runtime, in FP32 or, if the
     model keeps its own types, in these (`reference`).
-
-    Raises:
-        DataError: the metric of the model is not a number. RunError: the metric of the step is not a number.
     """
-    score, against, difference = evaluation.score, evaluation.against, evaluation.difference
+    score, against, difference, judgement = (
+        evaluation.score,
+        evaluation.against,
+        evaluation.difference,
+        evaluation.judgement,
+    )
     reference = against.computed_in
-    if not math.isfinite(against.value):
-        raise DataError(
-            f"{score.metric} of the model in {reference} is not a number", where=where,
-            hint="frames without an object have no mAP (give more samples), and an output of NaN has no score (are the weights right?)",
-        )  # fmt: skip
-    if not math.isfinite(score.value):
-        raise RunError(
-            f"{score.network}: its {score.metric} is not a number, but {against.value:.4g} in {reference}", where=where,
-            hint="a value beyond 65504 is infinite in FP16; `edgedla quantize --repair-fp16` names the tensors",
-        )  # fmt: skip
     row = {
         "metric": score.metric,
         "basis": score.basis,
@@ -273,5 +292,6 @@ def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
         "drop": -difference[0] + 0.0,
     }
     if with_intervals:
-        row.update(low=score.low, high=score.high, drop_low=-difference[2] + 0.0, drop_high=-difference[1] + 0.0)
+        row.update(low=score.low, high=score.high, drop_low=judgement.low, drop_high=judgement.high,
+                   answer=judgement.answer, why=judgement.why, samples_needed=judgement.needed)  # fmt: skip
     return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import zlib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +34,14 @@ NUMPY_OF_ORT: Mapping[str, type] = {
 Feed = Dict[str, np.ndarray]
 
 
+def hash_of(arrays: Mapping[str, np.ndarray]) -> int:
+    """A checksum of the arrays' values, to tell feeds or outputs apart."""
+    value = 0
+    for name in sorted(arrays):
+        value = zlib.crc32(np.ascontiguousarray(arrays[name]).view(np.uint8).reshape(-1).data, value)
+    return value
+
+
 class Feeds(Sequence[Feed]):
     """Feeds made on access. A subclass defines their number and makes one feed.
 
@@ -53,23 +62,23 @@ class Feeds(Sequence[Feed]):
     def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
         count = len(self)
         if isinstance(index, slice):
-            return _Part(self, range(count)[index])
+            return Picked(self, range(count)[index])
         if not -count <= index < count:
             raise IndexError(index)
         return self.feed(index % count)
 
 
-class _Part(Feeds):
-    """A part of another sequence of feeds."""
+class Picked(Feeds):
+    """Some feeds of another sequence, in the order of `places`."""
 
-    def __init__(self, whole: Feeds, places: range) -> None:
+    def __init__(self, whole: Sequence[Feed], places: Sequence[int]) -> None:
         self._whole, self._places = whole, places
 
     def __len__(self) -> int:
         return len(self._places)
 
     def feed(self, index: int) -> Feed:
-        return self._whole.feed(self._places[index])
+        return self._whole[self._places[index]]
 
 
 @dataclass(frozen=True)

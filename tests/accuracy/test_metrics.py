@@ -23,7 +23,7 @@ SCORES = {"y": np.asarray([[0.1, 0.7, 0.2]])}
 def test_top1_and_top5() -> None:
     assert [METRICS["top1"].of_sample(SCORES, label, None) for label in (0, 1, 2)] == [0.0, 1.0, 0.0]
     assert METRICS["top5"].of_sample(SCORES, 0, None) == 1.0
-    with pytest.raises(DataError, match="label 3 for 3 classes"):
+    with pytest.raises(DataError, match="class 3, and the network has 0 to 2"):
         METRICS["top1"].of_sample(SCORES, 3, None)
     with pytest.raises(UsageError, match="the network has 2"):
         METRICS["top1"].of_sample({**SCORES, "z": SCORES["y"]}, 0, None)
@@ -186,15 +186,17 @@ def test_a_user_metric_is_loaded_by_module_and_function(tmp_path: Path, monkeypa
 def test_top1_with_fewer_folders_than_classes_is_refused() -> None:
     def fault(metric: str, **samples: Any) -> str:
         with pytest.raises(DataError) as raised:
-            require_labels(METRICS[metric], Samples((), False, "pictures", **samples), 10)
+            require_labels(METRICS[metric], Samples((), False, "pictures", **samples), {"y": np.zeros((1, 10))})
         return str(raised.value)
 
     assert "needs labels" in fault("top1")
     text = fault("top5", labels=[0], class_folders=3)
     assert "3 folders of pictures for 10 classes of the network" in text
     assert "--classes" in text
-    for metric, folders, classes in (("top1", 10, 10), ("top1", 0, 10), ("top1", 3, None), ("miou", 3, 10)):
-        require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), classes)
+    for metric, folders, outputs in (
+        ("top1", 10, {"y": np.zeros((1, 10))}), ("top1", 0, {"y": np.zeros((1, 10))}), ("top1", 3, None), ("l2", 3, {"y": np.zeros(10)}),
+    ):  # fmt: skip
+        require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), outputs)
 
 
 def test_a_nan_difference_gives_a_nan_interval_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:

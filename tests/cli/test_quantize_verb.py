@@ -301,8 +301,8 @@ def test_a_user_metric_is_loaded_from_a_file_and_its_errors_are_reported(
     assert "80 samples" in capsys.readouterr().out
     assert exit_code_of([*line, f"{own}:bad"]) == 6
     assert "the metric fails: KeyError('q')" in capsys.readouterr().err
-    # A fall that is no number keeps no bound.
-    assert exit_code_of([*line, f"{own}:none", "--against", str(model), "--max-drop", "1"]) == 1
+    assert exit_code_of([*line, f"{own}:none", "--against", str(model), "--max-drop", "1"]) == 3
+    assert f"{own}:none is not a number in sample 0: nan" in capsys.readouterr().err
     assert exit_code_of([*line, f"{own}:gone"]) == 2
     assert "gone is not there (allowed: bad, none, peak)" in capsys.readouterr().err
     assert exit_code_of([*line, "no_such_module:f"]) == 2
@@ -316,9 +316,9 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
     line = ["quantize", str(model), "--data", str(samples)]
     for more, said in (
         (["--report"], "the report needs a folder"),
-        (["--min-sqnr", "nan"], "nan is not an SQNR"),
-        (["--metric", "top1", "--max-drop", "-1"], "-1.0 is not a drop"),
-        (["--metric", "top1", "--max-drop", "-1%"], "-0.01 is not a drop"),
+        (["--min-sqnr", "nan"], "nan is no limit"),
+        (["--metric", "top1", "--max-drop", "-1"], "'-1' is not a drop"),
+        (["--metric", "top1", "--max-drop", "-1%"], "'-1%' is not a drop"),
         (["--metric", "top1", "--max-drop", "x%"], "'x%' is not a drop of the metric"),
     ):
         assert exit_code_of([*line, *more]) == 2

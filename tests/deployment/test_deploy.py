@@ -83,9 +83,9 @@ def test_a_nan_metric_fails_the_step_or_refuses_the_samples(model: Path, samples
         "    return float('nan')\n"
     )
     metric = f"{tmp_path}/own.py:steps"
-    with pytest.raises(RunError, match="is not a number, but 0.5 in FP32"):
+    with pytest.raises(RunError, match="steps is not a number in sample 0: nan"):
         edgedla.deploy(model, tmp_path / "out", level=0, data=samples, metric=metric, **TARGET)
-    with pytest.raises(DataError, match="in FP32 is not a number"):
+    with pytest.raises(DataError, match="never is not a number in sample 0: nan"):
         edgedla.deploy(model, tmp_path / "other", level=0, data=samples, metric=f"{tmp_path}/own.py:never", **TARGET)
 
 
@@ -304,7 +304,9 @@ def test_int8_layers_that_are_not_simulated_are_noted(model: Path, samples: Path
     assert result.best.precision == "int8"
     assert not any("computes in FP32" in note for note in result.notes)
     layers = [{**layer, "device": "GPU" if i else "DLA0"} for i, layer in enumerate(result.details["layers_after"])]
-    notes = notes_of(result.best, result.artifact, parts_of(DeployRequest(target="orin"), []), None, layers, {})
+    notes = notes_of(
+        result.best, result.artifact, parts_of(DeployRequest(target="orin"), [], lambda samples: None), None, layers, {}
+    )
     assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+import math
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
 
 from edgedla.accuracy.evaluate import Score
+from edgedla.accuracy.finite import first_not_finite, require_finite
 from edgedla.accuracy.fp16_care import fp16_findings
+from edgedla.accuracy.judgement import EXCEEDED, Witness, judge
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
@@ -39,12 +44,17 @@ def outcome(
     request, plan = job.request, state.plan()
     simulation = Simulation(state.model, plan, state.reference)
     job.announce(f"measuring the result on {state.holdout.detail}")
-    sqnr = simulation.noise(state.holdout.feeds).sqnr_db
+    feeds = state.holdout.feeds
+    noise = simulation.noise(feeds)
+    if not np.isfinite(noise.error).all():
+        simulation.require_finite(feeds)
+    sqnr = noise.sqnr_db if noise.signal.any() else -math.inf
     scores = _scores(request, state, simulation)
+    blind = _blind(job, state, simulation)
     devices = {x.name: x.device for x in plan.layers}
     scales = dla_scales(job.graph, state.absmax, job.platform, lambda i: devices[job.graph.layers[i].name] != GPU)
     covered = coverage(job.graph, scales, collection.largest)
-    text, goal_met = _goal(request, sqnr, scores)
+    text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
     return Quantized(
         network=job.graph.name,
@@ -67,6 +77,7 @@ def outcome(
         scores=scores,
         goal=text,
         met=goal_met,
+        not_shown=not_shown,
         predicted_us=_predicted(state, times, covered.layers_without),
         missing_us={
             t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
@@ -100,15 +111,40 @@ def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> T
     return scores_of(names, request.metric, metric_values(simulation, state.holdout, request.metric))
 
 
-def _goal(request: QuantizeRequest, sqnr_db: float, scores: Sequence[Score]) -> Tuple[str, Optional[bool]]:
-    parts, results = [], []
+def _blind(job: Job, state: State, simulation: Simulation) -> Sequence[str]:
+    """Why the held-out samples can notice little; also notes it, and outputs that are 0 on all of them."""
+    witness, feeds, labels = Witness(), state.holdout.feeds, state.holdout.labels
+    silent = dict.fromkeys(simulation.outputs, True)
+    for i, (values, feed) in enumerate(zip(simulation.reference(feeds), feeds)):
+        outputs = dict(zip(simulation.outputs, values))
+        require_finite(outputs, "FP32", "fp32", i, feed, first_not_finite(state.reference.model))
+        witness.see(feed, outputs, None if labels is None else labels[i])
+        silent = {name: mute and not np.any(outputs[name]) for name, mute in silent.items()}
+    reasons = [*witness.blind(job.request.metric)]
+    reasons += [f"output {name!r} is 0 on every sample" for name, mute in silent.items() if mute]
+    job.notes.extend(f"the held-out samples notice little: {reason}" for reason in reasons)
+    return reasons
+
+
+def _goal(
+    request: QuantizeRequest, sqnr_db: float, scores: Sequence[Score], blind: Sequence[str]
+) -> Tuple[str, Optional[bool], str]:
+    """(the goal in words, whether it is met, why the samples do not show it though no figure misses it)."""
+    parts: List[str] = []
+    missed: List[bool] = []
+    not_shown: List[str] = []
     if request.min_sqnr_db is not None:
         parts.append(f"output SQNR of at least {request.min_sqnr_db:g} dB")
-        results.append(sqnr_db >= request.min_sqnr_db)
-    if request.max_drop is not None:
+        missed.append(not sqnr_db >= request.min_sqnr_db)
+        not_shown += blind
+    if request.max_drop is not None and request.metric is not None:
+        exact, simulated = (score.values for score in scores)
+        judgement = judge(request.metric, exact, simulated, request.max_drop, blind)
         parts.append(f"{scores[0].metric} falls by at most {request.max_drop:g}")
-        results.append(scores[0].value - scores[1].value <= request.max_drop)
-    return " and ".join(parts), all(results) if results else None
+        missed.append(judgement.answer == EXCEEDED)
+        not_shown += [judgement.why] * bool(judgement.why)
+    why = "" if any(missed) else "; ".join(dict.fromkeys(not_shown))
+    return " and ".join(parts), not any(missed) and not why if parts else None, why
 
 
 def _predicted(state: State, times: LayerTimes, without_scale: Sequence[str]) -> Dict[str, float]:

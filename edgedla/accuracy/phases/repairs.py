@@ -12,6 +12,7 @@ from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_f
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
+from edgedla.errors import RunError
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.samples import Feed, Samples
 
@@ -101,7 +102,11 @@ class Repairs:
             return None
 
         def ok(simulation: Simulation) -> bool:
-            exact, simulated = metric_values(simulation, self.state.judged, metric)
+            try:
+                exact, simulated = metric_values(simulation, self.state.judged, metric)
+            except RunError:
+                # NaN or infinity is no accuracy.
+                return False
             return metric.figure(exact) - metric.figure(simulated) <= most
 
         return ok

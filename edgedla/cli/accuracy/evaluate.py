@@ -15,7 +15,7 @@ from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_sett
 from edgedla.cli.arguments.shapes import ShapesType
 from edgedla.cli.options import memory_option
 from edgedla.cli.output import deliver
-from edgedla.errors import UsageError
+from edgedla.errors import NOT_SHOWN_CODE, UsageError
 
 
 @click.command()
@@ -36,7 +36,8 @@ from edgedla.errors import UsageError
     "--max-drop",
     type=DropType(),
     metavar="X",
-    help="Exit with 1 where the metric is more than X (1% or 0.01) below --against's.",
+    help="Exit with 1 where the metric is more than X (1% or 0.01) below --against's, with 7 where the samples cannot show that it "
+    "is not.",
 )
 @memory_option()
 @classes_option()
@@ -60,10 +61,7 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
         other = open_network(against, given["shapes"], devices) if against is not None else None
         result = _evaluated(opened, other, metric, data, given)
     deliver([(given["output_format"], "-")], lambda wanted, terminal: render_evaluation(result, wanted, terminal))
-    if result.difference is None or given["max_drop"] is None:
-        return 0
-    # NaN keeps no bound.
-    return 0 if -result.difference[0] <= given["max_drop"] else 1
+    return 0 if result.judgement is None else {"shown": 0, "exceeded": 1}.get(result.judgement.answer, NOT_SHOWN_CODE)
 
 
 def _on_device(stack: ExitStack, artifact: Any, name: str) -> Any:
@@ -85,4 +83,4 @@ def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str,
     samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
     with progress_bar() as bar:
         show = None if bar is None else (lambda done, of, bar=bar: bar("evaluating", done, of))
-        return run(opened, samples, metric, other, show)
+        return run(opened, samples, metric, other, show, given["max_drop"])

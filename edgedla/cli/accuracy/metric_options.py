@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import click
@@ -18,13 +20,17 @@ def parse_drop(text: str) -> float:
     """`0.5%` or `0.005`, in the metric's own unit.
 
     Raises:
-        UsageError: no number.
+        UsageError: no number of 0 or more.
     """
     number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
-    try:
-        return float(number) / percent
-    except ValueError as e:
-        raise UsageError(f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005") from e
+    drop = math.nan
+    with suppress(ValueError):
+        drop = float(number) / percent
+    if not 0 <= drop < math.inf:
+        raise UsageError(
+            f"{text!r} is not a drop of the metric", where="--max-drop", allowed="0.5%, or 0.005; 0 or more"
+        )
+    return drop
 
 
 class DropType(click.ParamType):

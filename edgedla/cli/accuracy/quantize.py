@@ -13,7 +13,7 @@ from edgedla.cli.arguments.option import given_options, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import deliver, echo
-from edgedla.errors import UsageError
+from edgedla.errors import NOT_SHOWN_CODE, UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS
 
 #: Parameters that have a meaning without samples.
@@ -74,7 +74,7 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @option(
     "--fail-on", type=click.Choice(["goal", "never"]), default="goal", show_default=True,
-    help="Exit with 1 where --min-sqnr or --max-drop is not met.",
+    help="Exit with 1 where --min-sqnr or --max-drop is not met, with 7 where the samples cannot show that it is.",
 )  # fmt: skip
 def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optional[str], **given: Any) -> int:
     """INT8 scales for the DLA: measured on your samples, explained, and repaired where you ask.
@@ -125,7 +125,9 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         for path in result.save(out, more):
             say(f"written {path}")
     deliver([(given["output_format"], "-")], lambda wanted, terminal: render_quantized(result, wanted, terminal))
-    return 1 if result.met is False and given["fail_on"] == "goal" else 0
+    if result.met is not False or given["fail_on"] == "never":
+        return 0
+    return NOT_SHOWN_CODE if result.not_shown else 1
 
 
 def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence[int]]:

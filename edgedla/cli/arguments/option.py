@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import click
@@ -39,6 +40,12 @@ class Option(click.Option):
         if isinstance(given, list) and not self.multiple:
             opts = {**opts, self.name or "": self._one(given)}
         return super().consume_value(ctx, opts)
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        made = super().type_cast_value(ctx, value)
+        if isinstance(made, float) and not math.isfinite(made):
+            raise UsageError(f"{made} is no limit", where=max(self.opts, key=len), allowed="a finite number")
+        return made
 
     def _one(self, given: List[Any]) -> Any:
         if self.joins:

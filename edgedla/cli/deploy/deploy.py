@@ -16,7 +16,7 @@ from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_sett
 from edgedla.cli.deploy.sizes import SizesType
 from edgedla.cli.options import memory_option, platform_options
 from edgedla.cli.output import echo
-from edgedla.errors import UsageError
+from edgedla.errors import NOT_SHOWN_CODE, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -113,7 +113,8 @@ def deploy(model: str, out: str, **given: Any) -> int:
     Writes the artifact, the model that was built, its placement and scales, and the test report (report.html, report.md,
     deployment.json). Costs are predicted; on a laptop accuracy is simulated. Exit code 0: accepted; 1: the metric drops too
     far on the last samples, or nothing keeps --max-latency; 2: FOLDER holds other files, or another model's deployment; 5:
-    a build failed, or a deployment with other options is writing into FOLDER.
+    a build failed, or a deployment with other options is writing into FOLDER; 7: the last samples cannot show that the metric
+    holds.
     """
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.deployment.claim import claim
@@ -127,7 +128,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     max_latency, budget = given.pop("max_latency"), given.pop("budget")
     given["preprocess"] = preprocess_settings(given)
     given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
-    accepted: List[bool] = []
+    codes: List[int] = []
     requests = [
         DeployRequest(
             shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None,
@@ -147,8 +148,9 @@ def deploy(model: str, out: str, **given: Any) -> int:
         for path in deployment.files(deployment.folder):
             echo(f"written {path}", err=True)
         echo(render_deployment(deployment, output_format), nl=False)
-        accepted.append(deployment.accepted)
-    return 0 if all(accepted) else 1
+        codes.append(0 if deployment.accepted else NOT_SHOWN_CODE if deployment.not_shown else 1)
+    # "No" for one size is the answer for all.
+    return 1 if 1 in codes else max(codes)
 
 
 def size_name(shapes: Optional[Mapping[str, Sequence[int]]]) -> str:

@@ -49,6 +49,8 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
         basis = "measured" if measured else "predicted"
         what = f"A frame takes {short(took, 4)} us, {basis}, more than {deployment.request.max_latency_us:g} us"
         return "bad", "Not accepted", f"{what}: {how}."
+    if deployment.not_shown:
+        return "unknown", "Not shown", f"{how}; {fell}; {clean(deployment.not_shown)}."
     return "bad", "Not accepted", f"Even with {how}, {score['metric']} falls by {significant(score['drop'])}."
 
 

@@ -77,6 +77,8 @@ def _goal(r: Quantized) -> Verdict:
         )
     if r.met:
         return Verdict("good", "goal met", f"{r.goal}.")
+    if r.not_shown:
+        return Verdict("unknown", "goal not shown", f"{r.goal}: {r.not_shown}.")
     return Verdict("bad", "goal not met", f"{r.goal}.")
 
 

@@ -30,6 +30,16 @@ def evaluation_text(result: Evaluation, terminal: bool = False) -> str:
         value, low, high = result.difference
         lines.append(score_text(result.against))
         lines.append(f"difference {_signed(value)}  (95 %: {_signed(low)} to {_signed(high)})")
+    if result.judgement is not None:
+        j = result.judgement
+        answer = {
+            "shown": "yes",
+            "exceeded": f"NO: it falls by {number(j.drop, '.4g')}",
+            "not shown": f"NOT SHOWN: {j.why}",
+        }
+        lines.append(f"judged    falls by at most {j.max_drop:g}: {answer[j.answer]}")
+    elif result.blind:
+        lines.append(f"note      the samples notice little: {'; '.join(result.blind)}")
     return print_lines(labelled(lines, _LABEL, terminal), terminal)
 
 
@@ -80,7 +90,7 @@ def _lines(r: Quantized) -> List[str]:
         lines.append(f"nodes     {n['dla_int8']} INT8 and {n['dla_fp16']} FP16 on the DLA, {n['gpu_fp32']} on the GPU")
     lines += [score_text(score) for score in r.scores]
     if r.met is not None:
-        lines.append(f"goal      {r.goal}: {'met' if r.met else 'NOT met'}")
+        lines.append(f"goal      {r.goal}: {goal_word(r)}")
     lines += _coverage(r)
     if r.predicted_us:
         p = r.predicted_us
@@ -104,6 +114,11 @@ def _lines(r: Quantized) -> List[str]:
         lines.append("          --repair-fp16 does the first, and where it cannot the second")
     lines += [f"note      {note}" for note in r.notes]
     return lines
+
+
+def goal_word(r: Quantized) -> str:
+    """Whether the goal is met, and why that is not shown."""
+    return f"NOT SHOWN: {r.not_shown}" if r.not_shown else "met" if r.met else "NOT met"
 
 
 def judged(r: Quantized) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
+from edgedla.accuracy.labels import boxes_fault
 from edgedla.accuracy.metrics import Metric, Outputs
 from edgedla.errors import DataError, UsageError
 from edgedla.preprocess.geometry import Geometry
@@ -69,12 +70,10 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
     geometry = Geometry.fit(hw, hw)
 
     def of_sample(arrays: Outputs, label: object, _: Optional[Outputs]) -> Matches:
+        text = boxes_fault(label, *hw)
+        if text:
+            raise DataError(text, where="labels")
         rows = np.asarray(label, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != 5:
-            raise DataError(
-                f"a label of shape {list(rows.shape)}",
-                allowed="(objects, 5): class, x1, y1, x2, y2; class -1 is padding",
-            )
         rows = rows[rows[:, 0] >= 0]
         detections = [d for d in decode(dict(arrays), geometry) if isinstance(d, Detection)]
         return matches(detections, Truth(rows[:, 1:], rows[:, 0].astype(int)))
@@ -83,4 +82,4 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
         classes = [int(frame.objects.max()) + 1 for frame in frames if len(frame.objects)]
         return accuracy_of(frames, max(classes, default=1)).map50_95
 
-    return Metric("map", of_sample, combine, resamples=_RESAMPLES)
+    return Metric("map", of_sample, combine, resamples=_RESAMPLES, fault=lambda label, _: boxes_fault(label, *hw))
