@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.finite import FirstFault, first_not_finite, require_finite, require_score
-from edgedla.accuracy.judgement import Judgement, Witness, judge
 from edgedla.accuracy.metrics import Metric, require_labels
+from edgedla.accuracy.scores.finite import FirstFault, first_not_finite, require_finite, require_score
+from edgedla.accuracy.scores.judgement import Judgement, Witness, judge
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
 from edgedla.errors import DataError, ModelError, UsageError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.accuracy.finite import require_finite, require_score
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.reference import Reference
+from edgedla.accuracy.scores.finite import require_finite, require_score
 from edgedla.accuracy.simulation import Simulation
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration

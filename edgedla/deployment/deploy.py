@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.finite import require_finite
-from edgedla.accuracy.judgement import EXCEEDED, NOT_SHOWN, SHOWN
 from edgedla.accuracy.metrics import Metric, metric_of, require_labels
+from edgedla.accuracy.scores.finite import require_finite
+from edgedla.accuracy.scores.judgement import EXCEEDED, NOT_SHOWN, SHOWN
 from edgedla.arguments import typed
 from edgedla.builder import load_artifact
 from edgedla.deployment.budget import Budget

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from edgedla.accuracy.judgement import NOT_SHOWN
+from edgedla.accuracy.scores.judgement import NOT_SHOWN
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.deployment.candidate import Candidate

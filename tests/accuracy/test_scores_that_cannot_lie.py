@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 
-from edgedla.accuracy.intervals import mean_interval
-from edgedla.accuracy.judgement import EXCEEDED, NOT_SHOWN, SHOWN, Witness, judge
 from edgedla.accuracy.metrics import METRICS
+from edgedla.accuracy.scores.intervals import mean_interval
+from edgedla.accuracy.scores.judgement import EXCEEDED, NOT_SHOWN, SHOWN, Witness, judge
 from edgedla.accuracy.split_samples import mixed_by_class
 from edgedla.cli.main import exit_code_of
 from edgedla.quantization.samples import Samples
@@ -116,7 +116,7 @@ BOX = [1.0, 2.0, 2.0, 6.0, 6.0]
     ],
 )  # fmt: skip
 def test_boxes_that_do_not_fit(row: List[Any], said: str) -> None:
-    from edgedla.accuracy.labels import boxes_fault
+    from edgedla.accuracy.scores.labels import boxes_fault
 
     assert said in boxes_fault([row], 8, 8)
     assert boxes_fault([BOX, [-1, 0, 0, 0, 0]], 8, 8) == boxes_fault(np.zeros((0, 5)), 8, 8) == ""

@@ -316,7 +316,7 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
     line = ["quantize", str(model), "--data", str(samples)]
     for more, said in (
         (["--report"], "the report needs a folder"),
-        (["--min-sqnr", "nan"], "nan is no limit"),
+        (["--min-sqnr", "nan"], "nan is not a limit"),
         (["--metric", "top1", "--max-drop", "-1"], "'-1' is not a drop"),
         (["--metric", "top1", "--max-drop", "-1%"], "'-1%' is not a drop"),
         (["--metric", "top1", "--max-drop", "x%"], "'x%' is not a drop of the metric"),

@@ -8,15 +8,15 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.accuracy.evaluate import Score
-from edgedla.accuracy.finite import first_not_finite, require_finite
 from edgedla.accuracy.fp16_care import fp16_findings
-from edgedla.accuracy.judgement import EXCEEDED, Witness, judge
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
 from edgedla.accuracy.pictures import histogram_pictures
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized, scores_of
+from edgedla.accuracy.scores.finite import first_not_finite, require_finite
+from edgedla.accuracy.scores.judgement import EXCEEDED, Witness, judge
 from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError

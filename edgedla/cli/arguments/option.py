@@ -44,7 +44,7 @@ class Option(click.Option):
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
         made = super().type_cast_value(ctx, value)
         if isinstance(made, float) and not math.isfinite(made):
-            raise UsageError(f"{made} is no limit", where=max(self.opts, key=len), allowed="a finite number")
+            raise UsageError(f"{made} is not a limit", where=max(self.opts, key=len), allowed="a finite number")
         return made
 
     def _one(self, given: List[Any]) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-from edgedla.accuracy.labels import boxes_fault
 from edgedla.accuracy.metrics import Metric, Outputs
+from edgedla.accuracy.scores.labels import boxes_fault
 from edgedla.errors import DataError, UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import WITHOUT_BOXES

@@ -25,7 +25,7 @@ def class_fault(label: Any, classes: int) -> str:
         return f"{value.size} values (one-hot?), and a label is the index of one class"
     number = float(value.reshape(-1)[0])
     if not np.isfinite(number) or number != int(number):
-        return f"{number:g} is no whole number"
+        return f"{number:g} is not a whole number"
     return "" if 0 <= number < classes else f"class {int(number)}, and the network has 0 to {classes - 1}"
 
 

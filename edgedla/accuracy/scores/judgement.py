@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.intervals import paired
-from edgedla.accuracy.labels import IGNORED
 from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.scores.intervals import paired
+from edgedla.accuracy.scores.labels import IGNORED
 from edgedla.quantization.samples import Feed, hash_of
 
 SHOWN, EXCEEDED, NOT_SHOWN = "shown", "exceeded", "not shown"
