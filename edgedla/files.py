@@ -13,8 +13,8 @@ from typing import Any, Iterator, List, Sequence, Tuple, Union
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 
 PathLike = Union[str, "os.PathLike[str]"]
-#: Windows has no such flag.
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+#: Windows has no such flags.
+_NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 #: Of a name of up to 255 bytes, so much stands in the name of its partial file.
 MOST_NAME = 50
 #: What OpenSSL hashes no sooner than Python's own code, its loading counted.
@@ -184,8 +184,17 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
 
 
 def without_links(path: str, flags: int) -> int:
-    """For open(opener=): a name that edgedla chooses in a folder that somebody else may have filled."""
-    return os.open(path, flags | _NOFOLLOW, 0o666)
+    """For open(opener=): a name that edgedla chooses in a folder that somebody else may have filled.
+
+    Raises:
+        OSError: a link stands there (ELOOP), or no plain file, or the system refuses.
+    """
+    # A pipe without a reader would never open.
+    fd = os.open(path, flags | _NOFOLLOW | _NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return fd
 
 
 def open_lock_file(path: PathLike) -> int:
@@ -194,11 +203,7 @@ def open_lock_file(path: PathLike) -> int:
     Raises:
         OSError: a link stands there (ELOOP), or no plain file, or the system refuses.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o666)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a plain file", os.fspath(path))
-    return fd
+    return without_links(os.fspath(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
 
 
 def _mode(path: str, follow: bool) -> Union[int, None]:

@@ -55,10 +55,7 @@ def paused_garbage_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        # Nothing else of the caller's collector changes: `gc.freeze` would clear its counters, and with a freeze in each call the
+        # oldest generation of a process that calls in a loop is never collected.
         if running:
-            if gc.get_freeze_count() == 0:
-                # Else the first collection afterwards would look at every object made so far. Freezing and unfreezing
-                # moves them to the oldest generation unseen.
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()

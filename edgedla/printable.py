@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import Any
+from typing import Any, Callable, Optional
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
+_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
 #: As above, without line ends, tabs and the colours (SGR) that our own text has.
 _IN_TEXT = re.compile(f"\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_TURNS}]")
 #: What JSON may hold raw in a string and a terminal obeys; and halves of surrogate pairs, which are no UTF-8.
@@ -74,18 +74,26 @@ def json_escaped(document: str) -> str:
     return re.sub(_IN_JSON, lambda m: f"\\u{ord(m.group()):04x}", document)
 
 
-def json_text(document: Any) -> str:
-    """A JSON document as text, one key per line, with a line end. NaN and infinity raise ValueError.
+def json_text(document: Any, default: Optional[Callable[[Any], Any]] = None) -> str:
+    """A JSON document as text, one key per line, with a line end. NaN and infinity raise ValueError. `default`: as of json.dumps.
 
     `json.dumps` would hold every word as a string of its own first: seven times the text.
     """
     import json
 
     text = io.StringIO()
-    for words in json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False).iterencode(document):
+    for words in json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False, default=default).iterencode(document):
         text.write(words)
     text.write("\n")
     return json_escaped(text.getvalue())
+
+
+def cell(value: Any) -> Any:
+    """A value of a CSV file: None is empty, and text is one line that no spreadsheet evaluates."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = printable(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def number(value: float, form: str) -> str:

@@ -16,20 +16,32 @@ def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
         As `write_atomic`.
     """
-    # As it will be read: keys are text, tuples are lists.
-    content = json.loads(json.dumps(document))
-    sealed = {"content": content, "sha256": _digest(content)}
-    write_atomic(path, json.dumps(sealed, indent=1) + "\n", follow=False)
+    write_atomic(path, json.dumps(sealed(document), indent=1) + "\n", follow=False)
 
 
 def read_sealed(path: Path) -> Optional[Dict[str, Any]]:
     """The object as it was written; None where there is none, or where anything in it changed since."""
     try:
         # A pipe would never end.
-        sealed = json.loads(path.read_text(encoding="utf-8")) if is_plain_file(path) else None
-        content: Dict[str, Any] = sealed["content"]
-        return content if sealed["sha256"] == _digest(content) and isinstance(content, dict) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return unsealed(path.read_bytes()) if is_plain_file(path) else None
+    except OSError:
+        return None
+
+
+def sealed(document: Mapping[str, Any]) -> Dict[str, Any]:
+    """The object with the hash of its content."""
+    # As it will be read: keys are text, tuples are lists.
+    content = json.loads(json.dumps(document))
+    return {"content": content, "sha256": _digest(content)}
+
+
+def unsealed(text: bytes) -> Optional[Dict[str, Any]]:
+    """The content of a sealed object as JSON text; None where it is none, or changed since."""
+    try:
+        found = json.loads(text.decode("utf-8"))
+        content: Dict[str, Any] = found["content"]
+        return content if found["sha256"] == _digest(content) and isinstance(content, dict) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -330,7 +329,9 @@ def _verify(
     def render(form: str, terminal: bool) -> str:
         if form == "json":
             result = {"placement": path, "kept": not broken, "broken": [v.to_dict() for v in broken]}
-            return json.dumps({**header("edgedla.verification"), **result}, indent=1, ensure_ascii=False) + "\n"
+            from edgedla.printable import json_text
+
+            return json_text({**header("edgedla.verification"), **result})
         if form != "text":
             raise UsageError(f"--verify has no output form {form!r}", where="--format", allowed="text, json")
         count = f"{len(broken)} broken constraint{'s' * (len(broken) > 1)}" if broken else "every constraint is kept"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
@@ -21,6 +20,7 @@ from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
 from edgedla.documents import header
 from edgedla.errors import UsageError
+from edgedla.printable import json_text
 from edgedla.publishing import Publication, publication
 from edgedla.text.shown import Shown
 
@@ -183,4 +183,4 @@ class Deployment(Shown):
         }
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+        return json_text(self.to_dict(), default=str)

@@ -9,11 +9,12 @@ from typing import BinaryIO, Dict, Iterable, List, Optional
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import make_missing, remove_empty, without_links, writing
+from edgedla.sealed import sealed, unsealed
 from edgedla.sweep.row import FAILED, Row, is_row
 
 
 class Journal:
-    """Rows by key in a file of JSON lines; a last line cut off by a kill is dropped."""
+    """Rows by key in a file of JSON lines, each with its hash; a line that was cut off by a kill or edited is dropped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,11 +34,8 @@ class Journal:
         except OSError as e:
             raise EnvironmentMissing(f"cannot be read: {e.strerror}", where=str(self.path)) from e
         for line in text.split(b"\n"):
-            try:
-                row = json.loads(line.decode("utf-8"))
-            except (ValueError, RecursionError):
-                continue
-            if is_row(row):
+            row = unsealed(line)
+            if row is not None and is_row(row):
                 by_key[row["key"]] = row
         return {k: r for k, r in by_key.items() if not (retry_failed and r["status"] in FAILED)}
 
@@ -50,7 +48,7 @@ class Journal:
                 if self._file.tell() and not self.path.read_bytes().endswith(b"\n"):
                     self._file.write(b"\n")
             for row in rows:
-                self._file.write(json.dumps(row, separators=(",", ":")).encode("utf-8") + b"\n")
+                self._file.write(json.dumps(sealed(row), separators=(",", ":")).encode("utf-8") + b"\n")
             self._file.flush()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import write_atomic
+from edgedla.printable import cell, json_escaped
 from edgedla.sweep.row import COLUMNS, Row
 
 _WHOLE = ("layers", "layers_dla", "layers_gpu", "layers_unknown", "macs", "regions", "regions_dropped", "transitions")
@@ -21,16 +22,16 @@ _REAL = (
 
 
 def to_jsonl(rows: Sequence[Row]) -> str:
-    return "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows)
+    return json_escaped("".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows))
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """CSV with a header; None is an empty cell. A text that a spreadsheet would evaluate gets a leading apostrophe."""
+    """CSV with a header; each cell as `printable.cell` writes it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([_cell(row[name]) for name in COLUMNS])
+        writer.writerow([cell(row[name]) for name in COLUMNS])
     return out.getvalue()
 
 
@@ -50,13 +51,8 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     # Column types do not depend on the rows, so that files of several sweeps can be read as one table.
     schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in COLUMNS])
     out = io.BytesIO()
-    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), out)
+    # Halves of surrogate pairs, of file names that are no UTF-8, are no text for Arrow.
+    encodable = [{k: v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
+                 for row in rows]  # fmt: skip
+    parquet.write_table(arrow.Table.from_pylist(encodable, schema=schema), out)
     write_atomic(path, out.getvalue())
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from edgedla.malloc import paused_garbage_collection
+from tests.models import node, onnx_model
 
 CODE = """
 import gc
@@ -26,3 +34,52 @@ print(frozen > 0, len(gone) > 1_000)
 def test_garbage_is_collected_soon_after_the_start() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+LOOP = """
+import gc, sys, weakref
+import edgedla
+from edgedla.malloc import paused_garbage_collection
+
+def resident_kb():
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+
+class Cycle: pass
+mine = Cycle()
+mine.me, gone = mine, weakref.ref(mine)
+gc.collect()
+before = gc.get_threshold(), gc.get_freeze_count(), gc.isenabled()
+del mine
+count = gc.get_count()
+with paused_garbage_collection():
+    assert not gc.isenabled()
+assert gc.get_count() >= count, "the caller's counters were cleared"
+for call in (edgedla.check, edgedla.predict, edgedla.place):
+    for i in range(250):
+        call(sys.argv[1], target="orin-nx-16gb")
+        if i == 49:
+            start = resident_kb()
+    assert resident_kb() - start < 1500, (call.__name__, start, resident_kb())
+assert (gc.get_threshold(), gc.get_freeze_count(), gc.isenabled()) == before
+assert gone() is None, "garbage of the caller's own was never collected"
+"""
+
+
+def test_calls_in_a_loop_keep_nothing_and_leave_the_callers_collector_alone(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w", "c", pads=[1] * 4), node("Relu", "c", "r"), node("Conv", "r v", "y", pads=[1] * 4)]
+    weights = {"w": np.ones((8, 3, 3, 3), np.float32), "v": np.ones((8, 8, 3, 3), np.float32)}
+    model = tmp_path / "loop.onnx"
+    onnx.save(onnx_model(nodes, {"x": (1, 3, 16, 16)}, {"y": (1, 8, 16, 16)}, weights, opset=17), str(model))
+    done = subprocess.run([sys.executable, "-c", LOOP, str(model)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_caller_who_collects_nothing_stays_so() -> None:
+    gc.disable()
+    try:
+        with paused_garbage_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

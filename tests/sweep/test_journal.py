@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from edgedla.errors import EnvironmentMissing
+from edgedla.sealed import sealed
 from edgedla.sweep import journal as journal_module
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, TEXTS
@@ -20,6 +21,11 @@ GOOD = {
 
 
 def rows(path: Path, line: str) -> Any:
+    """The rows of a journal whose line is sealed as it stands: what is wrong with it is its row."""
+    try:
+        line = json.dumps(sealed(json.loads(line)))
+    except (ValueError, RecursionError):
+        line = f'{{"content": {line}, "sha256": ""}}'
     path.write_text(line + "\n")
     return Journal(path).rows()
 
@@ -27,6 +33,20 @@ def rows(path: Path, line: str) -> Any:
 def test_a_journal_row_reads_back_equal(tmp_path: Path) -> None:
     assert rows(tmp_path / "j", json.dumps(GOOD)) == {"k": GOOD}
     assert TEXTS.issubset(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [('"layers":3', '"layers":9999'), ('"status":"ok"', '"status":"no-dla"'), ("m.onnx", "n.onnx")]
+)
+def test_an_edited_row_is_dropped(tmp_path: Path, was: str, now: str) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.add([GOOD, {**GOOD, "key": "l"}])
+    journal.close()
+    assert set(Journal(tmp_path / "j").rows()) == {"k", "l"}
+    text = (tmp_path / "j").read_text()
+    assert was in text
+    (tmp_path / "j").write_text(text.replace(was, now, 1))
+    assert set(Journal(tmp_path / "j").rows()) == {"l"}
 
 
 @pytest.mark.parametrize(

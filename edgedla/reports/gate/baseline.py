@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path, PurePath
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -10,6 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from edgedla.documents import header, require
 from edgedla.errors import DocumentError
 from edgedla.files import write_atomic
+from edgedla.printable import json_text
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gate.standing import Change, Standing, change, standing_of
 from edgedla.strict_documents import read_json
@@ -48,7 +48,7 @@ class Baseline:
             for name, places in sorted(self._models.items())
         }
         document = {**header(DOCUMENT), "rules_version": rules_version, "models": models}
-        write_atomic(self.path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_atomic(self.path, json_text(document))
 
 
 def read_baseline(path: str, *, missing_is_empty: bool = False) -> Baseline:
