@@ -23,7 +23,7 @@ from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
 from edgedla.runtime.pipeline.reading import read_document
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
-from edgedla.runtime.sources.uri import has_secret
+from edgedla.text.addresses import has_secret
 
 #: The file that Python runs, and the file that it starts.
 MAIN, START = "__main__.py", "edgedla/bundles/start.py"

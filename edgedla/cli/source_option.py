@@ -60,7 +60,7 @@ def sources_of(named: Sequence[str], file: Optional[str], say: Callable[[str], N
         return _of_file(file)
     if not named:
         return tuple(_lines(os.environ.get(VARIABLE, "")))
-    from edgedla.runtime.sources.uri import has_secret, shown
+    from edgedla.text.addresses import has_secret, shown
 
     addresses = [_NAME.sub("", text, count=1) if _NAME.match(text) else text for text in named]
     for address in addresses:

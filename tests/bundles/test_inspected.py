@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import edgedla
+from edgedla.cli.main import exit_code_of
 from edgedla.errors import DocumentError
 from tests.models import node, onnx_model
 
@@ -116,3 +117,32 @@ def test_a_bundle_that_was_cut_off_is_said_to_be_one(made: Path, form: str, shar
     (tmp_path / form).write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(DocumentError, match="the bundle is damaged: .*\n.*copy or bundle it again"):
         edgedla.inspect(tmp_path / form)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "rtsp://cam:S3cretPw@127.0.0.1:9/x",
+        "rtsp://127.0.0.1:9/live?user=admin&password=S3cretPw",
+        "rtsp://127.0.0.1:9/user=admin_password=S3cretPw_channel=1.sdp",
+        "gst://rtspsrc location=rtsp://127.0.0.1:9/x user-id=a user-pw=S3cretPw ! decodebin",
+    ],
+)
+def test_no_form_of_inspect_shows_the_password_of_a_camera(
+    made: Path, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = tmp_path / "p.yaml"
+    source = json.dumps(address)
+    pipeline.write_text(
+        f"version: 1\nartifact: {made / 'artifact'}\nsource: {{uri: {source}}}\ndecode: {{kind: none}}\n"
+    )
+    edgedla.bundle(pipeline=pipeline, out=tmp_path / "cam")
+    assert "S3cretPw" in (tmp_path / "cam" / "bundle.json").read_text(), "a bundle needs it"
+    found = edgedla.inspect(tmp_path / "cam")
+    assert "S3cretPw" not in json.dumps(found.to_dict())
+    for words in (["inspect", str(tmp_path / "cam")], ["inspect", str(tmp_path / "cam"), str(made / "app")]):
+        for form in ("text", "json"):
+            assert exit_code_of([*words, "--format", form]) in (0, 1)
+            shown = capsys.readouterr()
+            assert "S3cretPw" not in shown.out + shown.err
+            assert "cam" in shown.out

@@ -13,7 +13,7 @@ import pytest
 from edgedla.cli.main import exit_code_of
 from edgedla.cli.source_option import VARIABLE, sources_of
 from edgedla.errors import DocumentError, UsageError
-from edgedla.runtime.sources.uri import has_secret
+from edgedla.text.addresses import has_secret
 
 ROOT = Path(__file__).resolve().parents[2]
 

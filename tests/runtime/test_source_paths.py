@@ -7,7 +7,8 @@ import pytest
 from edgedla.cli.board_option import named_files
 from edgedla.errors import UsageError
 from edgedla.runtime.pipeline.config import load_config
-from edgedla.runtime.sources.uri import has_secret, parse_source, shown
+from edgedla.runtime.sources.uri import parse_source
+from edgedla.text.addresses import has_secret, shown
 
 
 @pytest.mark.parametrize(

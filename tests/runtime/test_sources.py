@@ -16,7 +16,7 @@ from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, SINK, opencv_pipeline, pipeline_head
 from edgedla.runtime.sources.opencv import OpenCvSource
-from edgedla.runtime.sources.uri import has_secret, shown, without_secrets
+from edgedla.text.addresses import has_secret, shown, without_secrets
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 

@@ -12,10 +12,10 @@ from edgedla.runtime.board.monitor import sample_between
 from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Pipeline
-from edgedla.runtime.sources.uri import without_secrets
 from edgedla.targets.board import this_board
 from edgedla.targets.device_files import read_board
 from edgedla.targets.jetson import root
+from edgedla.text.addresses import without_secrets
 
 #: Rates are averages over this many seconds, or since the previous request.
 WINDOW_S = 10.0

@@ -26,8 +26,9 @@ from edgedla.runtime.pipeline.settings import (
     ViewConfig,
 )
 from edgedla.runtime.sources.reader import CaptureOptions
-from edgedla.runtime.sources.uri import OPTIONS, without_secrets
+from edgedla.runtime.sources.uri import OPTIONS
 from edgedla.strict_documents import read_yaml
+from edgedla.text.addresses import without_secrets
 from edgedla.vocabulary import did_you_mean
 
 T = TypeVar("T")

@@ -21,8 +21,9 @@ import numpy as np
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.sources.gst_child import CAMERA, FILM, MAY_END, OF_USER, PACED
 from edgedla.runtime.sources.gstreamer import pipeline_head
-from edgedla.runtime.sources.uri import SourceUri, without_secrets
+from edgedla.runtime.sources.uri import SourceUri
 from edgedla.targets.jetson import on_jetson
+from edgedla.text.addresses import without_secrets
 
 #: Without a frame size this long after the start, the source is missing.
 OPEN_S = 15.0

@@ -9,7 +9,7 @@ from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from edgedla.errors import UsageError
-from edgedla.printable import SECRET_VALUE
+from edgedla.text.addresses import is_bare, shown
 from edgedla.vocabulary import did_you_mean, nearest
 
 _SIZED = ("width", "height", "rate", "flip", "frames")
@@ -34,17 +34,8 @@ MOST_PIXELS = 32768
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*")
 #: Schemes that name a file or folder.
 _PATHS = ("file", "images")
-_NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")
-#: A host name or address with its port.
-_HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
-#: An address without its scheme, as some users type it: user:password@camera/1.
-_BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
 #: An address whose // is missing.
 _NO_SLASHES = re.compile(r"(?i)(rtsps?|https?|rtmp|srt|gst):")
-#: A quoted value of a pipeline, to its end or the pipeline's.
-_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*(?:\"|\Z)|'[^']*(?:'|\Z)")
-#: Schemes without secrets in their text: devices, files, generated frames. Of others logs show only scheme and host.
-_LOCAL = frozenset({"csi", "v4l2", "file", "images", "synthetic"})
 
 
 @dataclass(frozen=True)
@@ -77,53 +68,6 @@ class SourceUri:
     own_pace: bool = False
 
 
-def shown(text: str) -> str:
-    """A source as logs, metrics and results may show it: of a network address only scheme and host.
-
-    Cameras take passwords in every part of an address (user:password@, /user=a_password=b, ?token=c), so the rest is
-    hidden. "rtsp://user:secret@cam:554/1" becomes "rtsp://cam:554/..."; of a pipeline the names of elements stay.
-    """
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return "..." if _is_bare(text) else text
-    if scheme.lower() in _LOCAL:
-        return text
-    if scheme.lower() == "gst":
-        # A quoted password may hold a "!".
-        elements = [part.split()[0] for part in _QUOTED.sub("=", rest).split("!") if part.split()]
-        return "gst://" + " ! ".join("..." if "=" in e or ":" in e else e for e in elements)
-    # With a password before the scheme, show nothing.
-    return _address(scheme, rest) if _SCHEME.fullmatch(scheme) else "..."
-
-
-def _is_bare(text: str) -> bool:
-    return _BARE.match(text) is not None and not os.path.exists(text)
-
-
-def _address(scheme: str, rest: str) -> str:
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    host = authority.rpartition("@")[2]
-    # A later @ may end a password with a slash in it; what looks like the host is then a part of the password.
-    if "@" in rest[len(authority) :] or not _HOST.match(host):
-        return f"{scheme}://..."
-    return f"{scheme}://{host}" + ("/..." if len(rest) > len(authority) + 1 else "")
-
-
-def has_secret(text: str) -> bool:
-    """Whether an address names a user or holds what looks like a password, a key or a token."""
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return _is_bare(text)
-    if scheme.lower() in _LOCAL:
-        return False
-    return "@" in text or SECRET_VALUE.search(rest) is not None
-
-
-def without_secrets(text: str) -> str:
-    """Text of GStreamer or OpenCV with every address reduced to scheme and host, and values of secret keys hidden."""
-    return SECRET_VALUE.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
-
-
 def in_folder(text: str, folder: str) -> str:
     """The source with its relative path (also in file:// and images://) resolved against `folder`; others unchanged."""
     path = path_in(text)
@@ -134,7 +78,7 @@ def in_folder(text: str, folder: str) -> str:
         return f"{scheme}://{quote(os.path.join(folder, ''))}{rest}"
     joined = os.path.join(folder, text)
     # A mistyped address stays an address: as a file name it would be shown with its password.
-    return text if (_is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(joined) else joined
+    return text if (is_bare(text) or _NO_SLASHES.match(text)) and not os.path.exists(joined) else joined
 
 
 def path_in(text: str) -> str:
@@ -195,7 +139,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             )
     elif _NO_SLASHES.match(text):
         raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
-    elif _is_bare(text):
+    elif is_bare(text):
         raise UsageError("this address has no scheme", where="...", allowed="rtsp://user:password@host/path")
     else:
         path, options_given, _ = text.partition("?")
