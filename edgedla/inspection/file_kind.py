@@ -20,6 +20,7 @@ from edgedla.records.profile_table import read_profile_table
 from edgedla.records.text_lines import BROKEN_STREAM, text_lines
 from edgedla.rules.messages import explain_line
 from edgedla.strict_documents import read_yaml
+from edgedla.text.addresses import shown_document
 
 HEAD_BYTES = 64 * 1024
 MAX_JSON_BYTES = 512 * 1024 * 1024
@@ -48,7 +49,7 @@ def detect(path: Path) -> DetectedFile:
         DocumentError: unreadable, or of no kind that can be inspected.
     """
     if is_bundle(path):
-        return DetectedFile("bundle", read_bundle(path))
+        return DetectedFile("bundle", shown_document(read_bundle(path)))
     if path.is_dir():
         if (artifact_folder(path) / MANIFEST).exists():
             return DetectedFile("artifact")

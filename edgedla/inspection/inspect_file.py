@@ -33,7 +33,6 @@ from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
 from edgedla.regions.report import CheckReport
-from edgedla.text.addresses import shown_document
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
@@ -180,9 +179,8 @@ def inspect(
         rows, content = of_plan_header(header), {"version": header.version, "offset": header.offset}
         notes.append(_ENGINE_HINT)
     else:
-        document = shown_document(detected.document) if detected.kind == "bundle" else detected.document
-        rows = of_document(document, detected.kind)
-        content = {"document": document}
+        rows = of_document(detected.document, detected.kind)
+        content = {"document": detected.document}
         if detected.kind == "bundle" and is_bundle(path):
             notes.append(BUNDLE_NOTE)
     if against is not None:
