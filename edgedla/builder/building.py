@@ -38,11 +38,14 @@ from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.numerics import departures
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
+from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets.board import board_facts
 from edgedla.vocabulary import GPU
 
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
+#: In it: the model as FLOAT16, where a strongly typed release builds it so.
+CONVERTED = "fp16.onnx"
 
 
 @typed
@@ -90,7 +93,10 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     request = resolved(request)
     samples_without_scales(request, simulated=False)
     with as_file(model) as path:
-        return scripts_of(_plan(OnnxSource(path), request, None, say), Path(out))
+        source, script = OnnxSource(path), Path(out)
+        folder = script if script.suffix != ".sh" or script.is_dir() else script.parent
+        written = folder / f"{path.stem}.fp16.onnx"
+        return scripts_of(_plan(source, request, None, say, converted=written), script, source.halved and written)
 
 
 def build(
@@ -127,7 +133,9 @@ def build(
             work = folder / WORK
             source = OnnxSource(path)
             request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
-            plan = _plan(source, request, work, say, simulated=backend == "host")
+            plan = _plan(source, request, work, say, simulated=backend == "host", converted=work / CONVERTED)
+            if source.halved is not None:
+                tell(say, f"{AS_FP16}: {source.halved.text}")
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain, samples)
             done = existing_artifact(folder, work, plan.to_json(), backend, source.identity, request, say)
@@ -183,13 +191,21 @@ def _plan(
     say: Optional[Say],
     weights: bool = True,
     simulated: bool = False,
+    converted: Optional[Path] = None,
 ) -> Union[BuildPlan, ChainPlan]:
+    """
+    Args:
+        converted: file for the model as FLOAT16, where it is built so; None: nothing reads it.
+    """
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
+    check_mode = "standalone" if request.mode == "standalone" else "fallback"
+    borders = "strict" if check_mode == "fallback" and request.options.reformat_free else check_mode
+    source.convert(platform, borders, request.shapes, request.batch, converted)
     graph = load_onnx(
         source.file, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
@@ -220,7 +236,6 @@ def _plan(
         proto = load_model(source.path, weights=weights)
         whole = WholeNetwork(proto, graph, platform, request.precision, request.mode, calibration, options)
         return plan_chain(whole, [region.layers for region in model.regions])
-    check_mode = "standalone" if request.mode == "standalone" else "fallback"
     report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
     return make_plan(
         graph,
@@ -269,9 +284,11 @@ def _build_on_host(
     from edgedla.targets import platform_for
 
     platform = platform_for(*(plan.platform[name] for name in ("target", "jetpack", "trt")))
-    static = source.static({io.name: io.shape_nchw for io in plan.inputs})
+    shapes = {io.name: io.shape_nchw for io in plan.inputs}
+    static = source.static(shapes)
     with types_named(source, plan.precision, platform):
-        built = build_host(plan, static, samples or check_samples(static, request.calib_data, request.preprocess), say)
+        checked = samples or check_samples(static, request.calib_data, request.preprocess)
+        built = build_host(plan, static, checked, say, source.original(shapes))
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 

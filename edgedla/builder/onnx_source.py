@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from edgedla.builder.onnx_input import fix_inputs, read_model
+from edgedla.builder.onnx_input import MOST_WEIGHT_BYTES, fix_inputs, load_model, read_model
+from edgedla.files import write_atomic
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
+from edgedla.importers.model_file.float16_types import Halved
 from edgedla.importers.model_file.model_identity import dynamic_inputs, identity_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.regions.float16_model import half_model, half_source
+from edgedla.targets import Platform
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -21,12 +26,15 @@ class OnnxSource:
 
     Attributes:
         path: of the file.
+        halved: how the model was converted to FLOAT16; None where it is built as it is. `path` is then that of the converted model.
         scales: the samples behind the build's INT8 scales; None unless the scales were measured on samples.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = self._original = path
+        self.halved: Optional[Halved] = None
         self.scales: Optional[MeasuredScales] = None
+        self._identity: Optional[Dict[str, Any]] = None
         self._file: Optional[OnnxFile] = None
         self._static: Optional[ModelProto] = None
 
@@ -39,8 +47,10 @@ class OnnxSource:
 
     @property
     def identity(self) -> Dict[str, Any]:
-        """Name and digests, as an artifact states them. Raises ModelError: unreadable."""
-        return identity_of(self.file)
+        """Name and digests of the user's file, as an artifact states them. Raises ModelError: unreadable."""
+        if self._identity is None:
+            self._identity = identity_of(self.file)
+        return self._identity
 
     @property
     def embedded(self) -> Optional[EmbeddedPreprocess]:
@@ -50,6 +60,38 @@ class OnnxSource:
     @property
     def dynamic_inputs(self) -> Tuple[str, ...]:
         return dynamic_inputs(self.file)
+
+    def convert(
+        self,
+        platform: Platform,
+        mode: str,
+        shapes: Optional[Mapping[str, Sequence[int]]],
+        batch: Optional[int],
+        written: Optional[Path],
+    ) -> None:
+        """Converts the model to FLOAT16 where the release is strongly typed and its types are FLOAT.
+
+        Args:
+            mode: as in `check`. written: file for the converted model; None: nothing reads its weights.
+
+        Raises:
+            ModelError: unreadable, external data missing, or too large for one message.
+        """
+        if not platform.release.strongly_typed or self.halved is not None:
+            return
+        # That of the user's file, before it is replaced.
+        self._identity = self.identity
+        model: Any = self.file if written is None else load_model(self.path, most_bytes=MOST_WEIGHT_BYTES)
+        self.halved = half_model(model, platform, mode, shapes=shapes, batch=batch)
+        if self.halved is None:
+            return
+        self._file = half_source(self.file, self.halved)
+        if written is None:
+            return
+        write_atomic(written, self.halved.model.SerializeToString(), follow=False)
+        self.path = written
+        # A placement or a report of the user's file holds for its conversion.
+        self._file = replace(read(written), name=self._file.name, notes=self._file.notes, sha256=self._file.sha256)
 
     def static(self, shapes: Mapping[str, Tuple[int, ...]]) -> ModelProto:
         """The whole model with weights, inputs of these sizes, at an opset for the simulation. Do not change it.
@@ -62,3 +104,11 @@ class OnnxSource:
         # Changes the sizes of the one copy in place, because weights may be gigabytes.
         fix_inputs(self._static, shapes)
         return self._static
+
+    def original(self, shapes: Mapping[str, Tuple[int, ...]]) -> Optional[ModelProto]:
+        """The user's own model with weights and inputs of these sizes, where `static` is its conversion; else None."""
+        if self.halved is None:
+            return None
+        model: ModelProto = read_model(self._original)
+        fix_inputs(model, shapes)
+        return model

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
-from edgedla.costs.work import Work, work_of
+from edgedla.costs.work import Work, in_fp32, work_of
 from edgedla.graph import Layer, LayerGraph
 
 #: (layer, its work, device, whether it is fused into the one before it) -> its cost
@@ -81,12 +81,14 @@ def layer_costs_of(
     predict: Predict,
     measured: Measured,
     wider: Optional[Wider] = None,
+    in_float: Callable[[Layer], bool] = lambda layer: False,
 ) -> LayerCosts:
     """Costs of all layers.
 
     Args:
         same_as: every device -> the device with the same costs whose column it shares (possibly itself).
         wider: taken for the operators that are faster in it.
+        in_float: layers that compute in FP32 on the GPU, by their tensors' types.
     """
     count, nothing = len(graph.layers), Cost()
     columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
@@ -95,11 +97,12 @@ def layer_costs_of(
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
-        for position, (layer, work) in enumerate(works):
-            for kind, moved in traffic.items():
+        on_gpu = [(layer, in_fp32(work) if in_float(layer) else work) for layer, work in works]
+        for kind, moved in traffic.items():
+            for position, (layer, work) in enumerate(on_gpu if kind == "GPU" else works):
                 moved[layer.index] = work.moved_bytes(kind, position > 0)
         for device, column in columns.items():
-            predicted, alone = _priced(works, device, predict)
+            predicted, alone = _priced(on_gpu if device == "GPU" else works, device, predict)
             if wider is not None and device == wider.device:
                 again = [(layer, work_of(layer, graph, wider.element_bytes)) for layer, _ in works]
                 others, others_alone = _priced(again, device, wider.predict)

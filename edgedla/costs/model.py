@@ -141,7 +141,12 @@ class CostModel(Prices):
         def measured(operator: Operator, device: str) -> Optional[Cost]:
             return self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
 
-        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self.predict, measured, self._wider())
+        def in_float(layer: Layer) -> bool:
+            return any(graph.tensors[name].dtype == "FLOAT" for name in layer.outputs)
+
+        typed = {"in_float": in_float} if self.platform.release.strongly_typed else {}
+        width, wider = PRECISION_BYTES[self.precision], self._wider()
+        return layer_costs_of(graph, width, same_as, self.predict, measured, wider, **typed)
 
     def _wider(self) -> Optional[Wider]:
         """INT8 builds allow FP16: on the GPU TensorRT takes it for the operators that INT8 makes slower.

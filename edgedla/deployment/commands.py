@@ -12,18 +12,19 @@ from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import devices
 
 
-def commands_of(request: DeployRequest, best: Candidate, turned: bool = False, front: bool = False) -> Tuple[str, ...]:
+def commands_of(request: DeployRequest, best: Candidate, turned: str = "", front: bool = False) -> Tuple[str, ...]:
     """The commands in order: the whole call, which gives the same result, then the kept steps one by one.
 
     MODEL, DATA, HOLDOUT and PIPELINE are placeholders for the user's files. `quantize` by itself calibrates on more of DATA than a
     deployment, because it holds back no samples for the final check.
 
     Args:
-        turned: True if the model's types were converted to FLOAT first. front: True if the part in front of plugins was deployed: then
-            the scales of `out` go into a build of the whole model, which nothing here can measure or evaluate.
+        turned: id of the rewrite that converts the model's types first; "" where none does.
+        front: True if the part in front of plugins was deployed: then the scales of `out` go into a build of the whole
+            model, which nothing here can measure or evaluate.
     """
     platform, power, pictures = _platform(request), _power(request), _pictures(request)
-    only = [*(["float32-types"] if turned else []), *best.rewrites]
+    only = [*([turned] if turned else []), *best.rewrites]
     fixed = "model.onnx" if only else "MODEL"
     commands: List[str] = [_whole(request, platform)]
     if only:

@@ -93,7 +93,7 @@ def _deployed(
     source, conversion, wide, front = as_source(model, example_inputs, work, request, say)
     budget = Budget(request.budget_s)
     steps, parts = _steps(request, Store(work, say), source)
-    types = steps.types(wide) if wide is not None else ()
+    types = steps.types(wide) if wide is not None else ((steps.converted,) if steps.converted else ())
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
     best = search.run()
     first = search.first or best
@@ -192,10 +192,15 @@ def _deployment(
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity, **identity().digests},
-        commands_of(request, best, bool(types), front is not None), notes, conversion, measured, bool(types), keeper,
+        commands_of(request, best, _whole_rewrite(steps, types), front is not None), notes, conversion, measured, bool(types), keeper,
     )  # fmt: skip
     _publish(deployment, built.artifact)
     return deployment
+
+
+def _whole_rewrite(steps: Steps, types: Tuple[str, ...]) -> str:
+    """Id of the rewrite that converts the model's types first; "" where none does."""
+    return "float16-types" if steps.converted else "float32-types" if types else ""
 
 
 def _publish(deployment: Deployment, artifact: Path) -> None:

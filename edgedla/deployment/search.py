@@ -13,6 +13,8 @@ from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.files import sha256_of
+from edgedla.regions.float16_model import AS_FP16
+from edgedla.targets import platform_for
 
 #: Newest opset that all releases read correctly: parsers before TensorRT 10 read reductions of opset 18 wrongly.
 SAFE_OPSET = 17
@@ -91,13 +93,14 @@ class Search:
 
     def _as_it_is(self) -> None:
         model = self.steps.source
+        name = f"the model {AS_FP16}" if self.steps.converted else "the model as it is"
         try:
-            candidate = self._candidate("the model as it is", 0, model, "fp16", None)
+            candidate = self._candidate(name, 0, model, "fp16", None)
         except ModelError as e:
             if not self.request.level:
                 raise
             self._refusal = e
-            self._note("the model as it is", 0, "failed", e.what)
+            self._note(name, 0, "failed", e.what)
             return
         try:
             candidate = self.steps.built(candidate)
@@ -106,7 +109,7 @@ class Search:
             if not self.request.level:
                 raise
             self._failure = e
-            self._note("the model as it is", 0, "failed", e.what)
+            self._note(name, 0, "failed", e.what)
             return
         self.first = self.best = candidate
         self.passed.append(candidate)
@@ -121,6 +124,10 @@ class Search:
         self._offer(self._candidate("exact rewrites", 1, fixed.file(MODEL), "fp16", fixed), _fix_command(fixed))
 
     def _int8(self) -> None:
+        if platform_for(**self.request.platform).release.strongly_typed:
+            self._note("INT8", 2, "skipped", "from TensorRT 11 on INT8 is Q/DQ in the model, and whether the DLA computes in INT8 then is "
+                       "not known")  # fmt: skip
+            return
         if self.steps.parts.calibration is None:
             self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
             return

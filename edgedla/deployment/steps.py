@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
@@ -30,6 +31,18 @@ class Steps:
     def __init__(self, request: DeployRequest, store: Store, parts: Parts, metric: Metric, source: Path) -> None:
         self.request, self.store, self.parts, self.metric, self.source = request, store, parts, metric, source
         self.source_sha256 = sha256_of(source)
+
+    @cached_property
+    def converted(self) -> str:
+        """How every step converts the model to FLOAT16, where the release is strongly typed; "" where it is built as it is."""
+        from edgedla.placement.problem.read_models import read_graph
+        from edgedla.regions.float16_model import conversion_of
+        from edgedla.targets import platform_for
+
+        platform = platform_for(**self.request.platform)
+        if not platform.release.strongly_typed:
+            return ""
+        return conversion_of(read_graph(self.source, platform, self.request.shapes, self.request.batch))
 
     def types(self, wide: Turned) -> Tuple[str, ...]:
         """The types that were converted to FLOAT in the model, and how far a sample proves that."""

@@ -53,10 +53,17 @@ def apply_proven(
     data: Union[None, str, Path],
     approximate: float,
     seeded_weights: bool,
+    in_half: bool = False,
 ) -> Proven:
-    """A copy of the model, rewritten at every site that is not dropped and whose proof holds."""
+    """A copy of the model, rewritten at every site that is not dropped and whose proof holds.
+
+    Args:
+        in_half: the model was converted to FLOAT16: what is equal bit by bit in FP32 is equal within its rounding.
+    """
     failures: Dict[Key, Proof] = {}
     equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
+    if in_half:
+        equality = {name: "round" if kind == "bit" else kind for name, kind in equality.items()}
     while True:
         fixed = work.clone()
         banned = dropped | frozenset(failures)

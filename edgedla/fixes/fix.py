@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
@@ -20,7 +20,7 @@ from edgedla.fixes.account import (
 )
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
-from edgedla.fixes.float_types import in_float32
+from edgedla.fixes.float_types import in_float32, in_half
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
@@ -31,7 +31,7 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
-from edgedla.fixes.wanted import opset_to_write, require_opset, require_samples, turns_types, wanted_rewrites
+from edgedla.fixes.wanted import TYPES, opset_to_write, require_opset, require_samples, turned_types, wanted_rewrites
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.regions.values import FixGain
 from edgedla.targets import Platform, platform_for
@@ -105,7 +105,7 @@ def fix(
     goal = Goal(precision, changes_outputs, approximate, platform.release.trt, platform.module.chip)
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     require_size(model, platform.release.trt)
-    turn = turns_types(only, skip, precision, platform.release.strongly_typed)
+    turn = _Turn(turned_types(only, skip, precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
     opened = _opened(model, source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
@@ -113,7 +113,7 @@ def fix(
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective).choose()
-    done = apply_proven(work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights)
+    done = apply_proven(work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights, opened.in_half)
     fixed, changes = done.model, done.changes
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = placed_layers(judge)
@@ -171,7 +171,7 @@ def fix_gain(
         UsageError, ModelError, EnvironmentMissing: as `fix`.
     """
     require_size(model, platform.release.trt)
-    turn = turns_types((), (), precision, platform.release.strongly_typed)
+    turn = _Turn(turned_types((), (), precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
     opened = _opened(open_weightless(model), _path_of(model), None, shapes or {}, batch, turn, False, None)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before))
@@ -191,11 +191,19 @@ def _path_of(model: Any) -> str:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
 
 
+class _Turn(NamedTuple):
+    """The rewrites of the whole model to do: ids, the platform that they are for, and the mode of `check`."""
+
+    names: Tuple[str, ...]
+    platform: Platform
+    mode: str
+
+
 class _Opened(NamedTuple):
     """The original model, and the model that rewrites start from, both with the user's sizes. They may be the same object.
 
     Attributes:
-        notes: on sizes and operator set. interface, types: of `Typed`, if types were converted to FLOAT.
+        notes: on sizes and operator set. interface, types: of `Typed`, if types were converted. in_half: to FLOAT16.
     """
 
     before: Any
@@ -203,6 +211,7 @@ class _Opened(NamedTuple):
     notes: Tuple[str, ...]
     interface: Tuple[str, ...]
     types: str
+    in_half: bool = False
 
 
 def _opened(
@@ -211,14 +220,14 @@ def _opened(
     opset: Optional[int],
     shapes: Mapping[str, Sequence[int]],
     batch: Optional[int],
-    turn: bool,
+    turn: _Turn,
     prove: bool,
     data: Union[None, str, Path],
 ) -> _Opened:
     """Opens the model with the user's sizes, operator set and types.
 
     Args:
-        turn: convert types to FLOAT. prove, data: as in `fix`.
+        prove, data: as in `fix`.
     """
     before = open_model(model)
     target_opset = opset_to_write(before, opset)
@@ -228,10 +237,18 @@ def _opened(
     batch_fixed = [set_shapes(form, shapes, batch) for form in (before, work)]
     require_sound(work, source)
     notes = (*((batch_taken(TRTEXEC_BATCH),) if any(batch_fixed) else ()), *conversion_note(before, work, prove))
-    turned = in_float32(work, feeds_of(work, data) if prove else ()) if turn else None
-    if turned is None:
-        return _Opened(before, work, notes, (), "")
-    return _Opened(before, turned.model, notes, turned.interface, turned.note)
+    interface: Tuple[str, ...] = ()
+    types: List[str] = []
+    in_float = work
+    for name in turn.names:
+        feeds = feeds_of(work, data) if prove else ()
+        inputs = "the data" if data is not None else "seeded random input"
+        turned = in_float32(work, feeds) if name == TYPES else in_half(work, turn.platform, turn.mode, feeds, inputs)
+        if turned is not None:
+            work, interface = turned.model, (*interface, *turned.interface)
+            types.append(turned.note)
+    converted = work is not in_float and turn.names[-1] != TYPES
+    return _Opened(before, work, notes, interface, "; ".join(types), converted)
 
 
 def _embedded(work: Any, embedded: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:

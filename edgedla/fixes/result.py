@@ -98,7 +98,7 @@ class FixResult(Shown):
         interface: changes of inputs and outputs, one sentence each.
         outputs: the original outputs that changed. decoder: if a decoder was cut off, serialised ONNX model from the new
             outputs to the original ones.
-        types: says that the model's own types were converted to FLOAT, and how far that is proven; "" if they were not.
+        types: says that the model's own types were converted, and how far that is proven or what differs; "" if they were not.
         notes: what else the user should know.
         trials: number of forms of the network that were judged.
         layers_before, layers_after: layers of both networks in running order; empty if the parser refuses the network.

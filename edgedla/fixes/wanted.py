@@ -12,8 +12,8 @@ from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import sample_files
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 
-#: Id of the rewrite of the whole model that `float_types.in_float32` does.
-TYPES = "float32-types"
+#: Ids of the rewrites of the whole model that `float_types.in_float32` and `in_half` do.
+TYPES, HALF_TYPES = "float32-types", "float16-types"
 
 #: Rewrites write operators in forms that exist from this operator set on.
 MIN_OPSET = 11
@@ -26,7 +26,7 @@ def wanted_rewrites(
 ) -> Tuple[Rewrite, ...]:
     """Rewrites in their order: those that `only` names, or all for the purpose; without those in `skip`."""
     only, skip = _listed(only), _listed(skip)
-    named = set(rewrites_named(only, "--only")) - {TYPES}
+    named = set(rewrites_named(only, "--only")) - {TYPES, HALF_TYPES}
     skipped = set(rewrites_named(skip, "--skip"))
     if only and not named:
         return ()
@@ -51,14 +51,13 @@ def wanted_rewrites(
     return tuple(chosen)
 
 
-def turns_types(only: Sequence[str], skip: Sequence[str], precision: str, typed: bool) -> bool:
-    """Whether to convert types to FLOAT first: if the user names that rewrite, or for INT8, whose scales are measured on FLOAT.
-
-    Args:
-        typed: whether the release is strongly typed: the DLA then takes FP16, and INT8 means Q/DQ.
+def turned_types(only: Sequence[str], skip: Sequence[str], precision: str, typed: bool) -> Tuple[str, ...]:
+    """The rewrites of the whole model to do first: those that the user names. Without names FLOAT for INT8, whose scales are
+    measured on FLOAT; on a strongly typed release FLOAT16, which alone runs in FP16 there, and INT8 means Q/DQ.
     """
     named, skipped = rewrites_named(_listed(only), "--only"), rewrites_named(_listed(skip), "--skip")
-    return TYPES not in skipped and (TYPES in named if named else precision == "int8" and not typed)
+    usual = (HALF_TYPES,) if typed else (TYPES,) if precision == "int8" else ()
+    return tuple(name for name in (TYPES, HALF_TYPES) if name not in skipped and name in (named or usual))
 
 
 def _listed(ids: Sequence[str]) -> Sequence[str]:

@@ -6,10 +6,11 @@ INT8 scales are measured on FLOAT tensors, and the simulation rounds FLOAT tenso
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.importers.model_file.value_names import last_name, read_names, rename
 from edgedla.quantization.tensor_types import FLOAT, tensor_types
 
 #: onnx.TensorProto.DataType -> its name.
@@ -168,7 +169,7 @@ def drop_casts(model: Any) -> int:
             continue
         if next((a.i for a in node.attribute if a.name == "to"), 0) != FLOAT:
             continue
-        source, result = _last(renamed, node.input[0]), node.output[0]
+        source, result = last_name(renamed, node.input[0]), node.output[0]
         if result not in outputs:
             renamed[result] = source
         elif source in made and source not in outputs:
@@ -180,35 +181,5 @@ def drop_casts(model: Any) -> int:
         dropped.append(node)
     for node in dropped:
         graph.node.remove(node)
-    _rename(graph.node, renamed)
+    rename(graph.node, renamed)
     return len(dropped)
-
-
-def _last(renamed: Dict[str, str], name: str) -> str:
-    while name in renamed:
-        name = renamed[name]
-    return name
-
-
-def _rename(nodes: Iterable[Any], renamed: Dict[str, str]) -> None:
-    """Renames what nodes read, also in subgraphs, which read outer values by name."""
-    for node in nodes:
-        for names in (node.input, node.output):
-            for i, name in enumerate(names):
-                names[i] = _last(renamed, name)
-        for entry in node.attribute:
-            for body in (entry.g, *entry.graphs):
-                _rename(body.node, renamed)
-                for value in body.output:
-                    value.name = _last(renamed, value.name)
-
-
-def read_names(node: Any) -> Set[str]:
-    """Names that a node reads, also in its subgraphs."""
-    names = {name for name in node.input if name}
-    for entry in node.attribute:
-        for body in (entry.g, *entry.graphs):
-            inside = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
-            body_reads = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
-            names |= body_reads - inside
-    return names

@@ -12,6 +12,7 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.branches import branches_of
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes, data_sizes_text, open_inputs
 from edgedla.importers.network.limits import above_volume_limit
+from edgedla.regions.float16_model import as_built, conversion_of, without_conversion
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -48,20 +49,29 @@ def read_and_check(
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
 ) -> Tuple[LayerGraph, CheckReport]:
-    """The network as training leaves it, and its report.
+    """The network as training leaves it and a build takes it, and its report.
+
+    On a strongly typed release that is the model as FLOAT16; `as_it_is` then holds the counts of the file as it is.
 
     Raises:
         UsageError: unknown precision or mode.
         ModelError: the model cannot be read, or TensorRT's parser refuses it.
     """
-    from edgedla.importers import load_onnx  # lazily: onnx takes longer to load than most checks take to run
+    from edgedla.importers import load_onnx
 
     precision = one_of("precision", precision, PRECISIONS)
     mode = one_of("mode", mode, CHECK_MODES)
-    graph = load_onnx(
-        model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
-    )
-    return graph, replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
+
+    def load(source: Any) -> LayerGraph:
+        trt = platform.release.trt
+        return load_onnx(source, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True)
+
+    graph = load(as_built(model, platform, mode, shapes=shapes, batch=batch))
+    report = replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
+    if conversion_of(graph):
+        as_it_is = check_graph(load(model), platform, precision, mode, ranked=False).totals
+        report = replace(report, as_it_is=as_it_is)
+    return graph, report
 
 
 @typed
@@ -90,6 +100,10 @@ def compare(
     reports = []
     for platform in platforms:
         trt = platform.release.trt
+        if platform.release.strongly_typed:
+            # What stays FLOAT depends on the module.
+            reports.append(read_and_check(model, platform, precision, mode, shapes, batch)[1])
+            continue
         if trt not in graphs:
             graphs[trt] = load_onnx(
                 model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
@@ -115,6 +129,8 @@ def check_graph(
 
     rules = rules or load_rules()
     verdicts = rules.check(graph, platform, precision, mode=mode)
+    if conversion_of(graph):
+        verdicts = without_conversion(verdicts)
     prediction = predict(graph, verdicts, platform, precision, mode, ranked)
     strict: Optional[StrictResult] = None
     if mode != "fallback":

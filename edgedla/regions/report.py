@@ -222,6 +222,7 @@ class CheckReport(Report):
             that the report suggests; not in the document.
         verdicts: the rules' verdicts, one per layer in mode "fallback", for the cost model; not in the document.
         as_exported: totals of the file as exported, if the answer is for the model after training; else None.
+        as_it_is: totals of the file as it is, if the answer is for the model as FLOAT16, converted by edgedla; else None.
         stands_in_for: the platform's own release, if its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         worth: predicted time and energy of every way to run the model (placement.worth); None if not asked for.
@@ -248,6 +249,7 @@ class CheckReport(Report):
     worth: Optional[PredictedCosts] = None
     stands_in_for: str = ""
     as_exported: Optional[Totals] = None
+    as_it_is: Optional[Totals] = None
     with_fixes: Optional[Mapping[str, Any]] = None
     slower: Optional[SlowerChanges] = None
     sizes: GivenSizes = field(default=GivenSizes(), compare=False)
@@ -286,6 +288,7 @@ class CheckReport(Report):
             "worth": None if self.worth is None else self.worth.to_dict(),
             **({} if self.slower is None else {"slower": self.slower.to_dict()}),
             **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
+            **({} if self.as_it_is is None else {"as_it_is": self.as_it_is.to_dict()}),
             **({} if self.with_fixes is None else {"with_fixes": dict(self.with_fixes)}),
         }
 

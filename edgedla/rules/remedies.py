@@ -14,8 +14,8 @@ from edgedla.vocabulary import did_you_mean
 #: How equal a rewritten network is. bit: the same bits in FP32; round: sums in another order; approximate: a stated error.
 EQUALITIES = ("bit", "round", "approximate")
 #: When `fix` tries a rewrite. always: in every build; strict: only without GPU fallback; asked: only if the user names or
-#: allows it; int8: in INT8.
-USES = ("always", "strict", "asked", "int8")
+#: allows it; int8: in INT8; typed: on strongly typed releases.
+USES = ("always", "strict", "asked", "int8", "typed")
 #: What a remedy does to its layer. moves: it then runs on the DLA; removes: it is gone; stays: it stays on the GPU.
 EFFECTS = ("moves", "removes", "stays")
 _FILE = "fixes.yaml"
@@ -134,7 +134,8 @@ def fixes_markdown() -> str:
         "",
         "Generated from rules/fixes.yaml; do not edit. Equality: *bit* = the same bits in FP32; *round* = sums in another "
         "order, relative L2 at most 1e-5 per site; *approximate* = the stated error, only with `--approximate`. Use: *always*; "
-        "*strict* = only for builds without GPU fallback; *asked* = only when `--only` names it; *int8* = first, for INT8. Each "
+        "*strict* = only for builds without GPU fallback; *asked* = only when `--only` names it; *int8* = first, for INT8; "
+        "*typed* = first, from TensorRT 11 on, with its error measured. Each "
         "site is proven when it is applied, and taken only where the predicted cost says so.",
         "",
         "| id | what becomes what | equality | use | helps | watch | sources |",

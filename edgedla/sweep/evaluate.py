@@ -43,16 +43,19 @@ class Evaluator:
         from edgedla.graph.open_sizes import TRTEXEC_BATCH
         from edgedla.importers import load_onnx
         from edgedla.importers.parser_releases import lowering_name
+        from edgedla.regions.float16_model import as_built
 
         # As in `check`; other actions place, rewrite or build the file as it is.
         as_trained = task.settings.action == "check"
-        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, as_trained)
+        # What stays FLOAT of a model that is converted to FLOAT16 depends on the module and the mode.
+        typed = (task.target, task.settings.mode) if platform.release.strongly_typed else None
+        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, as_trained, typed)
         if self._graph[0] != key or self._graph[1] is None:
             self._graph = (None, None)
             self._graph = (
                 key,
                 load_onnx(
-                    task.model,
+                    as_built(task.model, platform, task.settings.mode, batch=task.settings.batch),
                     trt=platform.release.trt,
                     batch=task.settings.batch,
                     open_batch=TRTEXEC_BATCH,

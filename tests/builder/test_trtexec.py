@@ -84,7 +84,7 @@ def test_settings_that_a_release_cannot_express_are_named(plan_for: Callable[...
     # softmax falls back by itself; conv would not.
     assert "TensorRT decides over: conv" in unsaid
     assert "softmax" not in unsaid
-    assert "autocast --target_dla" in "\n".join(trtexec_script(plan, (11, 4, 1)).unsaid)
+    assert "edgedla fix MODEL --trt 11.4.1" in "\n".join(trtexec_script(plan, (11, 4, 1)).unsaid)
     standalone = "\n".join(trtexec_script(plan_for("10.3.0", "standalone"), (8, 5, 2)).unsaid)
     assert "--buildDLAStandalone: arrives with 8.6" in standalone
     late = trtexec_script(plan_for("10.3.0", "standalone"), (8, 6, 2)).unsaid

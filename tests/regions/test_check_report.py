@@ -10,6 +10,7 @@ import pytest
 
 from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
+from edgedla.importers import load_onnx
 from edgedla.regions import Placed, check, check_graph, compare
 from edgedla.targets import platform_for
 
@@ -90,11 +91,18 @@ def test_check_of_a_target_without_dla_puts_all_layers_on_the_gpu(model: Path) -
     assert report.platform.no_dla in report.notes
 
 
-def test_with_strong_typing_a_float32_model_stays_off_the_dla(model: Path) -> None:
+def test_with_strong_typing_a_float32_model_stays_off_the_dla_and_is_answered_as_fp16(model: Path) -> None:
+    platform = platform_for("agx-orin-64gb", trt="11.4.1")
+    as_it_is = check_graph(load_onnx(model, trt="11.4.1"), platform, "fp16")
+    assert {str(layer.support) for layer in as_it_is.layers} == {"gpu"}
+    assert "FLOAT" in as_it_is.layers[0].reason
     report = check(model, target="agx-orin-64gb", trt="11.4.1")
-    assert report.platform.has_dla
-    assert {str(layer.support) for layer in report.layers} == {"gpu"}
-    assert "FLOAT" in report.layers[0].reason
+    assert report.as_it_is == as_it_is.totals
+    assert report.to_dict()["as_it_is"]["layers_dla"] == 0
+    assert report.totals.layers_dla == check(model, target="agx-orin-64gb", trt="10.3").totals.layers_dla == 3
+    assert report.notes[0].startswith("as FP16, converted by edgedla: 4 of 4 nodes")
+    assert compare(model, [platform])[0].to_dict() == report.to_dict()
+    assert not any("fp16-tensors" in finding.fixes for layer in report.layers for finding in layer.findings)
 
 
 def test_compare_answers_for_every_platform_in_order(model: Path) -> None:
@@ -148,7 +156,7 @@ def test_a_loadable_above_the_weight_limit_is_named(net: Any) -> None:
 
 
 def test_one_change_for_several_layer_kinds_is_one_ranking_entry(model: Path) -> None:
-    report = check(str(model), target="orin", trt="11.4.1")
+    report = check_graph(load_onnx(model, trt="11.4.1"), platform_for("orin", trt="11.4.1"), "fp16")
     types, pool = report.ranking
     assert types.label == "GEN007 strongly-typed-tensors"
     # The global average needs both: another rule refuses it whatever its type.

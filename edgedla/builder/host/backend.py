@@ -30,8 +30,9 @@ class HostBuilt:
 
 
 def build_host(
-    plan: BuildPlan, static: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None
-) -> HostBuilt:
+    plan: BuildPlan, static: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None,
+    original: Optional[ModelProto] = None,
+) -> HostBuilt:  # fmt: skip
     """Simulates the plan's precision in the model and measures the error.
 
     Args:
@@ -39,16 +40,18 @@ def build_host(
         samples: inputs for the measurement; None takes seeded random input. `within` is None for random input with
             scales of real data.
         say: called before the simulation with the memory it needs, if that is large.
+        original: what the error is measured against, with inputs of the same sizes; None: `static` itself.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. BuildError: it fails on the samples.
         RunError: an output is NaN or infinite where the FP32 output is finite.
     """
-    reference = open_session(static.SerializeToString(), error=BuildError)
+    reference = open_session((original or static).SerializeToString(), error=BuildError)
     specs = model_input_specs(static)
-    own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
+    taken = {spec.name: spec.dtype for spec in model_input_specs(original or static)}
+    own_types = {dtype for dtype in taken.values() if np.issubdtype(dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
-    expected = outputs_of(reference, checked.feeds)
+    expected = outputs_of(reference, [{n: v.astype(taken[n], copy=False) for n, v in f.items()} for f in checked.feeds])
     # Frees one session before the next opens: each holds the weights.
     del reference
     simulated = simulate(static, plan)

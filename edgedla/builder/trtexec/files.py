@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.builder.chain.plan import ChainPlan
 from edgedla.builder.plan.plan import BuildPlan
@@ -20,7 +20,7 @@ class Scripts:
     Attributes:
         script: the one to run. unsaid: parts of the plan that no option of this trtexec expresses.
         options_of: the release whose help the options were taken from.
-        stages: of a chain the stages' files, each script after its model.
+        stages: models beside the script: of a chain the stages' files, each script after its model; the model as FLOAT16.
     """
 
     script: Path
@@ -39,8 +39,11 @@ class Scripts:
         return document
 
 
-def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
+def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path, converted: Optional[Path] = None) -> Scripts:
     """Writes the scripts: to `out` itself if it ends in .sh and is not a folder, otherwise into the folder `out`.
+
+    Args:
+        converted: the model as FLOAT16, beside the script, if the plan is for that and not for the user's file.
 
     Raises:
         UsageError: `out` is a file but not a script, or the name of a script for a chain, which needs a folder.
@@ -52,11 +55,11 @@ def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
         if not folder:
             raise UsageError("a chain has several files", where=str(out), allowed="a folder")
         return _chain(plan, out)
-    script = trtexec_script(plan)
+    script = trtexec_script(plan, converted="" if converted is None else converted.name)
     path = out / "build.sh" if folder else out
     # A path that the user gave may be a link; follow it.
     _executable(path, script.text, follow=not folder)
-    return Scripts(path, script.unsaid, script.options_of)
+    return Scripts(path, script.unsaid, script.options_of, () if converted is None else (converted,))
 
 
 def _chain(chain: ChainPlan, folder: Path) -> Scripts:

@@ -36,13 +36,16 @@ class TrtexecScript:
     options_of: str
 
 
-def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None) -> TrtexecScript:
+def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None, converted: str = "") -> TrtexecScript:
     """The script for the plan's TensorRT, or for another release of the same plan.
+
+    Args:
+        converted: name of the model as FLOAT16 beside the script, which it then takes where no other is named.
 
     Runs nothing. If the release cannot do what the plan says, the script does the closest thing and says so.
     """
     release = trt or plan.trt
-    writer = _Writer(plan, options_of(release))
+    writer = _Writer(plan, options_of(release), converted)
     writer.write()
     return TrtexecScript(writer.text(), tuple(writer.unsaid), writer.options.read)
 
@@ -50,8 +53,8 @@ def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None) -> TrtexecScr
 class _Writer:
     """Collects arguments, each already quoted for bash, and the parts of the plan that have no option."""
 
-    def __init__(self, plan: BuildPlan, options: Options) -> None:
-        self.plan, self.options = plan, options
+    def __init__(self, plan: BuildPlan, options: Options, converted: str) -> None:
+        self.plan, self.options, self.converted = plan, options, converted
         self.arguments: List[str] = []
         self.unsaid: List[str] = []
         self.notes: List[str] = []
@@ -125,8 +128,7 @@ class _Writer:
             if not plan.strongly_typed:
                 self.unsaid.append(
                     f"precision {plan.precision}: TensorRT 11 takes it from the model's tensor types. Convert the model "
-                    "first: FP16 with modelopt.onnx.autocast --target_dla"
-                    + (", INT8 by Q/DQ nodes on every tensor" if plan.precision == "int8" else "")
+                    f"first: `edgedla fix MODEL --trt {'.'.join(map(str, self.options.release))} -o OUT` makes it FP16"
                 )
             return
         if plan.strongly_typed:
@@ -261,9 +263,12 @@ class _Writer:
         # A line break in a name must not end the comment.
         head = ["#!/usr/bin/env bash", *(f"# {' '.join(text.splitlines())}" for text in comments)]
         default_model = shlex.quote(f"{plan.model.get('name', 'model')}.onnx")
+        if self.converted:
+            # The script and the converted model stay together.
+            default_model = f'"$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"/{shlex.quote(self.converted)}'
         body = [
             "set -euo pipefail",
-            f'TRTEXEC="${{TRTEXEC:-{DEFAULT_TRTEXEC}}}"',
+            f'TRTEXEC="${{TRTEXEC:-$(command -v trtexec || echo {DEFAULT_TRTEXEC})}}"',
             f"MODEL={default_model}",
             'if [ "$#" -ge 1 ]; then MODEL="$1"; fi',
             'OUT="${2:-.}"',

@@ -50,25 +50,14 @@ class CheckRequest:
         self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False
     ) -> CheckReport:
         """The check of one model on one platform, with the cost if the model has at most `most` layers."""
-        from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
-        from edgedla.importers import load_onnx
-        from edgedla.regions import check_graph
+        from edgedla.regions.check import read_and_check
         from edgedla.regions.values import GivenCosts
         from edgedla.targets import platform_for
 
         precision = place.pop("precision", None) or self.precision
         platform = platform_for(**place)
-        graph = load_onnx(
-            source.source,
-            trt=platform.release.trt,
-            shapes=self.shapes,
-            batch=self.batch,
-            open_batch=TRTEXEC_BATCH,
-            as_trained=True,
-        )
-        report = check_graph(graph, platform, precision, self.mode)
-        sizes, costs = GivenSizes(self.shapes, self.batch), GivenCosts(**self.costs)
-        report = replace(report, sizes=sizes, given_costs=costs, core=self.core)
+        graph, report = read_and_check(source.source, platform, precision, self.mode, self.shapes, self.batch)
+        report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core)
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode

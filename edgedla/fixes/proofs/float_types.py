@@ -15,7 +15,8 @@ from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import described
 from edgedla.importers.model_file.port_names import free_prefix
-from edgedla.quantization.float32_types import read_names, turn_types
+from edgedla.importers.model_file.value_names import read_names
+from edgedla.quantization.float32_types import turn_types
 from edgedla.quantization.session import open_session
 from edgedla.quantization.tensor_types import tensor_types
 
@@ -94,9 +95,9 @@ def prove_types(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> Type
     turn_types(wide)
     constants = {t.name: t for t in wide.graph.initializer}
     nodes, worst, overflow, failed = 0, 0.0, "", ""
-    for part in _parts(wide):
+    for part in parts_of(wide):
         names = sorted({name for node in part for name in (*read_names(node), *node.output) if name} - set(constants))
-        values = {**feed, **_run(narrow, [name for name in names if name not in feed], feed)}
+        values = {**feed, **run_values(narrow, [name for name in names if name not in feed], feed)}
         for node, gaps in _compared(wide, part, constants, values):
             nodes += 1
             label = node.name or node.op_type
@@ -110,7 +111,7 @@ def prove_types(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> Type
     return TypesProof(nodes, worst, overflow, failed, _outputs(narrow, turned, feed))
 
 
-def _parts(model: Any) -> Iterator[List[Any]]:
+def parts_of(model: Any) -> Iterator[List[Any]]:
     """The nodes of the main graph in parts whose values can be held together."""
     types = tensor_types(model)
     part: List[Any] = []
@@ -128,7 +129,7 @@ def _parts(model: Any) -> Iterator[List[Any]]:
         yield part
 
 
-def _run(model: Any, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+def run_values(model: Any, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:
     """Values of the original model, each rounded to its type: ONNX Runtime rounds only values that are outputs."""
     import onnx
 
@@ -215,7 +216,7 @@ def _gap(narrow: np.ndarray, wide: np.ndarray, levels: bool) -> Optional[Tuple[f
 
 def _outputs(model: Any, turned: Any, feed: Mapping[str, np.ndarray]) -> Optional[float]:
     names = [o.name for o in model.graph.output]
-    before = _run(model, names, feed)
+    before = run_values(model, names, feed)
     after = open_session(turned.SerializeToString(), optimize=False).run(names, {k: _wide(v) for k, v in feed.items()})
     worst = None
     for name, value in zip(names, after):

@@ -60,7 +60,9 @@ def _file(source: ModelSource) -> Optional[Path]:
 def read_graph(
     source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> LayerGraph:
-    """The graph of a source; a LayerGraph of the platform's parser is returned unchanged."""
+    """The graph of a source as a build takes it; a LayerGraph of the platform's parser is returned unchanged."""
     from edgedla.importers import load_onnx
+    from edgedla.regions.float16_model import as_built
 
+    source = as_built(source, platform, shapes=shapes, batch=batch)
     return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)

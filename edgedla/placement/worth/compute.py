@@ -179,12 +179,13 @@ def worth_of(
 ) -> Worth:
     """All ways at the precision of `costs`, and at the `others`.
 
-    With measured costs the other precision is left out: a profile holds for one precision.
+    With measured costs the other precision is left out: a profile holds for one precision. So it is on a strongly typed release, where
+    the model's types are its precision.
     """
     worthiness = Worthiness(graph, platform, verdicts, costs)
     names = ("tensorrt", "gpu") if platform.has_dla else ("gpu",)
     ways = [*(worthiness.way(name) for name in names), *worthiness.best()]
-    for other in others if costs.profile is None else ():
+    for other in others if costs.profile is None and not platform.release.strongly_typed else ():
         if other != costs.precision:
             from edgedla.rules import load_rules
 

@@ -7,6 +7,7 @@ from typing import Iterator, List, Optional, Sequence
 from edgedla.graph.batch import frame_text
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.check import unknown_note
+from edgedla.regions.float16_model import AS_FP16
 from edgedla.regions.prediction import dropped_note
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
@@ -136,6 +137,10 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     if report.platform.has_dla:
         yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
+    if report.as_it_is is not None and report.platform.has_dla:
+        live = report.as_it_is.layers_dla + report.as_it_is.layers_gpu
+        as_it_is = f"{report.as_it_is.layers_dla} of {live} layers on the DLA, the GPU in FP32"
+        yield "", 2, f"types        {AS_FP16}; the file as it is: {as_it_is}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     if report.platform.has_dla:

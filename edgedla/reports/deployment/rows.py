@@ -59,13 +59,20 @@ def unchanged(deployment: Deployment) -> bool:
     return deployment.best.name == deployment.first.name
 
 
+def _types(deployment: Deployment) -> str:
+    if not deployment.turned:
+        return ""
+    release = str(deployment.platform["trt"]).split(".")[0]
+    return f", with its types converted to {'FLOAT16' if int(release) >= 11 else 'FLOAT'}"
+
+
 def gain(deployment: Deployment) -> str:
     """The change of the objective, in one sentence."""
     objective = deployment.request.objective
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
         ending = (
-            "the artifact is the unchanged model" + (", with its types converted to FLOAT" if deployment.turned else "")
+            "the artifact is the unchanged model" + _types(deployment)
             if unchanged(deployment)
             else f"the cost is the same with {clean(deployment.best.name)}"
         )

@@ -62,7 +62,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if result.after.refused:
         return "bad", f"TensorRT's parser {'still ' if result.applied else ''}refuses it"
     if not result.applied and result.types:
-        return "good", f"types converted to FLOAT, no site rewritten{_gain(result)}"
+        return "good", f"{result.types.partition(' (')[0]}, no site rewritten{_gain(result)}"
     if not result.applied and result.before.refused:
         return "good", f"no site rewritten; accepted now, before: {clean(result.before.refused)}"
     if not result.applied:

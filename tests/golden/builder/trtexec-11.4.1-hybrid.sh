@@ -3,10 +3,10 @@
 # Written by edgedla VERSION for trtexec of TensorRT 11.4.1 (options as of 11.1, the newest read).
 # Plan made for TensorRT 10.3.0; model sha256 abababababababab.
 # usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.
-# NOT EXPRESSED: precision int8: TensorRT 11 takes it from the model's tensor types. Convert the model first: FP16 with modelopt.onnx.autocast --target_dla, INT8 by Q/DQ nodes on every tensor
+# NOT EXPRESSED: precision int8: TensorRT 11 takes it from the model's tensor types. Convert the model first: `edgedla fix MODEL --trt 11.4.1 -o OUT` makes it FP16
 # NOT EXPRESSED: --layerPrecisions: not in this release, so TensorRT decides over: relu
 set -euo pipefail
-TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
+TRTEXEC="${TRTEXEC:-$(command -v trtexec || echo /usr/src/tensorrt/bin/trtexec)}"
 MODEL=small.onnx
 if [ "$#" -ge 1 ]; then MODEL="$1"; fi
 OUT="${2:-.}"

@@ -5,7 +5,7 @@
 # usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.
 # NOT EXPRESSED: --layerDeviceTypes: not in this release; the 1 GPU layers fall back by themselves
 set -euo pipefail
-TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
+TRTEXEC="${TRTEXEC:-$(command -v trtexec || echo /usr/src/tensorrt/bin/trtexec)}"
 MODEL=small.onnx
 if [ "$#" -ge 1 ]; then MODEL="$1"; fi
 OUT="${2:-.}"

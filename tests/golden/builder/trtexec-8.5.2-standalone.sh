@@ -8,7 +8,7 @@
 # note: image: DLA_HWC4 under the older name that this trtexec takes, CHW4
 # note: probabilities: DLA_LINEAR under the older name that this trtexec takes, LINEAR
 set -euo pipefail
-TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
+TRTEXEC="${TRTEXEC:-$(command -v trtexec || echo /usr/src/tensorrt/bin/trtexec)}"
 MODEL=small.onnx
 if [ "$#" -ge 1 ]; then MODEL="$1"; fi
 OUT="${2:-.}"

@@ -4,7 +4,7 @@
 # Plan made for TensorRT 10.3.0; model sha256 abababababababab.
 # usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.
 set -euo pipefail
-TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
+TRTEXEC="${TRTEXEC:-$(command -v trtexec || echo /usr/src/tensorrt/bin/trtexec)}"
 MODEL=small.onnx
 if [ "$#" -ge 1 ]; then MODEL="$1"; fi
 OUT="${2:-.}"

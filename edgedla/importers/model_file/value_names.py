@@ -1,0 +1,35 @@
+"""Names of values in an onnx.ModelProto: which a node reads, and how they are changed, subgraphs included."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Set
+
+
+def last_name(renamed: Mapping[str, str], name: str) -> str:
+    while name in renamed:
+        name = renamed[name]
+    return name
+
+
+def rename(nodes: Iterable[Any], renamed: Mapping[str, str]) -> None:
+    """Renames what nodes read, also in subgraphs, which read outer values by name."""
+    for node in nodes:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                names[i] = last_name(renamed, name)
+        for entry in node.attribute:
+            for body in (entry.g, *entry.graphs):
+                rename(body.node, renamed)
+                for value in body.output:
+                    value.name = last_name(renamed, value.name)
+
+
+def read_names(node: Any) -> Set[str]:
+    """Names that a node reads, also in its subgraphs."""
+    names = {name for name in node.input if name}
+    for entry in node.attribute:
+        for body in (entry.g, *entry.graphs):
+            inside = {v.name for v in (*body.input, *body.initializer)} | {o for n in body.node for o in n.output}
+            body_reads = {name for n in body.node for name in read_names(n)} | {o.name for o in body.output}
+            names |= body_reads - inside
+    return names
