@@ -17,7 +17,7 @@ from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.opset import keep_description
 from edgedla.fixes.proofs.float16 import measured_text, out_of_range
 from edgedla.fixes.proofs.float_types import proof_text
-from edgedla.importers.model_file.float16_types import LARGEST, as_float16
+from edgedla.importers.model_file.float16_tensors import LARGEST, as_float16
 from edgedla.quantization.float32_types import TURNED, as_float32, drop_casts, own_types, to_float32, turn_types
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import Platform

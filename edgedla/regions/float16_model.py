@@ -12,7 +12,7 @@ from edgedla.importers import load_onnx
 from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.value_names import read_names
-from edgedla.regions.report import CheckReport
+from edgedla.regions.prediction import predict
 from edgedla.rules.verdict import Finding, Verdict
 from edgedla.targets import Platform
 
@@ -49,14 +49,16 @@ def half_model(
     whole = in_float16(source.model, kept, hybrid, elements)
     if whole is None or not hybrid or not platform.has_dla:
         return whole
-    from edgedla.regions.check import check_graph
-
     try:
-        report = check_graph(_graph(source, whole, platform, shapes, batch), platform, "fp16", mode, ranked=False)
+        graph = _graph(source, whole, platform, shapes, batch)
     except ModelError:
         # The parser refuses the model, in both types.
         return whole
-    behind = _behind(source.model, report)
+    from edgedla.rules import load_rules
+
+    verdicts = load_rules().check(graph, platform, "fp16", mode=mode)
+    regions = predict(graph, verdicts, platform, "fp16", mode, ranked=False).regions
+    behind = _behind(source.model, {graph.layers[i].onnx_node for region in regions for i in region.layers})
     return in_float16(source.model, {**behind, **kept}, hybrid, elements) if behind else whole
 
 
@@ -111,9 +113,8 @@ def _graph(source: OnnxFile, halved: Halved, platform: Platform, shapes: Any, ba
     )
 
 
-def _behind(model: Any, report: CheckReport) -> Dict[str, str]:
+def _behind(model: Any, on_dla: Set[str]) -> Dict[str, str]:
     """Labels of the nodes that are on no loadable, light, and read only by nodes like them."""
-    on_dla = {name for region in report.regions for i in region.layers for name in report.layers[i].onnx_nodes}
     behind: Dict[str, str] = {}
     wanted: Set[str] = set()
     for node in reversed(model.graph.node):

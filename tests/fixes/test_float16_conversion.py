@@ -11,7 +11,7 @@ import pytest
 
 import edgedla
 from edgedla.builder.request import BuildRequest
-from edgedla.importers.model_file.float16_types import HALF
+from edgedla.importers.model_file.float16_tensors import HALF
 from edgedla.quantization.session import open_session
 from tests.models import node, onnx_model, save
 

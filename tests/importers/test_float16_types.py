@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgedla.importers.model_file.float16_types import HALF, Halved, in_float16
+from edgedla.importers.model_file.float16_tensors import HALF
+from edgedla.importers.model_file.float16_types import Halved, in_float16
 from edgedla.quantization.session import open_session
 from tests.models import constant, node, onnx_model
 

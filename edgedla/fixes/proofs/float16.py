@@ -9,7 +9,8 @@ import numpy as np
 from edgedla.errors import EdgedlaError
 from edgedla.fixes.proofs.comparison import distance
 from edgedla.fixes.proofs.float_types import parts_of, run_values
-from edgedla.importers.model_file.float16_types import LARGEST, label_of
+from edgedla.importers.model_file.float16_tensors import LARGEST
+from edgedla.importers.model_file.float16_types import label_of
 from edgedla.quantization.session import open_session
 
 #: Values may come this near to FLOAT16's largest on the samples: others may be larger.

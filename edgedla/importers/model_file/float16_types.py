@@ -10,22 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
-import numpy as np
-
+from edgedla.importers.model_file.float16_tensors import (
+    CONSTANT_ATTRIBUTES,
+    FLOAT,
+    HALF,
+    LARGEST,
+    SMALLEST,
+    constant_of,
+    lost,
+    to_float16,
+)
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.importers.model_file.value_names import read_names, rename
 
-#: onnx.TensorProto.DataType.
-FLOAT, HALF = 1, 10
-#: The largest FLOAT16, and its smallest positive one.
-LARGEST, SMALLEST = 65504.0, 2.0**-24
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _QDQ = frozenset(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 #: Values computed from sizes are no data.
 _SIZES = frozenset(("Shape", "Size"))
 #: Inputs that stay FLOAT though ONNX allows FLOAT16: (operator, index). A region of interest has the precision of the sizes.
 _STAYS = frozenset((("Resize", 1), ("Resize", 2), ("Upsample", 1)))
-_CONSTANT = ("value", "value_float", "value_floats")
 
 
 @dataclass(frozen=True)
@@ -99,28 +102,6 @@ def name_of(node: Any) -> str:
     return node.name or f"{node.op_type}_{label_of(node)}"
 
 
-def to_float16(tensor: Any) -> Any:
-    """The onnx.TensorProto in FLOAT16; one without its elements, as of a stripped model, changes its type alone."""
-    import onnx
-    from onnx import numpy_helper
-
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or not (tensor.raw_data or tensor.float_data):
-        turned = onnx.TensorProto(name=tensor.name, data_type=HALF, dims=tensor.dims, doc_string=tensor.doc_string)
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            # The file holds FLOAT elements: beyond its end there are none to be taken for FLOAT16.
-            turned.data_location = tensor.data_location
-            turned.external_data.extend(e for e in tensor.external_data if e.key == "location")
-            turned.external_data.add(key="offset", value=str(1 << 62))
-        return turned
-    return numpy_helper.from_array(as_float16(numpy_helper.to_array(tensor)), tensor.name)
-
-
-def as_float16(elements: np.ndarray) -> np.ndarray:
-    """The elements in FP16. A finite one beyond its range becomes its largest number, not infinity."""
-    clamped = np.where(np.isfinite(elements), np.clip(elements, -LARGEST, LARGEST), elements)
-    return np.asarray(clamped, dtype=np.float16, order="C")
-
-
 class _Conversion:
     """Which values become FLOAT16, then the model with them.
 
@@ -154,7 +135,7 @@ class _Conversion:
         return bool(name) and self.types.get(name) == FLOAT
 
     def _classify(self, index: int, node: Any, keep: Mapping[str, str]) -> None:
-        if node.op_type == "Constant" and any(a.name in _CONSTANT for a in node.attribute):
+        if node.op_type == "Constant" and any(a.name in CONSTANT_ATTRIBUTES for a in node.attribute):
             if self._is_float(node.output[0]):
                 self.constants[node.output[0]] = node
             return
@@ -224,7 +205,7 @@ class _Conversion:
             if value.name in self.half and (value.name, True) not in self.forms:
                 value.type.tensor_type.elem_type = HALF
         interface = () if self.own_ends else self._turned_ends(graph)
-        clamped, vanished = self._lost()
+        clamped, vanished = lost((n, t) for n, t in self._constant_tensors() if (n, True) in self.constant_forms)
         constants = {self.forms[name, True]: name for name, half in self.constant_forms if half}
         return Halved(model, self.nodes, self.of, tuple(self.kept), self.casts, interface, constants, clamped, vanished)
 
@@ -338,7 +319,7 @@ class _Conversion:
             if tensor.data_type == FLOAT:
                 yield tensor.name, tensor
         for name, node in self.constants.items():
-            yield name, _constant_of(node, name)
+            yield name, constant_of(node, name)
 
     def _turned_ends(self, graph: Any) -> Tuple[str, ...]:
         sentences = []
@@ -347,21 +328,6 @@ class _Conversion:
                 value.type.tensor_type.elem_type = HALF
                 sentences.append(f"{value.name} {verb} FLOAT16, before FLOAT")
         return tuple(sentences)
-
-    def _lost(self) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-        from onnx import numpy_helper
-
-        clamped, vanished = [], []
-        for name, tensor in self._constant_tensors():
-            if (name, True) not in self.constant_forms or not (tensor.raw_data or tensor.float_data):
-                continue
-            sizes = np.abs(numpy_helper.to_array(tensor))
-            finite = sizes[np.isfinite(sizes)]
-            if finite.size and finite.max() > LARGEST:
-                clamped.append(name)
-            if finite.size and np.any((finite > 0) & (finite < SMALLEST / 2)):
-                vanished.append(name)
-        return tuple(clamped), tuple(vanished)
 
 
 def _allows(formal: Tuple[str, AbstractSet[str]]) -> bool:
@@ -375,16 +341,3 @@ def _schema(operator: str, opset: int) -> Any:
         return defs.get_schema(operator, opset)
     except defs.SchemaError:
         return None
-
-
-def _constant_of(node: Any, name: str) -> Any:
-    import onnx
-    from onnx import numpy_helper
-
-    entry = next(a for a in node.attribute if a.name in _CONSTANT)
-    if entry.name != "value":
-        return numpy_helper.from_array(np.asarray(onnx.helper.get_attribute_value(entry), np.float32), name)
-    tensor = onnx.TensorProto()
-    tensor.CopyFrom(entry.t)
-    tensor.name = name
-    return tensor
