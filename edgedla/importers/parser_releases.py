@@ -27,6 +27,10 @@ OBSERVED: Dict[Version, str] = {
     (10, 10): "10.10.0",
 }
 
+#: Names of OnnxParserFlag for the DLA: for UINT8 and asymmetric Q/DQ (10.11), to refuse the nodes that the DLA refuses (10.15), and
+#: to rewrite layers for it (10.16). NvOnnxParser.h.
+UINT8, REPORT, ADJUST = "ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA", "REPORT_CAPABILITY_DLA", "ADJUST_FOR_DLA"
+
 #: The newest opset that each release names: (release, opset, source). Other releases have that of the next older one in the table.
 NEWEST_OPSET: Tuple[Tuple[Version, int, str], ...] = (
     ((7, 1), 11, "operators.md of TensorRT 7.2"),
@@ -175,3 +179,16 @@ def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:
     """The newest opset that a release's parser was made for, and the source of that number."""
     candidates = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
     return candidates[-1] if candidates else NEWEST_OPSET[0][1:]
+
+
+def parser_flags(notes: Sequence[str], gpu_fallback: bool) -> Tuple[str, ...]:
+    """Names of OnnxParserFlag for a build that uses the DLA.
+
+    UINT8 Q/DQ needs both flags without which NVIDIA's own tests of it fail. Without GPU fallback the parser's check names the ONNX node
+    that the DLA refuses; with it, it would refuse what may run on the GPU.
+
+    Args:
+        notes: of the graph or plan, which say whether UINT8 Q/DQ is in the model.
+    """
+    quantised = (UINT8, ADJUST) if any(UINT8 in note for note in notes) else ()
+    return quantised if gpu_fallback else (*quantised, REPORT)

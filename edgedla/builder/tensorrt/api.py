@@ -84,8 +84,8 @@ def build_engine(
         with device_work(BuildError), receiving(logger, receive):
             builder = checked_builder(trt, logger, plan)
             network = builder.create_network(network_flags(trt, plan))
-            parse_model(trt, network, logger, model, lines)
             config = builder.create_builder_config()
+            parse_model(trt, network, logger, model, lines, config, plan)
             drift = configure(trt, network, config, plan, lines, allow_drift, on_drift)
             if plan.timing_cache:
                 _reuse_timings(config, timing_cache, lines)
@@ -121,8 +121,8 @@ def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
     with device_work(BuildError), receiving(logger, lambda severity, text: lines.append(text)):
         builder = checked_builder(trt, logger, plan)
         network = builder.create_network(network_flags(trt, plan))
-        parse_model(trt, network, logger, model, lines)
         config = builder.create_builder_config()
+        parse_model(trt, network, logger, model, lines, config, plan)
         return answers_of(trt, network, config, plan, lines)[0]
 
 

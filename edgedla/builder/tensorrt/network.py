@@ -14,13 +14,31 @@ from edgedla.builder.tensorrt.config import implicit_precisions, set_devices, se
 from edgedla.builder.tensorrt.drift import Answers, Drift, compare
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.errors import BuildError, ModelRefused
+from edgedla.importers.parser_releases import REPORT, parser_flags
 from edgedla.vocabulary import GPU
 
 
-def parse_model(trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str]) -> None:
+def parse_model(
+    trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str], config: Any, plan: BuildPlan
+) -> None:
+    """Parses the model, with the parser's flags for the DLA that the plan needs and this release has.
+
+    Raises:
+        ModelRefused: the parser refuses the model.
+    """
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
+    flags = parser_flags(plan.notes, plan.gpu_fallback) if plan.dla_core is not None else ()
+    if hasattr(trt, "OnnxParserFlag"):
+        # One by one: set all at once they would clear NATIVE_INSTANCENORM, which is on by default.
+        for flag in (name for name in flags if name in trt.OnnxParserFlag.__members__):
+            parser.set_flag(trt.OnnxParserFlag.__members__[flag])
+    if REPORT in flags and hasattr(trt.OnnxParser, "set_builder_config"):
+        # The parser asks about every layer with this config, so it must be as the build's.
+        set_flags(trt, config, plan)
+        config.default_device_type = trt.DeviceType.DLA
+        parser.set_builder_config(config)
     # From the file, so that weights in external data are found beside it.
     if not parser.parse_from_file(str(model)):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]

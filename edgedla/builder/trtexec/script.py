@@ -11,12 +11,17 @@ from edgedla.builder.plan.plan import BuildPlan, IoPlan
 from edgedla.builder.trtexec.options import Options, Version, options_of
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat
+from edgedla.importers.parser_releases import ADJUST, REPORT, UINT8, parser_flags
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import version
 from edgedla.vocabulary import GPU
 
 MIB = 1 << 20
 DEFAULT_TRTEXEC = "/usr/src/tensorrt/bin/trtexec"
+#: trtexec's options for flags of the parser.
+PARSER_OPTIONS = {
+    UINT8: "--uint8AsymmetricQuantizationDLA", REPORT: "--reportCapabilityDLA", ADJUST: "--adjustForDLA",
+}  # fmt: skip
 #: Ends the calibration cache inside the script; no cache line looks like it.
 _END = "EDGEDLA_CALIBRATION_CACHE"
 
@@ -107,6 +112,9 @@ class _Writer:
             self.add("--allowGPUFallback")
         if plan.direct_io:
             self.add("--directIO")
+        flags = parser_flags(plan.notes, plan.gpu_fallback)
+        for flag in (option for name, option in PARSER_OPTIONS.items() if name in flags and option in self.options):
+            self.add(flag)
         if plan.mode == "standalone":
             if "--buildDLAStandalone" in self.options:
                 self.add("--buildDLAStandalone")

@@ -12,8 +12,9 @@ from edgedla.importers.network.known import of_array
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.operand import Value
+from edgedla.importers.parser_releases import UINT8
 from edgedla.importers.refuse import SYMMETRIC, Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import ONNX_TYPES, Weights
 
 
 def _scale(ctx: Context, node: Node, x: Value) -> NetTensor:
@@ -26,6 +27,21 @@ def _scale(ctx: Context, node: Node, x: Value) -> NetTensor:
     return ctx.tensor(x)
 
 
+#: Release from which the parser has the flag for UINT8 and zero points that are not 0: on Orin's DLA alone.
+UINT8_FLAG_FROM = (10, 11)
+NEEDS_FLAG = f"needs its flag {UINT8} for it (trtexec: --uint8AsymmetricQuantizationDLA); `edgedla build` sets it"
+
+
+def _needs_flag(inputs: List[Value]) -> bool:
+    """Whether data or zero point of a Q/DQ node is UINT8, or the zero point is not 0."""
+    weights = [x for x in (inputs[0], *inputs[2:3]) if isinstance(x, Weights)]
+    if any(x.onnx_type == ONNX_TYPES["UINT8"] for x in weights):
+        return True
+    zero = inputs[2] if len(inputs) > 2 else None
+    array = zero.array() if isinstance(zero, Weights) else None
+    return bool(array is not None and array.any())
+
+
 #: Types that TensorRT quantizes to.
 QUANTIZED: Tuple[str, ...] = ("FP8", "INT8", "INT4")
 
@@ -34,7 +50,7 @@ def _zero_point(ctx: Context, x: Value) -> Optional[NetTensor]:
     """The zero point as a tensor of FLOAT zeros; none where the type alone counts."""
     if isinstance(x, Weights) and not ctx.has_constant(x.name):
         array = x.array()
-        if array is not None and array.any():
+        if array is not None and array.any() and ctx.trt[:2] < UINT8_FLAG_FROM:
             raise Refused(
                 "TensorRT only supports symmetric quantization. The zero point for the QuantizeLinear/DequantizeLinear "
                 "operator must be all zeros.",
@@ -100,15 +116,19 @@ def _target(ctx: Context, node: Node, zero: Any, custom: str) -> str:
 
 
 def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool, custom: str = "") -> List[Value]:
-    refuse_types(inputs[0], "UINT8")
+    flagged = ctx.trt[:2] >= UINT8_FLAG_FROM
+    if not flagged:
+        refuse_types(inputs[0], "UINT8")
     if len(inputs) < 2:
         raise Refused(
             "This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear operator."
         )
     if not ctx.v10 and len(inputs) < 3:
         raise Refused("QuantizeLinear/DequantizeLinear without a zero point")
-    if not dequantizes and len(inputs) >= 3:
+    if not flagged and not dequantizes and len(inputs) >= 3:
         refuse_types(inputs[2], "UINT8")
+    if flagged and _needs_flag(inputs):
+        ctx.departs(node, NEEDS_FLAG)
     x = ctx.tensor(inputs[0])
     scale = _scale(ctx, node, inputs[1])
     size = shapes.volume(scale.dims)

@@ -16,6 +16,7 @@ arguments=(
   --saveEngine="$OUT/model.dla.bin"
   --useDLACore=0
   --directIO
+  --reportCapabilityDLA
   --buildDLAStandalone
   --inputIOFormats=dla_hwc4
   --outputIOFormats=dla_linear

@@ -1,0 +1,91 @@
+"""FLOAT models as FP16 on TensorRT 11, converted by edgedla, against FP16 builds of TensorRT 10.3: layers and multiply-accumulates on
+the DLA, and the error of the conversion.
+
+    python benchmarks/bench_fp16_conversion.py FOLDER -o benchmarks/results/fp16_conversion.json [--error]
+
+Models without weights get seeded random ones for the error (relative L2 of the worst output, seeded random input): --error takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+
+from edgedla.fixes.apply_proven import feeds_of
+from edgedla.fixes.float_types import in_half
+from edgedla.fixes.fold import set_shapes
+from edgedla.fixes.network.model_file import open_model
+from edgedla.fixes.network.write_model import whole_proto
+from edgedla.fixes.proofs.comparison import distance
+from edgedla.fixes.seeded import with_seeded_weights
+from edgedla.importers.model_file.onnx_file import read
+from edgedla.quantization.session import open_session
+from edgedla.regions import check
+from edgedla.regions.float16_model import half_model
+from edgedla.targets import platform_for
+
+OLD = {"target": "agx-orin-64gb", "trt": "10.3"}
+NEW = {"target": "agx-orin-64gb", "jetpack": "7.2.2"}
+
+
+def row_of(path: Path, with_error: bool) -> Dict[str, Any]:
+    began = time.process_time()
+    halved = half_model(read(str(path)), platform_for(**NEW))
+    converting_s = time.process_time() - began
+    old, new = check(str(path), **OLD), check(str(path), **NEW)
+    row: Dict[str, Any] = {
+        "model": path.stem,
+        "layers_dla": new.totals.layers_dla,
+        "layers_dla_10_3": old.totals.layers_dla,
+        "layers_dla_as_it_is": 0 if new.as_it_is is None else new.as_it_is.layers_dla,
+        "macs_of_10_3": round(new.totals.macs_dla / old.totals.macs_dla, 4) if old.totals.macs_dla else None,
+        "loadables_dropped": [new.totals.regions_dropped, old.totals.regions_dropped],
+        "standalone": [check(str(path), mode="standalone", **p).strict.passes for p in (OLD, NEW)],
+        "casts": 0 if halved is None else halved.casts,
+        "kept_float": 0 if halved is None else len(halved.kept),
+        "cpu_s": round(converting_s, 3),
+    }
+    if with_error:
+        row["rel_l2"] = error_of(path)
+    return row
+
+
+def error_of(path: Path) -> Any:
+    model = with_seeded_weights(open_model(str(path)))
+    set_shapes(model, {}, 1)
+    feeds = feeds_of(model, None)
+    if not feeds:
+        return "not run"
+    typed = in_half(model, platform_for(**NEW), "fallback", feeds, "seeded random input")
+    if typed is None:
+        return "not converted"
+    before, after = whole_proto(model), whole_proto(typed.model)
+    results = [open_session(m.SerializeToString()).run(None, dict(feeds[0])) for m in (before, after)]
+    return float(f"{max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(*results)):.3g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--error", action="store_true")
+    given = parser.parse_args()
+    rows: List[Dict[str, Any]] = []
+    for path in sorted(given.folder.glob("*.onnx")):
+        try:
+            rows.append(row_of(path, given.error))
+        except Exception as e:
+            rows.append({"model": path.stem, "failed": str(e)[:200]})
+        print(json.dumps(rows[-1]), flush=True)
+        shares = [r["macs_of_10_3"] for r in rows if r.get("macs_of_10_3") is not None]
+        summary = {"models": len(rows), "mean_macs_of_10_3": round(sum(shares) / max(len(shares), 1), 4)}
+        given.output.write_text(json.dumps({"old": OLD, "new": NEW, "summary": summary, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
