@@ -72,3 +72,10 @@ def test_formats_that_show_costs_to_people_are_costed_by_default() -> None:
     showing |= {form for form in TABLE_FORMS if render_table(tables[0], form) != render_table(tables[1], form)}
     # JSON is for programs, which ask with --cost.
     assert showing - {"json"} == set(COSTED_FORMS), "COSTED_FORMS in edgedla/cli/arguments/check_request.py"
+
+
+def test_a_form_that_the_table_writes_for_a_single_check_is_no_form_of_the_check_too() -> None:
+    """`check --format csv` of one model is a table of one row: a function of the same name in the check's room would never be called."""
+    of_the_table = set(check.FORMATS) - set(CHECK_FORMS)
+    assert of_the_table == {"csv"}, "`_show` of edgedla/cli/check/check.py hands these forms to the table's room"
+    assert of_the_table <= set(TABLE_FORMS)
