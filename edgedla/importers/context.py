@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
 from edgedla.importers.network.known import KnownValue, Small, of_array
+from edgedla.importers.network.layer_checks import check_layer
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
 from edgedla.importers.parser_releases import lowering_name, parser_of
@@ -40,6 +41,8 @@ class Context:
         self.parser = parser_of(trt)
         self.lowering = lowering_name(trt)
         self.v10 = self.parser.v10
+        if self.parser.checks_layers:
+            self.net.check = check_layer
         self.opset = opset
         self.index_type = "INT64" if self.v10 else "INT32"
         self.tensors: Dict[str, Value] = {}

@@ -70,6 +70,10 @@ class Parser:
     )
     #: UINT8 as a network input or output.
     uint8_io: bool = field(metadata=_on(("8.5", ""), source="changelog 8.5; observed"))
+    #: The library behind the parser was asked which layers it takes: types and ranks (network/layer_checks.py).
+    checks_layers: bool = field(
+        metadata=_on(("8.5", "9.0"), source="the libraries of 8.5.2, 8.5.3 and 8.6.0 themselves")
+    )
     #: Cast is a CAST layer; before that an IDENTITY layer with an output type.
     cast_layer: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6 EA; observed"))
     #: BatchNormalization with HALF parameters is one SCALE, as with FLOAT ones.
@@ -78,6 +82,10 @@ class Parser:
     integer_constants: bool = field(metadata=_on(("9.0", ""), source="observed: 8.4 to 8.6 do not, 10.0 does"))
     #: A CONDITIONAL_INPUT for each outer tensor that a branch of If reads.
     conditional_inputs: bool = field(metadata=_on(("8.5", "8.6"), ("10.6", ""), source="observed; changelog 10.6"))
+    #: InstanceNormalization refuses what is not all FLOAT or all HALF; before that its plugin takes any type.
+    instance_norm_types: bool = field(metadata=_on(("8.6", ""), source="observed 8.6; the library of 8.5.2 takes them"))
+    #: Celu of a scalar: its constants keep one axis, which the scalar lacks.
+    celu_of_scalar: bool = field(metadata=_on(("8.6", ""), source="the libraries of 8.5.2 and 8.6.0"))
     #: A UNARY of a scalar goes through reshapes to one element and back.
     scalar_unary_reshapes: bool = field(metadata=_on(("", "8.6"), source="observed"))
     #: ArgMax, ArgMin and TopK of INT32: refused, cast to FLOAT and back, or native.

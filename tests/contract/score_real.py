@@ -34,23 +34,31 @@ TRANSPOSES = ("first_transpose", "second_transpose")
 Layer = Dict[str, Any]
 
 
-def live_layers(layers: List[Layer]) -> List[Layer]:
-    """The layers that are not build-time arithmetic. A layer may stand before the constants that it reads."""
+def live_layers(layers: List[Layer], keeps_fill: bool) -> List[Layer]:
+    """The layers that are not build-time arithmetic. A layer may stand before the constants that it reads.
+
+    Args:
+        keeps_fill: numbers in a row, of constants, count as live: the importer keeps those of Trilu and folds those of Range.
+    """
     constants: Set[str] = set()
     live = layers
     while True:
-        rest = [layer for layer in live if not is_constant(layer, constants)]
+        rest = [layer for layer in live if not is_constant(layer, constants, keeps_fill)]
         constants.update(name for layer in live if layer not in rest for name, *_ in layer["outputs"])
         if len(rest) == len(live):
             return rest
         live = rest
 
 
-def is_constant(layer: Layer, constants: Set[str]) -> bool:
+def is_constant(layer: Layer, constants: Set[str], keeps_fill: bool) -> bool:
     inputs = [name for name, _ in filter(None, layer["inputs"])]
     if layer["type"] == "SHAPE":
         return -1 not in layer["inputs"][0][1]
-    return layer["type"] not in ("RECURRENCE", "ITERATOR", "LOOP_OUTPUT") and all(name in constants for name in inputs)
+    if layer["type"] == "FILL" and (keeps_fill or layer.get("params", {}).get("operation", "LINSPACE") != "LINSPACE"):
+        return False
+    if layer["type"] == "FILL" and layer["outputs"][0][2] != "INT32":
+        return False
+    return layer["type"] not in ("RECURRENCE", "LOOP_OUTPUT") and all(name in constants for name in inputs)
 
 
 def bits(mask: int) -> List[int]:
@@ -73,9 +81,12 @@ def differing_parameters(real: Layer, ours: Any) -> Dict[str, Tuple[Any, Any]]:
             order = list(mine) if mine else list(range(8))
             value = value[: len(order)]
             mine = order
-        if name == "scales" and mine is not None:
+        if name == "scales" and mine is not None and all(isinstance(x, int) for x in value):
             # Recorded as whole numbers.
             mine = [int(x) for x in mine] if value else None
+        if name == "k" and value == -1:
+            # Given by a tensor.
+            continue
         if name == "axes":
             value = bits(value)
             mine = sorted(mine) if isinstance(mine, (list, tuple)) else mine
@@ -126,7 +137,7 @@ def compare(row: Dict[str, Any], models: Path, trt: str) -> Tuple[Counter[str], 
         agrees = graph is None
         why = [] if agrees else [f"taken; the library: {row['errors'][0]['code']} {row['errors'][0]['desc']}"]
         return collections.Counter(refusals=1, refusals_agreed=int(agrees)), why
-    layers = live_layers(row["layers"])
+    layers = live_layers(row["layers"], graph is not None and any(layer.type == "FILL" for layer in graph.layers))
     if graph is None:
         return collections.Counter(models=1, layers=len(layers)), [f"refused, and the library takes it: {reason}"]
     found = differences(layers, graph)

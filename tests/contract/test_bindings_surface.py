@@ -62,7 +62,7 @@ def stub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-VERSIONS = ["8.4.1.5", "8.5.3.1", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
+VERSIONS = ["8.4.1.5", "8.5.2.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

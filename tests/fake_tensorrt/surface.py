@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 #: Releases of Jetsons whose patch no wheel has -> the wheel's version.
-RECORDED = {"8.4.1": "8.4.1.5", "8.5.2": "8.5.3.1"}
+RECORDED = {"8.4.1": "8.4.1.5", "8.5.2": "8.5.2.2"}
 
 
 def load_surface(version: str) -> Dict[str, Any]:

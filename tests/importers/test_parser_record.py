@@ -13,6 +13,7 @@ import pytest
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from edgedla.importers.parser_releases import parser_of
 from tests.importers.parser_probes import VERSIONS, classes, differences, model_of, probes
 
 pytestmark = pytest.mark.once
@@ -21,6 +22,10 @@ PROBES = probes()
 CLASSES = [(row["name"], row["model"], v, answer) for row in classes() for v, answer in row["answers"].items()]
 #: Classes that are answered otherwise on purpose: a custom operator may have a plugin, which the parser then takes.
 ON_PURPOSE = {"z23_00185_contrib_MyOp"}
+#: Models that the open parser takes and the library behind it refuses, as it itself said in 8.5.2 and 8.6.0: the record, made
+#: with a stand-in for the library, cannot show it.
+OVERRULED = {"argmax_1d", "test_div_uint8", "test_min_uint8", "test_reduce_max_bool_inputs",
+             "test_range_float_type_positive_delta_expanded", "z7_00091_ArgMin", "z7_00123_ArgMax", "z7_03156_ArgMax"}  # fmt: skip
 #: Whole networks for the fast test: plain, depthwise, transformer with windows, detector, encoder-decoder.
 NETS = (
     "tv_resnet18",
@@ -36,6 +41,11 @@ def trt(version):
     return tuple(int(x) for x in version.split("."))
 
 
+def overruled(name, version):
+    """Whether the library refuses a model that the recorded parser took."""
+    return name in OVERRULED and parser_of(trt(version)).checks_layers
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_carried_record_covers_the_operators_of_cnns_and_transformers(version):
     seen = {row[1] for probe in PROBES for row in probe[version] or ()}
@@ -47,7 +57,7 @@ def test_the_carried_record_covers_the_operators_of_cnns_and_transformers(versio
 @pytest.mark.parametrize("probe", PROBES, ids=lambda p: p["name"])
 def test_layers_equal_the_carried_record_of_each_release(probe, version):
     proto = model_of(probe["model"])
-    if probe[version] is None:
+    if probe[version] is None or overruled(probe["name"], version):
         with pytest.raises(ModelError):
             load_onnx(proto, trt=trt(version))
         return
@@ -68,7 +78,7 @@ def test_recorded_differences_between_releases_are_reproduced(name, form, versio
     if name in ON_PURPOSE:
         assert {layer.type for layer in load_onnx(model_of(form), trt=version).layers} == {"UNKNOWN"}
         return
-    if answer["kinds"] is None:
+    if answer["kinds"] is None or overruled(name, version):
         with pytest.raises(ModelError):
             load_onnx(model_of(form), trt=version)
         return
@@ -140,9 +150,10 @@ def test_layers_equal_the_whole_external_record(shared, version, name):
         try:
             graph = load_onnx(path, trt=trt(version))
         except ModelError as e:
-            found = [str(e)] if answer["parsed"] else []
+            found = [str(e)] if answer["parsed"] and not overruled(answer["model"], version) else []
         else:
-            found = differences(rows(answer), graph) if answer["parsed"] else ["not refused"]
+            refused = not answer["parsed"] or overruled(answer["model"], version)
+            found = ["not refused"] if refused else differences(rows(answer), graph)
         if found:
             wrong[answer["model"]] = found[:3]
     assert compared >= 4

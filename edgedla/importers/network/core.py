@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.importers.network.known import KnownValue
 from edgedla.importers.network.limits import MAX_LAYERS
@@ -11,7 +11,7 @@ Dims = Tuple[int, ...]
 
 #: How TensorRT writes a layer type in the name of a layer that has none of its own: "(Unnamed Layer* 7) [ElementWise]".
 TYPE_WORDS: Dict[str, str] = {
-    "ACTIVATION": "Activation", "CAST": "Cast", "CONCATENATION": "Concatenation", "CONDITION": "Condition",
+    "ACTIVATION": "Activation", "CAST": "Cast", "CONCATENATION": "Concatenation", "CONDITION": "IfCondition",
     "CONDITIONAL_INPUT": "ConditionalInput", "CONDITIONAL_OUTPUT": "ConditionalOutput", "CONSTANT": "Constant",
     "CONVOLUTION": "Convolution", "CUMULATIVE": "Cumulative", "DECONVOLUTION": "Deconvolution",
     "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum", "ELEMENTWISE": "ElementWise", "FILL": "Fill", "GATHER": "Gather",
@@ -144,6 +144,8 @@ class Network:
         self.node = NodeRecord("", "")
         self.loops = 0
         self.conditionals = 0
+        #: Raises Refused for (type, inputs, parameters, output type) that the library of the release does not take.
+        self.check: Optional[Callable[[str, List[Optional[NetTensor]], Mapping[str, Any], str], None]] = None
         self._layer_names: Set[str] = set()
         self._tensor_names: Set[str] = set()
         self._suffix = 0
@@ -182,6 +184,8 @@ class Network:
         always_live: bool = False,
     ) -> NetTensor:
         """Add a layer of one output; returns that output. A layer of constants alone is a constant layer."""
+        if self.check is not None:
+            self.check(layer_type, inputs, params, dtype)
         number = self.number_of_layers
         self.number_of_layers = number + 1
         out = NetTensor(dims, dtype, index=number, word=TYPE_WORDS.get(layer_type, layer_type))
@@ -214,6 +218,8 @@ class Network:
         always_live: bool = False,
     ) -> List[NetTensor]:
         """Add a layer of several outputs, given as (dims, dtype); returns them."""
+        if self.check is not None:
+            self.check(layer_type, inputs, params, outputs[0][1] if outputs else "")
         number = self.number_of_layers
         self.number_of_layers = number + 1
         word = TYPE_WORDS.get(layer_type, layer_type)

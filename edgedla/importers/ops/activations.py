@@ -157,6 +157,8 @@ def celu(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
+    if not rank and not ctx.parser.celu_of_scalar:
+        raise Refused("The number of dimensions should remain the same adding inputs.")
     parts = []
     for value in (0.0, 1.0, node.number("alpha", 1.0)):
         parts.append(to_rank(ctx, ctx.scalar(value, "FLOAT"), rank))

@@ -80,9 +80,9 @@ def unary_layer(ctx: Context, node: Node, x: Value, op: str) -> NetTensor:
     elif op in ("ISINF", "ISNAN"):
         valid = t.dtype in ("FLOAT", "HALF", "BF16")
     elif not ctx.v10 and op == "ABS":
-        valid = t.dtype != "BOOL"
+        valid = t.dtype not in ("BOOL", "UINT8")
     elif not ctx.v10 and op == "SIGN":
-        valid = t.dtype not in ("BOOL", "INT32")
+        valid = t.dtype not in ("BOOL", "INT32", "UINT8")
     else:
         valid = t.dtype not in UNARY_REFUSED.get(op, ("BOOL", "INT32", "INT64", "UINT8"))
     if not valid:

@@ -114,9 +114,9 @@ def _group_normalization_21(ctx: Context, node: Node, inputs: List[Value]) -> Ne
 
 def instance_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     types = [dtype_of(x) for x in inputs[:3]]
-    if types[0] not in ("FLOAT", "HALF"):
+    if types[0] not in ("FLOAT", "HALF") and ctx.parser.instance_norm_types:
         raise Refused(f"Inputs must be either FLOAT or FLOAT16. Input type is {types[0]}.")
-    if len(set(types)) != 1:
+    if len(set(types)) != 1 and ctx.parser.instance_norm_types:
         raise Refused(
             "Inputs must be either all FLOAT or all FLOAT16. "
             f"Input type = {types[0]}, scale type = {types[1]}, bias type = {types[2]}."
