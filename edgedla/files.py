@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence, Tuple, Union
+from typing import Any, BinaryIO, Iterator, List, Sequence, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 
@@ -143,7 +143,7 @@ def below(root: PathLike, name: str) -> Path:
 
 def sha256_of(path: PathLike) -> str:
     """SHA-256 of a file's content, hex."""
-    with open(path, "rb") as f:
+    with open_plain(path) as f:
         digest = _sha256(os.fstat(f.fileno()).st_size)
         for block in iter(lambda: f.read(1 << 20), b""):
             digest.update(block)
@@ -195,6 +195,22 @@ def without_links(path: str, flags: int) -> int:
         os.close(fd)
         raise OSError(errno.EINVAL, "not a plain file", path)
     return fd
+
+
+def open_plain(path: PathLike) -> BinaryIO:
+    """Opens a file for reading. A pipe would wait for a writer, and a device may never end.
+
+    Raises:
+        OSError: a pipe, a socket or a device, a folder, or the system refuses.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "a pipe or device, not a file", os.fspath(path))
 
 
 def open_lock_file(path: PathLike) -> int:

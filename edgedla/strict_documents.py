@@ -14,6 +14,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError, RuleError
+from edgedla.files import open_plain
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: A number beyond a double looks so. Names may too: then the numbers are only read more slowly.
@@ -65,7 +66,7 @@ def read_yaml(
 def _text(path: PathLike, wrong: str, most_bytes: int, hint: Optional[str]) -> str:
     where = os.fspath(path)
     try:
-        with open(path, "rb") as f:
+        with open_plain(path) as f:
             data = f.read(most_bytes + 1)
         if len(data) > most_bytes:
             raise DocumentError(f"{wrong}: it is larger than {most_bytes} bytes", where=where, hint=hint)

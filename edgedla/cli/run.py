@@ -65,6 +65,10 @@ FORMATS = ("text", "json")
     "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve the pipeline's metrics for Prometheus."
 )
 @option("--view", metavar="[HOST:]PORT", help="Serve a live page with frames and metrics.  [default HOST: 127.0.0.1]")
+@option(
+    "--view-name", "view_names", multiple=True, metavar="NAME",
+    help="Host name by which browsers may ask for the page and scrapers for metrics, besides addresses and localhost.",
+)  # fmt: skip
 @memory_option()
 @option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
@@ -91,6 +95,7 @@ def run(
     metrics: Optional[str],
     prometheus: Optional[int],
     view: Optional[str],
+    view_names: Tuple[str, ...],
     output_format: Optional[str],
     output: Tuple[str, ...],
 ) -> None:
@@ -128,9 +133,9 @@ def run(
         "preprocess": {"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
         "decode": {"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
         "outputs": {"jsonl": jsonl, "images": images, "video": video},
-        "metrics": {"jsonl": metrics, "prometheus_port": prometheus},
+        "metrics": {"jsonl": metrics, "prometheus_port": prometheus, "names": view_names or None},
         "stop_after": {"frames": frames, "seconds": seconds},
-        "view": _view(view),
+        "view": {**_view(view), "names": view_names or None},
     }
     read = functools.partial(_read, pipeline if is_file else "", devices, placement or "", given)
     reports = [path for _, path in targets if path != "-"]

@@ -13,7 +13,7 @@ from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator
 from edgedla.documents import header, require
 from edgedla.errors import DocumentError
-from edgedla.files import write_atomic
+from edgedla.files import open_plain, write_atomic
 from edgedla.graph import Layer, LayerGraph
 from edgedla.records.json_text import parse_json
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
@@ -214,7 +214,7 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     try:
         if os.path.getsize(path) > MAX_FILE_BYTES:
             raise DocumentError("the file is too large for a profile", where=where)
-        with open(path, "rb") as f:
+        with open_plain(path) as f:
             return parse_json(f.read())
     except OSError as e:
         raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, Mapping, Tuple, Union
 
 from edgedla.errors import DocumentError
+from edgedla.files import open_plain
 
 INT8_MAX = 127.0
 _HEADER = re.compile(r"^TRT-(\d+)-(\w+)$")
@@ -80,7 +81,8 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
         DocumentError: no such file, no header, an unknown algorithm, a broken line, or a negative or non-finite scale.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open_plain(path) as f:
+            text = f.read().decode("utf-8").replace("\r\n", "\n")
     except IsADirectoryError as e:
         inside = Path(path, "calib.cache")
         hint = f"give the file in it: {inside}" if inside.is_file() else None

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.documents import described
 from edgedla.errors import DocumentError
+from edgedla.files import open_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
 
@@ -149,7 +150,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
         try:
             if os.path.getsize(source) > MAX_FILE_BYTES:
                 raise DocumentError("the file is too large for an engine inspector's output", where=where)
-            with open(source, "rb") as f:
+            with open_plain(source) as f:
                 data = f.read()
         except OSError as e:
             raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e

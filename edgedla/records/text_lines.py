@@ -9,6 +9,7 @@ import zlib
 from typing import Any, Iterable, Iterator, Union
 
 from edgedla.errors import DocumentError
+from edgedla.files import open_plain
 
 #: A path, the content, or the lines themselves.
 Source = Union[str, "os.PathLike[str]", bytes, Iterable[str]]
@@ -30,7 +31,7 @@ def text_lines(source: Source) -> Iterator[str]:
         yield from _decoded(io.BytesIO(source))
     elif isinstance(source, (str, os.PathLike)):
         try:
-            stream = open(source, "rb")  # noqa: SIM115
+            stream = open_plain(source)
         except OSError as e:
             raise DocumentError(f"cannot read the log: {e.strerror or e}", where=str(source)) from e
         with stream:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterable, List, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import make_missing, remove_empty, without_links, writing
+from edgedla.files import make_missing, open_plain, remove_empty, without_links, writing
 from edgedla.sealed import sealed, unsealed
 from edgedla.sweep.row import FAILED, Row, is_row
 
@@ -25,7 +25,8 @@ class Journal:
         """The finished rows; with `retry_failed`, without those that ended by a limit, a crash or an error."""
         by_key: Dict[str, Row] = {}
         try:
-            text = self.path.read_bytes()
+            with open_plain(self.path) as f:
+                text = f.read()
         except FileNotFoundError:
             return by_key
         except NotADirectoryError:

@@ -180,6 +180,26 @@ def test_healthz_says_whether_results_are_fresh() -> None:
         assert ask(port) == (200, "last result 10.0 s ago, fresh is 10 s\n")
         age["last_result_age_s"] = 10.1
         assert ask(port)[0] == 503
+        age.update(last_result_age_s=0.1, models=[{"model": "", "all_non_finite": False, "non_finite": 3}])
+        assert ask(port)[0] == 200
+        age["models"].append({"model": "b", "all_non_finite": True, "non_finite": 7})
+        assert ask(port) == (503, "every result of b holds NaN or infinity, 7 so far\n")
+
+
+def test_metrics_are_refused_to_a_page_of_another_domain() -> None:
+    """A browser reaches this machine under any domain by DNS rebinding."""
+    import http.client
+
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain", names=("orin1",)) as server:
+        port = server.server_address[1]
+        for host, status in (
+            ("orin1:9100", 200), ("localhost", 200), (f"127.0.0.1:{port}", 200), ("[::1]", 200), ("", 200),
+            ("evil.example", 421), ("orin1.evil.example", 421), ("localhost.evil.example:80", 421), ("[", 421),
+        ):  # fmt: skip
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("GET", "/metrics", headers={"Host": host})
+            assert connection.getresponse().status == status, host
+            connection.close()
 
 
 @pytest.mark.parametrize(("descriptors", "most"), [(40, 5), (4, 1), (1024, 16)])

@@ -13,6 +13,9 @@ import pytest
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.health.metrics import PipelineCollector, health_of
+from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.outputs.sinks import Callback, JsonLines
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.engine import one_image
@@ -50,6 +53,36 @@ def test_results_with_nan_or_infinity_are_counted_and_logged(caplog):
     assert summary["frames"]["results"] == 6
     assert summary["frames"]["non_finite"] == 3
     assert "DLA0: output y holds NaN or infinity (1 results so far)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("values", "broken"),
+    [
+        ([np.nan], True),
+        ([np.nan] * 3, True),
+        ([np.nan, 1.0, np.nan], False),
+        ([1.0, *[np.nan] * 9], False),
+        ([1.0, *[np.inf] * 10], True),
+        ([*[np.nan] * 10, 1.0], False),
+        ([1.0], False),
+    ],
+)
+def test_a_pipeline_whose_results_are_no_numbers_is_unhealthy(values, broken):
+    """On the page, in the metrics and at /healthz, until a result is a number again."""
+    left = iter(values)
+    runner = FakeRunner((), 0.0, lambda g: {"y": np.full(4, next(left), np.float16)}, name="DLA0")
+    opened = pipeline(f"synthetic://?width=64&height=48&frames={len(values)}", [runner])
+    summary = opened.run()
+    assert summary["frames"]["results"] == len(values)
+    assert [m["all_non_finite"] for m in summary["models"]] == [broken]
+    healthy, text = health_of(opened.summary, 60.0)
+    assert healthy != broken
+    assert ("every result holds NaN or infinity" in text) == broken
+    shown = State(opened, Scenes(tuple(opened.captures), 1.0, 64), Warnings()).document()["health"]
+    assert (shown["level"] == "bad") == broken
+    assert ("NaN" in shown["tell"]) == broken
+    page = {m.name: m.samples[0].value for m in PipelineCollector(opened.summary).collect() if m.samples}
+    assert page["edgedla_all_non_finite"] == broken
 
 
 def chain_of(latencies_ms, computes=None):

@@ -11,7 +11,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Type
+
+from edgedla.runtime.hosts import may_ask, refused
 
 #: Most connections at a time; a scraper needs one. Each costs a thread and a descriptor, which outputs need too.
 MOST_CONNECTIONS = 16
@@ -144,9 +146,17 @@ class BoundedServer(socketserver.ThreadingTCPServer):
 
 @contextlib.contextmanager
 def serve(
-    address: str, port: int, page: Callable[[], bytes], content_type: str, health: Optional[Health] = None
+    address: str,
+    port: int,
+    page: Callable[[], bytes],
+    content_type: str,
+    health: Optional[Health] = None,
+    names: Sequence[str] = (),
 ) -> Iterator[BoundedServer]:
     """Serves `page` at PATHS and `health` at HEALTH_PATH within the `with` block; `port` 0 picks a free one.
+
+    Args:
+        names: names besides localhost and addresses by which visitors may call this machine.
 
     Raises:
         OSError: the address is in use, or is not this machine's.
@@ -156,7 +166,10 @@ def serve(
         timeout = SILENCE_S
 
         def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
+            path, host = self.path.partition("?")[0], self.headers.get("Host", "")
+            # A scraper of HTTP/1.0 sends none; a browser always does.
+            if host and not may_ask(host, names):
+                return self.answer(421, "text/plain; charset=utf-8", refused(host).encode())
             if path == HEALTH_PATH and health is not None:
                 healthy, text = health()
                 self.answer(200 if healthy else 503, "text/plain; charset=utf-8", text.encode("utf-8"))

@@ -44,6 +44,10 @@ class PipelineCollector:
         yield GaugeMetricFamily(
             "edgedla_throughput_fps", "results per second since the start", value=s["throughput_fps"]
         )
+        yield GaugeMetricFamily(
+            "edgedla_all_non_finite", "1 while every result of a model holds NaN or infinity",
+            value=int(any(m["all_non_finite"] for m in s.get("models", ()))),
+        )  # fmt: skip
         if s.get("last_result_age_s") is not None:
             age = GaugeMetricFamily("edgedla_last_result_age_seconds", "since the last result was handed out")
             age.add_metric([], s["last_result_age_s"])
@@ -120,10 +124,15 @@ class PipelineCollector:
 
 
 def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float) -> Tuple[bool, str]:
-    """(whether results are fresh, one line that says so), for /healthz with its 200 or 503."""
-    age = summary().get("last_result_age_s")
+    """(whether results are fresh and numbers, one line that says so), for /healthz with its 200 or 503."""
+    s = summary()
+    age = s.get("last_result_age_s")
     if age is None:
         return False, "no result yet\n"
+    broken = [m for m in s.get("models", ()) if m["all_non_finite"]]
+    if broken:
+        of = f" of {broken[0]['model']}" if broken[0]["model"] else ""
+        return False, f"every result{of} holds NaN or infinity, {broken[0]['non_finite']} so far\n"
     return age <= fresh_s, f"last result {age:.1f} s ago, fresh is {fresh_s:g} s\n"
 
 
@@ -159,7 +168,9 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
         try:
             page = functools.partial(generate_latest, registry)
             health = functools.partial(health_of, pipeline.summary, config.fresh_s)
-            stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health))
+            stack.enter_context(
+                serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health, config.names)
+            )
         except (OSError, OverflowError) as e:
             where = f"{config.address}:{config.prometheus_port}"
             what = f"cannot serve metrics: {getattr(e, 'strerror', None) or e}"

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import ipaddress
 import json
 import logging
-import socket
 import threading
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
 from edgedla.runtime.health.endpoint import BoundedServer
-from edgedla.runtime.hosts import is_this_machine, serving_hint
+from edgedla.runtime.hosts import is_this_machine, may_ask, refused, serving_hint
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -56,19 +54,7 @@ class Site:
     scenes: Scenes
     token: str
     stopped: threading.Event
-
-    def allowed_host(self, host: str) -> bool:
-        """False for a name that is not this machine's: other web sites must not read the cameras by DNS rebinding."""
-        name = urlsplit(f"//{host}").hostname or ""
-        host_name = socket.gethostname().lower()
-        if name in ("localhost", host_name, f"{host_name}.local", host_name.partition(".")[0]) or name.startswith(
-            f"{host_name}."
-        ):
-            return True
-        with contextlib.suppress(ValueError):
-            ipaddress.ip_address(name)
-            return True
-        return False
+    names: Tuple[str, ...] = ()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -81,8 +67,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        if not self.site.token and not self.site.allowed_host(self.headers.get("Host", "")):
-            return self._send(421, "text/plain", b"not a name of this machine\n")
+        host = self.headers.get("Host", "")
+        if not self.site.token and not may_ask(host, self.site.names):
+            return self._send(421, "text/plain; charset=utf-8", refused(host).encode())
         if self.site.token and not self._has_token(parse_qs(parts.query)):
             return None
         path = unquote(parts.path)
@@ -192,7 +179,7 @@ def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Itera
     token, warnings = _token(config), Warnings()
     scenes = Scenes(tuple(pipeline.captures), config.rate, config.width)
     stopped = threading.Event()
-    site = Site(State(pipeline, scenes, warnings, title), scenes, token, stopped)
+    site = Site(State(pipeline, scenes, warnings, title), scenes, token, stopped, config.names)
     handler = type("SiteHandler", (Handler,), {"site": site})
     try:
         server = ViewServer((config.address, config.port), handler)

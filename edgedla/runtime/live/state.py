@@ -6,7 +6,7 @@ import collections
 import logging
 import threading
 import time
-from typing import Any, Deque, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.runtime.board.monitor import sample_between
 from edgedla.runtime.live.scenes import Scenes
@@ -59,7 +59,8 @@ class State:
         p, now = self._pipeline, time.monotonic()
         rates = self._rates(now)
         sources = [self._source(name, c, rates, now) for name, c in p.captures.items()]
-        level, word, tell = _health(sources)
+        broken = [lane.name or "the network" for lane in p.lanes if lane.all_non_finite]
+        level, word, tell = _health(sources, broken)
         simulated = any(lane.engine.pool.simulated for lane in p.lanes)
         return {
             "title": self._title,
@@ -170,10 +171,12 @@ class State:
         return gauges
 
 
-def _health(sources: List[Dict[str, Any]]) -> Tuple[str, str, str]:
+def _health(sources: List[Dict[str, Any]], broken: Sequence[str]) -> Tuple[str, str, str]:
     live = [s for s in sources if s["word"] in ("live", "ended")]
     worst: Optional[str] = next((w for w in ("bad", "warn") if any(s["level"] == w for s in sources)), None)
     counted = f"{len(live)} of {len(sources)} sources live."
+    if broken:
+        return "bad", "Act now", f"{counted} Every result of {', '.join(broken)} holds NaN or infinity."
     others = [f"{s['name']} is {s['word']}" for s in sources if s not in live]
     tell = f"{counted} {', '.join(others)}." if others else counted
     return {"bad": ("bad", "Act now", tell), "warn": ("warn", "Degraded", tell)}.get(

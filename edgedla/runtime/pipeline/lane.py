@@ -74,6 +74,10 @@ def all_finite(values: np.ndarray) -> bool:
     return values.dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
+#: So many results in a row with NaN or infinity are the network's state, not a rare frame's.
+BROKEN_RUN = 10
+
+
 class Lane:
     """Feeds one model and collects from it, each on a thread of the pipeline.
 
@@ -109,6 +113,8 @@ class Lane:
         self.waits: Callable[[str], bool] = lambda source: False
         self.stages = {stage: Latency() for stage in STAGES}
         self.submitted = self.results = self.non_finite = self.swaps = 0
+        #: Results in a row, up to the last one, with NaN or infinity.
+        self._broken_run = 0
         self.results_of: Dict[str, int] = dict.fromkeys(shares, 0)
         self.ages: Dict[str, Latency] = {source: Latency() for source in shares}
         self.last_result_s: Optional[float] = None
@@ -248,14 +254,22 @@ class Lane:
         """Counts results with NaN or infinity: an FP16 overflow on a DLA would else look like an empty scene."""
         broken = [name for name, values in item.outputs.items() if not all_finite(values)]
         if not broken:
+            self._broken_run = 0
             return
         self.non_finite += 1
+        self._broken_run += 1
         # The first, and then each power of two: a network that overflows does so in every frame.
         if self.non_finite & (self.non_finite - 1) == 0:
             log.warning(
                 "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
                 item.runner, broken[0], self.non_finite,
             )  # fmt: skip
+
+    @property
+    def all_non_finite(self) -> bool:
+        """Whether the results of late are no numbers: the last BROKEN_RUN, or every one so far."""
+        run = self._broken_run
+        return run >= BROKEN_RUN or 0 < run == self.non_finite >= self.results > 0
 
     def swap(self, engine: Engine) -> None:
         """Lets `engine` take over between two frames; the one before it finishes what it has, and is closed."""
@@ -309,6 +323,7 @@ class Lane:
             "submitted": self.submitted,
             "results": self.results,
             "non_finite": self.non_finite,
+            "all_non_finite": self.all_non_finite,
             "swaps": self.swaps,
             "batch": self.engine.batch,
             "sources": {

@@ -9,6 +9,7 @@ import reprlib
 from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.files import open_plain
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
@@ -219,8 +220,8 @@ def read_labels(text: str) -> Tuple[str, ...]:
         return ()
     if os.path.isfile(text) or _is_file_name(text):
         try:
-            with open(text, encoding="utf-8") as f:
-                return tuple(line.strip() for line in f.read(MOST_BYTES).splitlines() if line.strip())
+            with open_plain(text) as f:
+                return tuple(line.strip() for line in f.read(MOST_BYTES).decode().splitlines() if line.strip())
         except (OSError, UnicodeDecodeError) as e:
             raise UsageError(
                 f"the labels cannot be read: {getattr(e, 'strerror', None) or e}",

@@ -124,7 +124,8 @@ class MetricsConfig:
     """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
 
     At `rotate_mb` a new file is started, and `keep` full ones are kept (rotate_mb 0: it grows without limit). /healthz on the
-    same port answers 200 while the last result is at most `fresh_s` old, else 503.
+    same port answers 200 while the last result is at most `fresh_s` old and not every result holds NaN, else 503. `names`: as of
+    ViewConfig.
     """
 
     jsonl: str = ""
@@ -134,6 +135,7 @@ class MetricsConfig:
     fresh_s: float = 10.0
     rotate_mb: float = 50.0
     keep: int = 3
+    names: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,14 @@ class ViewConfig:
     Attributes:
         port: port of the page on `address`; 0: no page.
         token_file: file with the token that visitors must give (/?token=...); "": no token.
+        names: host names by which browsers may ask for the page, besides addresses and localhost.
         rate: maximum pictures per second and source. width: larger pictures are scaled down to it.
     """
 
     port: int = 0
     address: str = "127.0.0.1"
     token_file: str = ""
+    names: Tuple[str, ...] = ()
     rate: float = 10.0
     width: int = 960
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import logging
 import shutil
+import socket
 import threading
 import time
 
@@ -193,8 +194,23 @@ def test_the_page_marks_live_and_stalled_cameras():
 
 
 def test_a_request_with_a_foreign_host_header_is_refused():
-    with running() as (address, port, p):
-        assert ask(port, "/state.json", Host="evil.example")[0].status == 421
+    own = socket.gethostname()
+    with running(names=("Board-1", "cams.local")) as (address, port, p):
+        for host in (
+            "evil.example",
+            f"{own}.evil.example",
+            f"{own}.local.evil.example",
+            "localhost.evil.example",
+            "board-1.evil",
+            own,
+        ):
+            if host.lower() in ("localhost", "board-1"):
+                continue
+            answer, body = ask(port, "/state.json", Host=host)
+            assert answer.status == 421
+            assert b"--view-name" in body
+        for host in ("board-1", f"BOARD-1:{port}", "cams.local", "cams.local."):
+            assert ask(port, "/state.json", Host=host)[0].status == 200
         for host in (f"127.0.0.1:{port}", "localhost", "192.168.1.5:80", "[::1]:80"):
             assert ask(port, "/state.json", Host=host)[0].status == 200
 
