@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
+from edgedla.compiled_yaml import kept
 from edgedla.errors import RuleError
 
-try:
+if TYPE_CHECKING:
     import yaml
-except ImportError:
-    # A bundle reads no rules, and a board may have no PyYAML; what does read some says so.
-    yaml = None  # type: ignore[assignment]
+else:
+    # Imported where YAML is read: compiled rules do without, a bundle reads none, and a board may have no PyYAML.
+    yaml = None
 
 _INT = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][-+]?[0-9]+)?\Z")
@@ -135,16 +136,44 @@ def load(path: Path, skip: FrozenSet[str] = frozenset()) -> Any:
     """
     name = "/".join(path.parts[-2:])
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
+        packed = kept(path, data, skip, lambda: _packed(loads(data.decode("utf-8"), name, skip)))
     except (OSError, UnicodeDecodeError) as e:
         raise RuleError(f"cannot read the rule data: {e}", where=str(path)) from e
-    return loads(text, name, skip)
+    return _unpacked(packed, name)
+
+
+def _packed(value: Any) -> Any:
+    """As JSON: a table is an object with its lines under ""; SKIPPED is an empty one."""
+    if isinstance(value, Table):
+        if "" in value:
+            raise value.error("a key is empty", "")
+        return {"": [value.line, *(value.lines[key] for key in value)], **{k: _packed(v) for k, v in value.items()}}
+    if isinstance(value, list):
+        return [_packed(v) for v in value]
+    return {} if value is SKIPPED else value
+
+
+def _unpacked(value: Any, file: str) -> Any:
+    if type(value) is list:
+        return [_unpacked(v, file) if type(v) in (dict, list) else v for v in value]
+    if type(value) is not dict:
+        return value
+    if not value:
+        return SKIPPED
+    lines = value.pop("")
+    table = Table(file, lines[0])
+    table.lines = dict(zip(value, lines[1:]))
+    for key, v in value.items():
+        table[key] = _unpacked(v, file) if type(v) in (dict, list) else v
+    return table
 
 
 def loads(text: str, name: str, skip: FrozenSet[str] = frozenset()) -> Any:
     """As `load`, from a text; `name` stands for the file in errors."""
+    global yaml
     if yaml is None:
-        raise ModuleNotFoundError("No module named 'yaml'", name="yaml")
+        import yaml
     # The C parser reads the rules about eight times faster; PyYAML without libyaml still works.
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:

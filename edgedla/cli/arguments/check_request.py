@@ -92,8 +92,11 @@ class CheckRequest:
 
         if not asks_for_fix(report):
             return report
-        from edgedla.cli.arguments.fix_gain import gain_of
+        from edgedla.cli.arguments.fix_gain import gain_of, nothing_to_rewrite
+        from edgedla.regions.values import FixGain
 
+        if nothing_to_rewrite(report):
+            return replace(report, fix_gain=FixGain(False, None))
         platform, purpose = report.platform, _purpose(report.mode)
         gain = gain_of(source, platform, purpose, precision=report.precision, **self._sizes_and_power(platform))
         return replace(report, fix_gain=gain)

@@ -9,8 +9,27 @@ from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
 from edgedla.pasted import argument
 
 if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
     from edgedla.regions.values import FixGain
     from edgedla.targets import Platform
+
+
+def nothing_to_rewrite(report: CheckReport) -> bool:
+    """Whether the report already shows that `edgedla fix` gains nothing: every layer runs on the DLA in one loadable, in full, and no
+    rule names a remedy that a rewrite makes."""
+    totals = report.totals
+    if (
+        totals.layers_gpu
+        or totals.layers_unknown
+        or totals.regions + totals.regions_dropped != 1
+        or not totals.layers_dla
+    ):
+        return False
+    from edgedla.rules.remedies import remedies
+
+    known = remedies()
+    findings = (finding for layer in report.layers for finding in layer.findings)
+    return not any(fix in known and known[fix].rewrites for finding in findings for fix in finding.fixes)
 
 
 def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: Any) -> Optional[FixGain]:

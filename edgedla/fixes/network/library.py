@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from edgedla.errors import EnvironmentMissing
+from edgedla.fixes.network.lazy_sympy import sympy_on_demand
 
 #: onnx-ir 1.x has no release for an older Python.
 MINIMUM_PYTHON = (3, 10)
@@ -28,7 +29,8 @@ def onnx_ir() -> Any:
     # Without a handler onnx-ir logs oddities of a model to stderr, with unescaped names. edgedla reports them itself.
     logging.getLogger("onnx_ir").addHandler(_SILENT)
     try:
-        import onnx_ir
+        with sympy_on_demand():
+            import onnx_ir
     except ImportError as e:
         raise EnvironmentMissing(
             f"rewriting a model needs onnx-ir, which cannot be imported: {e}", hint="pip install 'edgedla[fix]'"
