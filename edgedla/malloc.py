@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 from contextlib import contextmanager
@@ -25,6 +24,8 @@ def limit_arenas(most: int = ARENAS) -> bool:
     """
     if "MALLOC_ARENA_MAX" in os.environ or "glibc.malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
         return False
+    import ctypes
+
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, most))
     except (OSError, AttributeError, TypeError):
@@ -33,6 +34,8 @@ def limit_arenas(most: int = ARENAS) -> bool:
 
 def give_back() -> None:
     """Gives free memory back to the system: what glibc holds beside pieces in use stays with the process otherwise."""
+    import ctypes
+
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError, TypeError):

@@ -5,7 +5,6 @@ People type words in many ways ("INT8", "dla:0"); `one_of` and `device` return t
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Iterable, Optional, Sequence, Tuple, Union
 
@@ -46,6 +45,8 @@ _CORE = re.compile(r"dla[:\s_-]?([0-9]{1,3})", re.IGNORECASE)
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
     """The known name that `word` is most like; letter case does not count. None where it is like none."""
     by_fold = {name.casefold(): name for name in known}
+    import difflib
+
     near = difflib.get_close_matches(word.strip().casefold(), by_fold, n=1, cutoff=cutoff)
     return by_fold[near[0]] if near else None
 

@@ -7,17 +7,20 @@ from typing import Iterable
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.rules.docs import fixes as load_fixes
 
 
 def fix_text(fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
+    from edgedla.rules.docs import fixes as load_fixes
+
     entries = load_fixes()
     return "; ".join(f"{entries[fix]['title']} ({fix})" if fix in entries else fix for fix in fixes)
 
 
 def remedy_text(fix: str) -> str:
     """What to do, in one or two sentences; "" for an unknown remedy."""
+    from edgedla.rules.docs import fixes as load_fixes
+
     return load_fixes()[fix]["text"] if fix in load_fixes() else ""
 
 

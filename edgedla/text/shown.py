@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 from pathlib import Path
 from typing import Union
@@ -45,6 +44,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own: its style and scripts cannot reach the notebook, nor the notebook's reach it."""
+        import html
+
         try:
             page = self.html()
         except Exception:

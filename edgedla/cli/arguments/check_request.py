@@ -40,11 +40,13 @@ class CheckRequest:
 
     def costed_layers(self, forms: Sequence[str], needed: bool = False) -> Optional[int]:
         """The number of layers up to which a report predicts the cost; None: any number. `needed`: the exit code depends on it."""
+        if self.cost is not None:
+            return None if self.cost else 0
+        if not needed and not any(form in COSTED_FORMS for form in forms):
+            return 0
         from edgedla.reports.gains import COSTED_LAYERS
 
-        if self.cost is None:
-            return COSTED_LAYERS if needed or any(form in COSTED_FORMS for form in forms) else 0
-        return None if self.cost else 0
+        return COSTED_LAYERS
 
     def report(
         self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False

@@ -123,10 +123,12 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
     """Whether an output form of this call shows the next command to run."""
+    forms = {form for form, _ in targets}
+    if "text" not in forms or given["everything"] or given["quiet"]:
+        return "html" in forms
     from edgedla.reports.check.text import SCREENS
 
-    screens = models <= SCREENS and not (given["everything"] or given["quiet"])
-    return any(form == "html" or (form == "text" and screens) for form, _ in targets)
+    return "html" in forms or models <= SCREENS
 
 
 def _show(

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional
 
 from edgedla.regions.report import CheckReport
-from edgedla.reports.gains import way, why_not_costed
-from edgedla.reports.page.numbers import milliseconds, significant
-from edgedla.reports.words import count, percent
 
 
 class Thresholds(NamedTuple):
@@ -32,6 +29,12 @@ class Thresholds(NamedTuple):
 
     def failures(self, report: CheckReport) -> Iterator[str]:
         """A sentence for each limit that the report breaks. A limit of a cost that was not predicted is broken: unknown is no yes."""
+        if self == Thresholds():
+            return
+        from edgedla.reports.gains import way, why_not_costed
+        from edgedla.reports.page.numbers import milliseconds, significant
+        from edgedla.reports.words import count, percent
+
         totals = report.totals
         share = totals.share_macs_dla if totals.macs else float(totals.layers_gpu == 0)
         if self.min_dla_macs is not None and share < self.min_dla_macs:

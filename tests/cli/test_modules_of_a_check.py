@@ -1,0 +1,52 @@
+"""What a check in JSON imports: the start is most of a small model's time, and grows by a module at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, List
+
+import numpy as np
+import pytest
+
+from tests.models import node, onnx_model, save
+
+CODE = """
+import sys
+from edgedla.cli.main import exit_code_of
+code = exit_code_of(sys.argv[1:])
+print(*sorted(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+WEIGHTS = np.ones((8, 8, 1, 1), np.float32)
+#: Libraries that take longer to import than the check of one layer takes.
+SLOW = "numpy onnx onnxruntime onnx_ir sympy yaml ctypes jinja2 highspy rich http.server ssl"
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Callable[[str], List[str]]:
+    def modules(form: str) -> List[str]:
+        path = tmp_path / "one.onnx"
+        save(onnx_model([node("Conv", "x w", "y")], {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}, {"w": WEIGHTS}), path)
+        env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": ""}
+        command = [sys.executable, "-c", CODE, "check", str(path), "--target", "orin-nx-16gb", "--format", form]
+        # The second one finds the kept forms of the rules.
+        runs = [subprocess.run(command, capture_output=True, text=True, env=env, timeout=60) for _ in range(2)]
+        assert {run.returncode for run in runs} == {0}, runs[0].stderr
+        return runs[1].stderr.split()
+
+    return modules
+
+
+def test_the_modules_of_a_check_are_these(
+    imported: Callable[[str], List[str]], golden: Callable[[str, str], None]
+) -> None:
+    """A newcomer is either needed for the document, or belongs behind the option that needs it; then `--update-golden`."""
+    golden("modules_of_a_check.txt", "".join(f"{m}\n" for m in imported("json") if m.split(".")[0] == "edgedla"))
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_slow_library_is_imported_for_one_layer(imported: Callable[[str], List[str]], form: str) -> None:
+    assert set(SLOW.split()) & set(imported(form)) == set()
