@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-from edgedla.compiled_yaml import kept
+from edgedla.data import kept
 from edgedla.errors import RuleError
 
 if TYPE_CHECKING:
