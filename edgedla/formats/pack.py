@@ -45,8 +45,11 @@ def quantize(values: np.ndarray, scale: Scale) -> np.ndarray:
     with np.errstate(over="ignore"):
         work = np.divide(values, np.asarray(scale, np.float32), dtype=np.float32)
     np.clip(work, -128.0, 127.0, out=work)
-    # Adding 0.5 would carry 0.49999997 up to 1.0 in FP32; the FP32 number before 0.5 is exact for every |x| < 2**22.
-    work += np.copysign(np.float32(0.49999997), work)
+    # Adding 0.5 would carry 0.49999997 up to 1.0 in FP32; the FP32 number before 0.5 is exact for every |x| < 2**22. It gets its
+    # sign by its bits: np.copysign takes as long as all the rest.
+    half = work.view(np.uint32) & np.uint32(0x80000000)
+    half |= np.float32(0.49999997).view(np.uint32)
+    work += half.view(np.float32)
     if work.size and np.isnan(work.min()):
         np.nan_to_num(work, copy=False, nan=0.0)
     return work.astype(np.int8)
@@ -65,6 +68,7 @@ def pack(
     scale: Optional[float] = None,
     out: Optional[np.ndarray] = None,
     threads: int = 1,
+    top: Optional[int] = None,
 ) -> np.ndarray:
     """The buffer of a tensor: a C-contiguous array of `layout.storage_shape`; `.tobytes()` gives its bytes.
 
@@ -76,23 +80,30 @@ def pack(
         out: a buffer of `layout.size_bytes` to write to (a pinned or mapped one), instead of a new array.
         threads: number of copying threads. More than one helps for large tensors of many channels on idle cores; on busy
             cores, waiting for a thread makes the call slower than a single thread.
+        top: the array has fewer rows than the layout, of which the first goes to this row; the other rows stay as they are.
 
     Raises:
         UsageError: shape, type, scale or buffer do not fit the layout.
     """
-    if tuple(array.shape) != layout.dims:
-        raise UsageError(f"the array has shape {list(array.shape)}, the layout holds {list(layout.dims)}")
+    n, c, h, w = layout.nchw
+    dims = layout.dims
+    if top is not None and array.ndim == len(dims) > 1 and top + array.shape[-2] <= h:
+        h = array.shape[-2]
+        dims = (*dims[:-2], h, dims[-1])
+    if tuple(array.shape) != dims:
+        raise UsageError(f"the array has shape {list(array.shape)}, the layout holds {list(dims)}")
     dtype = np.dtype(_numpy_type(layout))
-    values = _convert(array, dtype, scale).reshape(layout.nchw)
-    store = np.empty(layout.storage_shape, dtype) if out is None else _storage(out, layout, writable=True)
-    c, h, w = layout.nchw[1:]
+    values = _convert(array, dtype, scale).reshape((n, c, h, w))
+    whole_store = np.empty(layout.storage_shape, dtype) if out is None else _storage(out, layout, writable=True)
+    taken = slice(top, None if top is None else top + h)
+    store = whole_store[:, :, taken]
     if layout.row_vectors > w:
         store[:, :, :, w:] = 0
     if layout.vector == 1:
         np.copyto(store[:, :, :, :w, 0], values)
-        return store
+        return whole_store
     # The view is taken before slicing: NumPy before 1.23 changes the item size of whole arrays only.
-    words = store.view("<u4")[..., 0] if layout.vector == 4 and dtype == np.int8 else None
+    words = whole_store.view("<u4")[:, :, taken, :, 0] if layout.vector == 4 and dtype == np.int8 else None
 
     # Groups of many channels are matrices (channels x pixels) to be transposed, if rows have no padding.
     whole = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS and c >= TRANSPOSE_FROM_CHANNELS
@@ -123,7 +134,7 @@ def pack(
                 target[..., count:] = 0
 
     _share(rows, h, threads)
-    return store
+    return whole_store
 
 
 def planes_of(layout: Layout, out: Optional[np.ndarray] = None) -> Tuple[np.ndarray, np.ndarray]:

@@ -131,6 +131,10 @@ class CpuPreprocessor:
         self._table: Any = np.ascontiguousarray((table[::-1] if self._swap else table).T.reshape(1, 256, 3))
         self._bits = {1: np.uint8, 2: np.uint16, 4: np.float32}[table.dtype.itemsize]
         self._cv2 = _opencv()
+        # The bars of a letterbox above and below the picture: one packed row, copied where the look-up would make it anew each time.
+        bar = layout(spec.format, spec.dtype, (1, 3, 1, w), chip=spec.chip)
+        grey = self._looked_up(self._canvas[:1]) if self._cv2 else None
+        self._bar = None if grey is None or g.size_hw[0] == h else pack(grey, bar)
         self._resize = None if self._cv2 else Resize((g.src_xywh[3], g.src_xywh[2]), g.size_hw)
 
     def __call__(self, frame: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
@@ -160,10 +164,17 @@ class CpuPreprocessor:
         return self._look_up(out) if self._cv2 is None else self._look_up_opencv(out)
 
     def _look_up_opencv(self, out: Optional[np.ndarray]) -> np.ndarray:
-        looked = self._cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
-        if self._swap:
-            looked = looked[..., ::-1]
-        return pack(looked.transpose(2, 0, 1)[None], self.layout, out=out)
+        top, rows = self.geometry.offset_xy[1], self.geometry.size_hw[0]
+        store = pack(self._looked_up(self._canvas[top : top + rows]), self.layout, out=out, top=top)
+        if self._bar is not None:
+            store[:, :, :top] = self._bar
+            store[:, :, top + rows :] = self._bar
+        return store
+
+    def _looked_up(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of the canvas as values of the input, (1, C, rows, W)."""
+        looked = self._cv2.LUT(rows, self._table.view(self._bits)).view(self._table.dtype)
+        return (looked[..., ::-1] if self._swap else looked).transpose(2, 0, 1)[None]
 
     def _look_up(self, out: Optional[np.ndarray]) -> np.ndarray:
         """Straight into the buffer, some rows at a time: NumPy makes a 64-bit index of each pixel."""
