@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge
+from edgedla.files import sha256_of_bytes
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
@@ -122,6 +123,12 @@ class Figures:
         }
 
 
+class _Judged(NamedTuple):
+    figures: Figures
+    last: Optional[Tuple[LayerGraph, CheckReport]] = None
+    predictor: Optional[Predictor] = None
+
+
 @dataclass
 class Judge:
     """Predicts figures of networks on one platform. `last`: graph and report of the last network."""
@@ -131,8 +138,8 @@ class Judge:
     purpose: str = "hybrid"
     power_mode: Optional[str] = None
     last: Optional[Tuple[LayerGraph, CheckReport]] = None
-    asked: int = 0
     _costs: Optional[CostModel] = field(default=None, repr=False)
+    _judged: Dict[str, _Judged] = field(default_factory=dict, repr=False)
 
     def figures(self, model: Any, with_gpu: bool = False) -> Figures:
         """The figures of an onnx.ModelProto, whose weights are not needed. `Figures.refused` holds a refusal of the parser.
@@ -143,17 +150,24 @@ class Judge:
         Raises:
             UsageError: unknown power mode. ModelError: more than MOST_LAYERS layers.
         """
-        self.asked += 1
+        # The network as it is and the one that is kept are asked for twice, the second time with the GPU's time.
+        key = sha256_of_bytes(model.SerializeToString(deterministic=True))
+        if key not in self._judged:
+            self._judged[key] = self._judge(model)
+        figures, self.last, predictor = self._judged[key]
+        if not with_gpu or predictor is None:
+            return figures
+        return replace(figures, gpu_us=predictor.predict("GPU").streams[0].latency.latency_us)
+
+    def _judge(self, model: Any) -> _Judged:
         try:
             graph = load_onnx(model, trt=self.platform.release.trt)
         except ModelTooLarge:
             raise
         except ModelError as e:
-            self.last = None
-            return Figures(refused=e.what)
+            return _Judged(Figures(refused=e.what))
         require_layers(graph)
         report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
-        self.last = (graph, report)
         totals = report.totals
         counts = Figures(
             layers=totals.layers_dla + totals.layers_gpu,
@@ -167,30 +181,29 @@ class Judge:
             passes=report.strict.passes if report.strict else None,
             offenders=report.strict.offenders if report.strict else (),
         )
-        return self._with_times(counts, graph, report, with_gpu)
+        return self._with_times(counts, graph, report)
 
-    def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport, with_gpu: bool) -> Figures:
+    def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport) -> _Judged:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
             # Open dims give no cost.
-            return counts
+            return _Judged(counts, (graph, report))
         if self._costs is None:
             self._costs = CostModel.load(self.platform, self.precision, self.power_mode)
         verdicts = report.verdicts or load_rules().check(graph, self.platform, self.precision)
         try:
             predictor = Predictor((Model(graph, verdicts, {}, 1.0),), self._costs, self.platform)
             stream = predictor.predict("tensorrt" if self.platform.has_dla else "GPU").streams[0]
-            gpu_us = predictor.predict("GPU").streams[0].latency.latency_us if with_gpu else None
         except EdgedlaError:
             # Without costs the result has only the counts.
-            return counts
+            return _Judged(counts, (graph, report))
         busiest = max(stream.busy.values(), default=1.0)
-        return replace(
+        timed = replace(
             counts,
             latency_us=stream.latency.latency_us,
             energy_mj=stream.energy_mj,
             period_us=stream.latency.latency_us * busiest,
-            gpu_us=gpu_us,
         )
+        return _Judged(timed, (graph, report), predictor)
 
 
 def pays(before: Figures, after: Figures, purpose: str, objective: str = "latency") -> bool:
