@@ -185,3 +185,20 @@ assert os.waitpid(child, 0)[1] == 0
 def test_a_forked_child_packs_with_its_own_threads():
     # A process of its own: this one has the threads of other tests, and a fork of it may hang or die by them.
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "HALF", "INT8"])
+@pytest.mark.parametrize("format", [F.LINEAR, F.DLA_LINEAR, F.DLA_HWC4, F.CHW4, F.CHW16, F.CHW32])
+@pytest.mark.parametrize("width", [5, 64])
+def test_some_rows_leave_the_others_as_they_are(format, dtype, width):
+    held = layout(format, dtype, (1, 3, 7, width), chip="orin")
+    array = np.random.default_rng(0).integers(-100, 100, held.dims).astype(unpack(bytes(held.size_bytes), held).dtype)
+    whole = pack(array, held)
+    out = np.full(held.size_bytes, 77, np.uint8)
+    some = pack(array[:, :, 2:5], held, out=out, top=2)
+    assert np.shares_memory(some, out)
+    assert np.array_equal(some[:, :, 2:5], whole[:, :, 2:5])
+    others = np.delete(some, slice(2, 5), axis=2)
+    assert set(others.view(np.uint8).ravel().tolist()) == {77}
+    with pytest.raises(UsageError, match="shape"):
+        pack(array[:, :, 2:5], held, out=out, top=5)
