@@ -176,10 +176,8 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
     """Runs to the end; a changed file, or SIGHUP, replaces models meanwhile."""
     from edgedla.cli.terminal.live_line import live_line
     from edgedla.malloc import collect_often, limit_arenas
-    from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.health.service import as_service
-    from edgedla.runtime.live.server import serve_view
-    from edgedla.runtime.pipeline.open_pipeline import opened_parts
+    from edgedla.runtime.pipeline.open_pipeline import opened_parts, watched
     from edgedla.runtime.pipeline.reload import Reloader, reloading
 
     config = read()
@@ -202,8 +200,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
         if not file and hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             before = signal.signal(signal.SIGHUP, end)
             stack.callback(signal.signal, signal.SIGHUP, before)
-        stack.enter_context(serve_metrics(opened, config.metrics))
-        page = stack.enter_context(serve_view(opened, config.view, title))
+        page = stack.enter_context(watched(opened, config, title))
         stack.enter_context(as_service(opened))
         if page:
             echo(f"live page: {page}", err=True)

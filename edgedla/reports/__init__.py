@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence
 
 from edgedla.errors import UsageError
-from edgedla.regions.report import CheckReport
-from edgedla.reports.check.view import CheckView
-from edgedla.reports.unchecked import Unchecked
+
+if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
+    from edgedla.reports.unchecked import Unchecked
 
 #: Form of a check report -> the function that writes it: (reports, view) -> text. To add a form: one file under
 #: reports/check/, one row here, its name in FORMATS of cli/check/check.py, its ending in cli/output.py. Each is imported only
@@ -51,6 +52,8 @@ def render_check(
     """
     if output_format not in FORMS:
         raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
+    from edgedla.reports.check.view import CheckView
+
     module, _, function = FORMS[output_format].partition(":")
     view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet, tuple(unchecked))
     if len(reports) > 1 and output_format not in _BY_FILE:

@@ -51,13 +51,14 @@ def open_pipeline(
         RunError: the only source cannot be opened (with several cameras, a missing one is tried again), or a port is in use.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
-    with opened_parts(config, on_result, pool) as parts, _watched(parts.pipeline, config):
+    with opened_parts(config, on_result, pool) as parts, watched(parts.pipeline, config):
         yield parts.pipeline
 
 
 @contextlib.contextmanager
-def _watched(opened: Pipeline, config: PipelineConfig) -> Iterator[None]:
-    """Writes and serves the metrics and the live page that the config asks for."""
+def watched(opened: Pipeline, config: PipelineConfig, title: str = "") -> Iterator[Optional[str]]:
+    """Writes and serves the metrics and the live page that the config asks for; the page's address, None without one."""
+    page: Optional[str] = None
     with contextlib.ExitStack() as stack:
         if config.metrics.jsonl or config.metrics.prometheus_port:
             from edgedla.runtime.health.metrics import serve_metrics
@@ -66,8 +67,8 @@ def _watched(opened: Pipeline, config: PipelineConfig) -> Iterator[None]:
         if config.view.port:
             from edgedla.runtime.live.server import serve_view
 
-            stack.enter_context(serve_view(opened, config.view))
-        yield
+            page = stack.enter_context(serve_view(opened, config.view, title))
+        yield page
 
 
 @dataclass
