@@ -158,7 +158,8 @@ def test_small_constants_beside_the_model_are_read(tmp_path: Path) -> None:
 def _next(text: str) -> str:
     """The verb that is suggested; "" for none."""
     before, found, command = text.rpartition("\nNext\n")
-    return command.split()[1] if found else ""
+    words = command.split()
+    return words[1] if found and words[0] == "edgedla" else ""
 
 
 @pytest.mark.parametrize(
