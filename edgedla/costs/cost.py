@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, Tuple
 
-from edgedla.vocabulary import DEVICE_KINDS
+from edgedla.vocabulary import DEVICE_KINDS, DEVICES
 
 #: Where a number comes from, strongest first. A sum is as weak as its weakest part.
 BASES: Tuple[str, ...] = ("measured", "fitted", "guessed")
 
 _RANK = {basis: rank for rank, basis in enumerate(BASES)}
 
-#: Kinds of engine. "DLA0" and "DLA1" are of kind "DLA".
+#: Kinds of engine by device: placements ask for millions.
+_KIND_OF = {device: device[:3] for device in (*DEVICES, *DEVICE_KINDS)}
 
 
 def device_kind(device: str) -> str:
@@ -22,7 +23,7 @@ def device_kind(device: str) -> str:
     Raises:
         ValueError: another name.
     """
-    kind = device[:3].upper()
+    kind = _KIND_OF.get(device) or device[:3].upper()
     if kind not in DEVICE_KINDS:
         raise ValueError(f"unknown device {device!r}, allowed: GPU, DLA, DLA0, DLA1")
     return kind

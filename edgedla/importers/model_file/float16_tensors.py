@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, Tuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 #: onnx.TensorProto.DataType.
 FLOAT, HALF = 1, 10
@@ -32,11 +33,14 @@ def to_float16(tensor: Any) -> Any:
 
 def as_float16(elements: np.ndarray) -> np.ndarray:
     """The elements in FP16. A finite one beyond its range becomes its largest number, not infinity."""
+    import numpy as np
+
     clamped = np.where(np.isfinite(elements), np.clip(elements, -LARGEST, LARGEST), elements)
     return np.asarray(clamped, dtype=np.float16, order="C")
 
 
 def constant_of(node: Any, name: str) -> Any:
+    import numpy as np
     import onnx
     from onnx import numpy_helper
 
@@ -51,6 +55,7 @@ def constant_of(node: Any, name: str) -> Any:
 
 def lost(tensors: Iterable[Tuple[str, Any]]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
     """Names of FLOAT tensors with elements beyond FLOAT16's range, and of those with elements that become 0; of what is stated."""
+    import numpy as np
     from onnx import numpy_helper
 
     clamped, vanished = [], []

@@ -151,6 +151,8 @@ def crossings_of(problem: Problem, index: int, devices: Sequence[str]) -> List[C
     """The transitions of one tensor, by target device."""
     flow = problem.flows[index]
     source = GPU if flow.producer is None else devices[flow.producer]
+    if (source == GPU or not flow.is_output) and all(devices[c] == source for c in flow.consumers):
+        return []
     readers: Dict[str, List[int]] = {GPU: []} if flow.is_output else {}
     for consumer in flow.consumers:
         readers.setdefault(devices[consumer], []).append(consumer)
