@@ -9,7 +9,10 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
+from edgedla.accuracy.channels.measure import ChannelNoise
+from edgedla.accuracy.channels.repair import repair_channels
 from edgedla.accuracy.layer_times import layer_times
+from edgedla.accuracy.measured_outputs import measured_outputs
 from edgedla.accuracy.metrics import require_labels
 from edgedla.accuracy.phases.job import Job, Progress, Say, open_job
 from edgedla.accuracy.phases.network_changes import change_network
@@ -72,6 +75,10 @@ def quantize(
         raise UsageError(f"{request.max_drop} is not a drop", where="max_drop", allowed="0 or more; 0.01 is one point")
     if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
         raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="min_sqnr_db", allowed="a number of dB, as 20")
+    if not math.isfinite(request.min_channel_sqnr_db):
+        raise UsageError(
+            f"{request.min_channel_sqnr_db} is not an SQNR", where="min_channel_sqnr_db", allowed="a number of dB, as 6"
+        )
     odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)
     if odd is not None:
         raise UsageError(f"{odd} is not a range", where="absmax", allowed="finite numbers above 0")
@@ -119,6 +126,8 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     times = layer_times(job.graph, job.platform)
     feeds = judged.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
+    channels = ChannelNoise(job.model, measured_outputs(job.model))
+    repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
     job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
     methods = _methods(state, collection, feeds, job.counter("methods"))
     repairs = Repairs(job, state, collection, feeds)
@@ -126,7 +135,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     repairs.free(errors, calibration, measured=given is None)
     repairs.to_goal(errors, times)
     method = request.method if given is None else GIVEN
-    return outcome(job, state, collection, calibration, errors, methods, times, method)
+    return outcome(job, state, collection, calibration, errors, methods, times, method, channels)
 
 
 def _zeros(model: Any) -> Optional[Dict[str, np.ndarray]]:

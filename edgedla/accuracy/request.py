@@ -9,6 +9,7 @@ from edgedla.accuracy.metrics import Metric
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.vocabulary import LEAST_CHANNEL_DB
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class QuantizeRequest:
     Attributes:
         method: a calibration method of quantization.methods.
         min_sqnr_db: repair until the outputs have this SQNR: better thresholds, then layers in FP16. None: no such goal.
+        min_channel_sqnr_db: least SQNR of every group of channels at the outputs. Groups below are repaired, by layers in FP16; if
+            that fails, the result says so. force: take the result all the same.
         max_drop: maximum drop of `metric` against FP32, in the metric's own unit (0.01 is one point of top-1).
         bias_correction: correct biases of Conv and Gemm for the mean rounding error.
         equalize: even out the ranges of activation channels where that lowers the error (cross-layer equalisation).
@@ -38,6 +41,8 @@ class QuantizeRequest:
     min_sqnr_db: Optional[float] = None
     max_drop: Optional[float] = None
     metric: Optional[Metric] = None
+    min_channel_sqnr_db: float = LEAST_CHANNEL_DB
+    force: bool = False
     bias_correction: bool = False
     equalize: bool = False
     repair_fp16: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
@@ -22,6 +23,8 @@ from edgedla.quantization.coverage import Coverage
 from edgedla.text.shown import Shown
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
+#: Most groups of channels that the document lists.
+WORST_GROUPS = 20
 #: Name in place of a calibration method if the ranges come from a cache or the model itself.
 GIVEN = "given ranges"
 
@@ -45,6 +48,8 @@ class Quantized(Shown):
         precisions: layer -> "fp16". devices: layer -> "GPU".
         sqnr_db: SQNR of the outputs on held-out samples. methods: the same by calibration method, for comparison.
         scores: the metric in FP32 and of the simulated network; None without a metric.
+        channels: groups of channels at the outputs, the worst first; dead: those below the floor that was asked for. forced: the
+            user takes the result in spite of them.
         met: whether the samples show that the goal is met; None without a goal. not_shown: why they do not, if no figure
             misses it.
         predicted_us: predicted times: "int8": all layers as built; "extra": added by the steps; "missing": lost by missing
@@ -75,6 +80,9 @@ class Quantized(Shown):
     goal: str = ""
     met: Optional[bool] = None
     not_shown: str = ""
+    channels: Tuple[ChannelGroup, ...] = ()
+    dead: Tuple[ChannelGroup, ...] = ()
+    forced: bool = False
     predicted_us: Mapping[str, float] = field(default_factory=dict)
     missing_us: Mapping[str, float] = field(default_factory=dict)
     histograms: Tuple[HistogramPicture, ...] = ()
@@ -98,6 +106,10 @@ class Quantized(Shown):
             "sqnr_db": digits(self.sqnr_db),
             "methods": {name: digits(value) for name, value in self.methods.items()},
             "goal": {"text": self.goal, "met": self.met, "not_shown": self.not_shown},
+            "channels": {
+                "worst": [g.to_dict() for g in self.channels[:WORST_GROUPS]], "dead": [g.to_dict() for g in self.dead],
+                "forced": self.forced and bool(self.dead),
+            },
             "scores": [s.to_dict() for s in self.scores],
             "nodes": dict(self.nodes),
             "precisions": dict(self.precisions),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.reference import Reference
@@ -78,9 +78,13 @@ class State:
 
     def tied(self, tensors: Collection[str]) -> List[Tuple[str, ...]]:
         """Groups of these tensors that share one scale because DLA layers require it."""
-        on_dla = set(self.on_dla())
-        groups = equal_groups(self.graph, tensors, self.report.platform, lambda i: self.graph.layers[i].name in on_dla)
+        groups = equal_groups(self.graph, tensors, self.report.platform, self.needs_equal_scales())
         return [tuple(group) for group in groups]
+
+    def needs_equal_scales(self) -> Callable[[int], bool]:
+        """Layer index -> True if the plan runs the layer on the DLA in INT8."""
+        int8 = [x.device != GPU and x.precision in (None, "int8") for x in self.plan().layers]
+        return lambda index: int8[index]
 
     def on_dla(self) -> Tuple[str, ...]:
         """Names of the layers that the plan runs on the DLA."""

@@ -217,6 +217,10 @@ class Search:
             why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
+        if scales.value["dead"]:
+            why = f"INT8 rounds channels away, and no layers in FP16 bring them back: {', '.join(scales.value['dead'])}"
+            self._note(candidate.name, candidate.level, "rejected", why, candidate)
+            return
         # Steps of an earlier version lack "int8_nodes".
         if scales.value["precisions"] and not scales.value.get("int8_nodes", 1):
             why = (

@@ -133,7 +133,8 @@ class Steps:
     def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
         """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that `build` takes.
 
-        Value: "met", "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model was changed), "methods" (SQNR per
+        Value: "met", "dead" (groups of channels),
+        "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model was changed), "methods" (SQNR per
         method).
         """
         r, parts = self.request, self.parts
@@ -154,7 +155,7 @@ class Steps:
             return {
                 # Too few samples to show it are no reason against a step: the final samples decide.
                 "met": True if result.not_shown else result.met, "precisions": dict(result.precisions),
-                "int8_nodes": result.nodes["dla_int8"],
+                "int8_nodes": result.nodes["dla_int8"], "dead": [f"{len(g.channels)} channels of {g.tensor}" for g in result.dead],
                 "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
                 "methods": {name: round(db, 3) for name, db in result.methods.items()},
             }  # fmt: skip

@@ -59,7 +59,7 @@ def dla_scales(
     Args:
         absmax: ONNX tensor name -> range; scale = range / 127.
         platform: selects the rules; None takes all of them.
-        on_dla: layer index -> True if the layer runs on the DLA. Only these layers need equal scales. None: all layers.
+        on_dla: layer index -> True if the layer runs on the DLA in INT8. Only these need equal scales. None: all layers.
         equal: False leaves every tensor its own range (rules/numerics.yaml, int8-equal-scales).
     """
     given = {name: float(value) for name, value in absmax.items() if name in graph.tensors}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.channels.measure import ChannelNoise
+from edgedla.accuracy.channels.repair import dead
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes
@@ -37,9 +40,10 @@ def outcome(
     methods: Mapping[str, float],
     times: LayerTimes,
     method: str,
+    channels: ChannelNoise,
 ) -> Quantized:
     """Args:
-    method: calibration method of the ranges. errors: those of the first ranges. methods: method -> SQNR in dB.
+    channels: of the outputs. method: calibration method of the ranges. errors: those of the first ranges. methods: method -> SQNR in dB.
     """
     request, plan = job.request, state.plan()
     simulation = Simulation(state.model, plan, state.reference)
@@ -52,8 +56,10 @@ def outcome(
     scores = _scores(request, state, simulation)
     blind = _blind(job, state, simulation)
     devices = {x.name: x.device for x in plan.layers}
-    scales = dla_scales(job.graph, state.absmax, job.platform, lambda i: devices[job.graph.layers[i].name] != GPU)
+    scales = dla_scales(job.graph, state.absmax, job.platform, state.needs_equal_scales())
     covered = coverage(job.graph, scales, collection.largest)
+    job.announce("measuring channels")
+    groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
     return Quantized(
@@ -78,6 +84,9 @@ def outcome(
         goal=text,
         met=goal_met,
         not_shown=not_shown,
+        channels=groups,
+        dead=tuple(dead(groups, request.min_channel_sqnr_db)),
+        forced=request.force,
         predicted_us=_predicted(state, times, covered.layers_without),
         missing_us={
             t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
@@ -109,6 +118,15 @@ def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> T
         return ()
     names = [("FP32", "fp32"), ("INT8", "simulated")]
     return scores_of(names, request.metric, metric_values(simulation, state.holdout, request.metric))
+
+
+def _maker(job: Job, tensor: str) -> str:
+    """The node that makes a tensor, and the user's line."""
+    index = job.graph.producer(tensor)
+    if index is None:
+        return ""
+    layer = job.graph.layers[index]
+    return f"{layer.onnx_op} {layer.onnx_node}" + (f", {layer.source}" if layer.source is not None else "")
 
 
 def _blind(job: Job, state: State, simulation: Simulation) -> Sequence[str]:

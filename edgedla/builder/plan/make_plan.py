@@ -67,7 +67,9 @@ def make_plan(
     if report.precision == "int8" and not typed:
         how = "ranges" if options.set_ranges else "calibrator"
         equal = numerics.get(INT8_EQUAL_SCALES) != "own"
-        scales = dla_scales(graph, calibration.absmax, platform, lambda index: on_dla[index], equal)
+        # A layer in FP16 reads each tensor by its own scale.
+        in_int8 = [on and precision in (None, "int8") for on, precision in zip(on_dla, precisions)]
+        scales = dla_scales(graph, calibration.absmax, platform, lambda index: in_int8[index], equal)
         rules = {change.tensor: change.rule for change in scales.changes}
         calibration = replace(calibration, absmax=scales.absmax, apply=how, rules=rules)
     fallback = mode == "hybrid"

@@ -14,7 +14,7 @@ from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_sett
 from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import deliver, echo
 from edgedla.errors import NOT_SHOWN_CODE, UsageError
-from edgedla.vocabulary import CALIBRATION_METHODS
+from edgedla.vocabulary import CALIBRATION_METHODS, LEAST_CHANNEL_DB
 
 #: Parameters that have a meaning without samples.
 _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory")
@@ -55,6 +55,12 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     metavar="DB",
     help="Repair until the outputs have this SQNR on held-out samples.",
 )
+@option(
+    "--min-channel-sqnr", field="min_channel_sqnr_db", type=float, default=LEAST_CHANNEL_DB, show_default=True, metavar="DB",
+    help="Least SQNR of every group of channels at the outputs. Layers stay in FP16 where a shared scale would round such a group "
+    "away; where that does not help, exit with 1.",
+)  # fmt: skip
+@option("--force", is_flag=True, help="Take scales with dead channels all the same; the report says so.")
 @option("--max-drop", type=DropType(), metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
 @option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
 @option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")
@@ -105,6 +111,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         trt=given["trt"],
         method=given["method"],
         min_sqnr_db=given["min_sqnr"],
+        min_channel_sqnr_db=given["min_channel_sqnr"],
+        force=given["force"],
         max_drop=given["max_drop"],
         metric=chosen_metric(given, lambda: _network(model, given)),
         bias_correction=given["bias_correction"],
@@ -125,7 +133,11 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         for path in result.save(out, more):
             say(f"written {path}")
     deliver([(given["output_format"], "-")], lambda wanted, terminal: render_quantized(result, wanted, terminal))
-    if result.met is not False or given["fail_on"] == "never":
+    if given["fail_on"] == "never":
+        return 0
+    if result.dead and not result.forced:
+        return 1
+    if result.met is not False:
         return 0
     return NOT_SHOWN_CODE if result.not_shown else 1
 

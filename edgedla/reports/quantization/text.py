@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Sequence
 
+from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
@@ -14,6 +15,8 @@ from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.text import labelled, print_lines
 
 _WORST = 8
+#: Most groups of channels that starve to list.
+_GROUPS = 4
 #: Column at which the text behind a label begins.
 _LABEL = 10
 
@@ -73,6 +76,7 @@ def db(value: float) -> str:
 def _lines(r: Quantized) -> List[str]:
     platform = r.platform
     lines = [
+        *_channels(r),
         f"network   {r.network}",
         f"for       {platform['target']}, TensorRT {platform['trt']}, INT8",
         f"scales    {r.method}{', judged' if r.method == GIVEN else ''} on {r.samples}"
@@ -81,6 +85,9 @@ def _lines(r: Quantized) -> List[str]:
         if math.isnan(r.sqnr_db)
         else f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
     ]
+    if r.channels:
+        worst = r.channels[0]
+        lines.append(f"channels  worst group {group_text(worst)}")
     if r.judged and r.methods:
         lines.append(f"judged    steps {judged(r)}")
     if r.methods:
@@ -114,6 +121,28 @@ def _lines(r: Quantized) -> List[str]:
         lines.append("          --repair-fp16 does the first, and where it cannot the second")
     lines += [f"note      {note}" for note in r.notes]
     return lines
+
+
+def _channels(r: Quantized) -> List[str]:
+    """The dead groups of channels, then those that starve."""
+    lines = []
+    for g in r.dead:
+        lines.append(f"DEAD      {group_text(g)}" + ("; taken all the same (--force)" if r.forced else ""))
+    starving = [g for g in r.channels if g.few_codes and g not in r.dead]
+    lines += [f"starving  {group_text(g)}" for g in starving[:_GROUPS]]
+    if len(starving) > _GROUPS:
+        lines.append(f"          and {len(starving) - _GROUPS} groups more")
+    return lines
+
+
+def group_text(g: ChannelGroup) -> str:
+    """One group of channels: where it is, and what INT8 leaves of it."""
+    many = f"{len(g.channels)} channel{'s' * (len(g.channels) != 1)}"
+    of = "" if g.tensor == g.output else f" of {g.tensor}"
+    by = f" ({g.made_by})" if g.made_by else ""
+    scale = "" if g.scale is None else f", largest {number(g.absmax, '.3g')} on a scale of {number(g.scale, '.3g')}"
+    codes = f"; {g.one_code} round to one level, {g.few_codes} to fewer than 8" if g.few_codes else ""
+    return f"output {g.output}: {many}{of}{by} {db(g.sqnr_db)} SQNR (SIMULATED){scale}{codes}"
 
 
 def goal_word(r: Quantized) -> str:

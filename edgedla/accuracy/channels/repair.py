@@ -1,0 +1,69 @@
+"""Gives back channels that a shared scale rounded away: the least costly layers in FP16 with which every group is alive."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Sequence, Set, Tuple
+
+from edgedla.accuracy.channels.measure import ChannelGroup, ChannelNoise
+from edgedla.accuracy.layer_times import LayerTimes
+from edgedla.accuracy.state import State, Step
+from edgedla.quantization.samples import Feed
+
+
+def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
+    """The groups below the floor."""
+    return [g for g in groups if not g.sqnr_db >= least_db]
+
+
+def repair_channels(
+    state: State, noise: ChannelNoise, feeds: Sequence[Feed], least_db: float, times: LayerTimes
+) -> None:
+    """Puts layers in FP16 if that gives back every group that is dead; changes nothing if no choice does.
+
+    A concatenation in FP16 needs no shared scale. Tried: the joins in front of the output, also what makes the dead
+    channels, and every join of the network with what makes and reads its tensors.
+    """
+    simulation = state.simulation()
+    before = dead(noise.groups(simulation, feeds), least_db)
+    if not before or state.report.platform.release.strongly_typed:
+        return
+    extra, old = times.extra_us(), dict(state.precisions)
+    choices = sorted(_choices(state, noise, before), key=lambda names: (_cost(names, extra), len(names)))
+    sqnr = simulation.noise(feeds).sqnr_db
+    del simulation
+    for names in choices:
+        state.precisions = {**old, **dict.fromkeys(names, "fp16")}
+        trial = state.simulation()
+        left = dead(noise.groups(trial, feeds), least_db)
+        shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+        state.steps.append(
+            Step("channels apart in FP16", f"{len(before) - len(left)} of {len(before)} groups of channels back: {shown}",
+                 sqnr, trial.noise(feeds).sqnr_db, not left, _cost(names, extra))
+        )  # fmt: skip
+        if not left:
+            return
+    state.precisions = old
+
+
+def _cost(names: Sequence[str], extra: Dict[str, float]) -> float:
+    return sum(max(extra.get(name, 0.0), 0.0) for name in names)
+
+
+def _choices(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup]) -> List[Tuple[str, ...]]:
+    """Sets of DLA layers to try in FP16."""
+    path: Set[str] = set()
+    for g in groups:
+        path.update((g.output, *noise.units[g.output].path))
+    makers = {g.tensor for g in groups}
+    tied = {name for group in state.tied(set(state.absmax)) if len(group) > 1 for name in group}
+    joins = _layers(state, lambda reads, writes: bool(writes & path) and not writes & makers)
+    made = _layers(state, lambda reads, writes: bool(writes & (path | makers)))
+    around = _layers(state, lambda reads, writes: bool((reads | writes) & (tied | path | makers)))
+    chosen = dict.fromkeys((joins, made, around))
+    return [names for names in chosen if names and not set(names) <= set(state.precisions)]
+
+
+def _layers(state: State, taken: Callable[[Set[str], Set[str]], bool]) -> Tuple[str, ...]:
+    """DLA layers, by the tensors that they read and write."""
+    on_dla = set(state.on_dla())
+    return tuple(x.name for x in state.graph.layers if x.name in on_dla and taken(set(x.inputs), set(x.outputs)))

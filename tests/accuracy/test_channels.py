@@ -1,0 +1,119 @@
+"""No channel is rounded away in silence: measured apart from the code that reports it, on random heads of many kinds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import onnx
+import pytest
+
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.result import Quantized
+from edgedla.cli.main import exit_code_of
+from edgedla.quantization.samples import Samples
+from tests.accuracy.random_heads import KINDS, Head, head, samples
+
+FAST = {"triage_samples": 0, "keep_apart": False}
+
+
+def part_db(case: Head, result: Quantized, held_out: Samples) -> List[float]:
+    """SQNR in dB of each part's variation, by a plan and a simulation of its own: what the board would be told."""
+    from edgedla.builder.host.simulated_model import simulate
+    from edgedla.builder.plan.make_plan import make_plan
+    from edgedla.builder.plan.plan import Calibration
+    from edgedla.builder.request import PlanOptions
+    from edgedla.importers import load_onnx
+    from edgedla.quantization.calibration_cache import INT8_MAX
+    from edgedla.quantization.session import open_session
+    from edgedla.regions import check_graph
+    from edgedla.targets import platform_for
+
+    platform = platform_for("agx-orin-64gb")
+    graph = load_onnx(case.model, trt=platform.release.trt)
+    # From the text that TensorRT reads, not from the result's own ranges.
+    lines = [line.rsplit(":", 1) for line in result.cache.splitlines()[1:] if line]
+    absmax = {name: float(np.frombuffer(bytes.fromhex(code.strip()), ">f4")[0]) * INT8_MAX for name, code in lines}
+    options = PlanOptions(precisions=dict(result.precisions), devices=dict(result.devices))
+    plan = make_plan(
+        graph,
+        check_graph(graph, platform, "int8", "fallback"),
+        calibration=Calibration("cache", absmax, ""),
+        options=options,
+    )
+    exact, rounded = (open_session(m.SerializeToString()) for m in (case.model, simulate(case.model, plan).model))
+    pairs = [(exact.run(["y"], f)[0], rounded.run(["y"], f)[0]) for f in held_out.feeds]
+    want, got = (np.moveaxis(np.stack([p[k] for p in pairs]).astype(np.float64), case.axis + 1, 0) for k in (0, 1))
+    found = []
+    for _, first, end in case.parts:
+        w, g = want[first:end].reshape(end - first, -1), got[first:end].reshape(end - first, -1)
+        signal = ((w - w.mean(1, keepdims=True)) ** 2).sum()
+        found.append(float(10 * np.log10(signal / max(((w - g) ** 2).sum(), 1e-30))))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2 * len(KINDS)))
+def test_random_heads_are_repaired_or_refused(seed: int) -> None:
+    case, held_out = head(seed), samples(8, seed + 1000)
+    result = quantize(case.model, samples(16, seed), QuantizeRequest(**FAST), holdout=held_out)
+    worst = min(part_db(case, result, held_out))
+    assert worst >= 6 or result.dead, (case.kind, worst)
+    if result.sqnr_db > 20:
+        assert not result.dead, "what is repairable is repaired"
+
+
+@pytest.mark.parametrize(
+    "kind", [KINDS.index("concat"), KINDS.index("one convolution"), KINDS.index("rank 3 transposed")]
+)
+def test_without_a_repair_the_report_leads_with_the_dead_channels(
+    kind: int, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = head(kind)
+    onnx.save(case.model, tmp_path / "m.onnx")
+    data = tmp_path / "s.npz"
+    np.savez(data, x=np.concatenate([f["x"] for f in samples(24, 0).feeds]))
+    line = ["quantize", str(tmp_path / "m.onnx"), "--data", str(data), "-o", str(tmp_path / "q")]
+    assert exit_code_of(line) == 0
+    assert "channels apart in FP16" in capsys.readouterr().out
+    # As if no layer could be spared.
+    monkeypatch.setattr("edgedla.accuracy.channels.repair._choices", lambda *_: [])
+    assert exit_code_of(line) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("DEAD")
+    assert "SQNR (SIMULATED)" in said.splitlines()[0]
+    assert exit_code_of([*line, "--force"]) == 0
+    assert "taken all the same (--force)" in " ".join(capsys.readouterr().out.split())
+    stated: Dict[str, Any] = json.loads((tmp_path / "q" / "quantization.json").read_text())["channels"]
+    assert stated["forced"] is True
+    assert stated["dead"]
+    assert exit_code_of([*line, "--min-channel-sqnr", "-1"]) == 0
+
+
+def test_deploy_never_keeps_int8_with_dead_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import edgedla
+
+    case = head(KINDS.index("concat"))
+    onnx.save(case.model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "s.npz", x=np.concatenate([f["x"] for f in samples(40, 0).feeds]))
+    options: Dict[str, Any] = {
+        "target": "agx-orin-64gb",
+        "data": tmp_path / "s.npz",
+        "place": "dla",
+        "backend": "host",
+        "max_drop": 0.2,
+    }
+    monkeypatch.setattr("edgedla.accuracy.channels.repair._choices", lambda *_: [])
+    found = edgedla.deploy(tmp_path / "m.onnx", tmp_path / "out", **options)
+    trial = next(t for t in found.trials if t.name.startswith("INT8"))
+    assert (trial.outcome, found.best.precision) == ("rejected", "fp16"), trial
+    assert "INT8 rounds channels away" in trial.reason
+
+
+def test_channels_of_one_kind_are_one_group_and_a_healthy_network_has_no_dead_one(network: Any, data: Any) -> None:
+    result = quantize(network, data[0], QuantizeRequest(**FAST), holdout=data[1])
+    assert not result.dead
+    assert [len(g.channels) for g in result.channels] == [10]
+    assert not any("apart" in s.name for s in result.steps)
