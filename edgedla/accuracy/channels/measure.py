@@ -13,10 +13,8 @@ from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.samples import Feed
 
-#: Channels of one tensor whose ranges differ by more than this factor are of different kinds.
-_APART = 16.0
-#: So are channels whose range is this much smaller than the largest: 4 of 127 levels are left to them.
-_SPAN = 32.0
+#: Channels of one tensor whose ranges differ by more than this factor are of different groups: larger ones hide their error.
+_SPAN = 4.0
 #: Fewer levels than this leave a channel's shape to chance.
 _FEW_CODES = 8
 
@@ -114,7 +112,7 @@ def _groups(output: str, source: Source, sums: _Sums, scale: Optional[float]) ->
     mine, largest = mine[order], largest[order]
     cuts, first = [], 0
     for i in range(1, 0 if source.bounded else len(mine)):
-        if largest[i - 1] > _APART * largest[i] or largest[first] > _SPAN * largest[i]:
+        if largest[first] > _SPAN * largest[i]:
             cuts.append(i)
             first = i
     return [
