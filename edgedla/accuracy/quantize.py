@@ -127,13 +127,14 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     feeds = judged.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
     channels = ChannelNoise(job.model, measured_outputs(job.model))
-    repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
     job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
     methods = _methods(state, collection, feeds, job.counter("methods"))
     repairs = Repairs(job, state, collection, feeds)
     errors = repairs.errors(repairs.few, accumulated=True)
     repairs.free(errors, calibration, measured=given is None)
     repairs.to_goal(errors, times)
+    job.announce("looking for channels that are rounded away")
+    repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
     method = request.method if given is None else GIVEN
     return outcome(job, state, collection, calibration, errors, methods, times, method, channels)
 
