@@ -22,18 +22,18 @@ from edgedla.accuracy.phases.start import first_state
 from edgedla.accuracy.plain.before_plugins import before_plugins
 from edgedla.accuracy.plain.float32_model import float32_model
 from edgedla.accuracy.plain.qdq_model import plain_model
+from edgedla.accuracy.repairs.single_method import no_worse_than_single, noise_by_method
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
-from edgedla.accuracy.state import State
 from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.preprocess.pictures import open_samples, require_pictures
 from edgedla.preprocess.settings import with_embedded
-from edgedla.quantization.collect import Collection, collect
-from edgedla.quantization.methods import METHODS, method_of, thresholds
+from edgedla.quantization.collect import collect
+from edgedla.quantization.methods import DEFAULT, method_of
 from edgedla.quantization.qdq import Stripped
-from edgedla.quantization.samples import Feed, Samples
+from edgedla.quantization.samples import Samples
 
 #: Number of held-out samples for comparing methods and steps.
 _COMPARE = 32
@@ -127,15 +127,20 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     feeds = judged.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
     channels = ChannelNoise(job.model, measured_outputs(job.model))
-    job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
-    methods = _methods(state, collection, feeds, job.counter("methods"))
+    method = request.method if given is None else GIVEN
     repairs = Repairs(job, state, collection, feeds)
+    if request.quick:
+        return outcome(job, state, collection, calibration, repairs.errors(()), {}, times, method, channels)
+    job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
+    tried = noise_by_method(state, collection, feeds, job.counter("methods"))
     errors = repairs.errors(repairs.few, accumulated=True)
     repairs.free(errors, calibration, measured=given is None)
+    if method == DEFAULT:
+        no_worse_than_single(state, collection, tried, feeds, job.stated_input)
     repairs.to_goal(errors, times)
     job.announce("looking for channels that are rounded away")
     repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
-    method = request.method if given is None else GIVEN
+    methods = {name: noise.sqnr_db for name, noise in tried.items()}
     return outcome(job, state, collection, calibration, errors, methods, times, method, channels)
 
 
@@ -145,17 +150,3 @@ def _zeros(model: Any) -> Optional[Dict[str, np.ndarray]]:
     dims = {o.name: [d.dim_value for d in o.type.tensor_type.shape.dim] for o in model.graph.output}
     known = all(of and all(d > 0 for d in of) for of in dims.values())
     return {name: np.zeros(of, np.float32) for name, of in dims.items()} if known else None
-
-
-def _methods(
-    state: State, collection: Collection, feeds: Sequence[Feed], progress: Optional[Callable[[int, int], None]]
-) -> Dict[str, float]:
-    """Calibration method -> SQNR of the outputs in dB."""
-    simulation = state.simulation()
-    sqnr_by_method: Dict[str, float] = {}
-    for name in METHODS:
-        absmax = state.plan(thresholds(collection, name)).calibration.absmax
-        sqnr_by_method[name] = simulation.noise(feeds, absmax).sqnr_db
-        if progress is not None:
-            progress(len(sqnr_by_method), len(METHODS))
-    return sqnr_by_method

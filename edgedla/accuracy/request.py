@@ -27,6 +27,7 @@ class QuantizeRequest:
         repair_fp16: rescale tensors beyond FP16's range by powers of two, or keep their layers on the GPU.
         everywhere: simulate every layer in INT8 on the DLA, even those that a build would put on the GPU.
         preprocess: how pictures become inputs. classes: class names in the order of the outputs; folders of pictures are named after them.
+        quick: choose ranges by `method`, measure them once, and repair nothing.
         triage_samples: number of samples for the run that measures each tensor alone. 0: run tensors alone only for a
             repair, and choose no threshold by the error at the outputs. holdout_share: share of the samples to hold out if
             no separate ones are given.
@@ -51,6 +52,7 @@ class QuantizeRequest:
     batch: Optional[int] = None
     preprocess: Optional[PreprocessSettings] = None
     classes: Sequence[str] = ()
+    quick: bool = False
     triage_samples: int = 16
     holdout_share: float = 0.2
     keep_apart: bool = True
@@ -59,5 +61,7 @@ class QuantizeRequest:
         require_field_types(self)
         if not 0 < self.holdout_share < 1:
             raise UsageError(f"a share of {self.holdout_share}", where="holdout_share", allowed="between 0 and 1")
+        if self.quick and (self.bias_correction or self.equalize or self.repair_fp16):
+            raise UsageError("a quick run repairs nothing", where="quick", allowed="without a repair")
         if self.triage_samples < 0:
             raise UsageError(f"{self.triage_samples} samples", where="triage_samples", allowed="0 or more")

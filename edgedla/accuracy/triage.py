@@ -13,6 +13,8 @@ from edgedla.quantization.samples import Feed
 
 #: A scale this much worse than the best one for its tensor is suspect.
 SUSPECT_DB = 6.0
+#: Of more tensors than this, only so many run on all samples; all run on two.
+_EXACT, _COARSE = 32, 2
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,27 @@ def with_output_shares(
 ) -> Tuple[TensorError, ...]:
     """`errors` with `output_share` measured, suspects first. The network runs once per tensor over `feeds`.
 
+    Of many tensors all run on two samples first; those with the most noise, and suspects, then on all.
+
     Args:
         groups: tensors that share one scale by the rules. progress: called with (tensors done, tensors in all).
     """
     rounded = set(simulation.tensors)
     tied = {name: group for group in groups for name in group}
     measured: List[TensorError] = []
+    exact = {e.tensor for e in errors}
+    coarse: Dict[str, float] = {}
+    if len(errors) > _EXACT and len(feeds) > _COARSE:
+        few = feeds[:_COARSE]
+        coarse = {e.tensor: simulation.noise(few, absmax, (e.tensor,)).share for e in errors if e.tensor in rounded}
+        exact = {*sorted(coarse, key=lambda name: -coarse[name])[:_EXACT], *(e.tensor for e in errors if e.suspect)}
     for done, error in enumerate(errors, start=1):
         if error.tensor in rounded:
-            share = simulation.noise(feeds, absmax, (error.tensor,)).share
+            share = (
+                coarse[error.tensor]
+                if error.tensor not in exact
+                else simulation.noise(feeds, absmax, (error.tensor,)).share
+            )
             error = replace(error, output_share=share)
             if error.suspect:
                 alike = tied.get(error.tensor, (error.tensor,))

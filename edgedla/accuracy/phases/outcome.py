@@ -62,6 +62,13 @@ def outcome(
     groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
+    on_dla = {t for x in job.graph.layers if devices[x.name] != GPU for t in (*x.inputs, *x.outputs)}
+    beside = [name for name in scales.absmax if name not in on_dla]
+    if beside and not typed:
+        job.notes.append(
+            f"{len(beside)} tensors that only the GPU touches have scales in the cache, as {beside[0]}: TensorRT may take INT8 there, "
+            "and the simulation computes them in FP32"
+        )
     return Quantized(
         network=job.graph.name,
         platform=job.platform.to_dict(),

@@ -75,6 +75,7 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     is_flag=True,
     help="Simulate every layer in INT8 on the DLA, even one that a build would put on the GPU.",
 )
+@option("--quick", is_flag=True, help="Calibrate by --method and measure once: no search, no repair.")
 @memory_option()
 @option("--report", "report", is_flag=True, help="Also write the report as a page: FOLDER/report.html.")
 @option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -113,6 +114,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         min_sqnr_db=given["min_sqnr"],
         min_channel_sqnr_db=given["min_channel_sqnr"],
         force=given["force"],
+        quick=given["quick"],
         max_drop=given["max_drop"],
         metric=chosen_metric(given, lambda: _network(model, given)),
         bias_correction=given["bias_correction"],
