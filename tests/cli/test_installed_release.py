@@ -10,13 +10,13 @@ import pytest
 
 from edgedla.cli.main import exit_code_of
 from edgedla.targets import _platform
-from edgedla.targets.installed import counted_cores
+from edgedla.targets.installed import asked_for_a_builder
 
 SHAPES = str(Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx")
 
 PROGRAM = """__version__ = {version!r}
 class Logger:
-    ERROR = 0
+    WARNING = 2
     def __init__(self, level): print("TensorRT's own line")
 class Builder:
     def __init__(self, logger): self.num_DLA_cores = {cores}
@@ -36,11 +36,11 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         monkeypatch.setenv("EDGEDLA_BOARD_DIR", str(tmp_path))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
         monkeypatch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: version)
-        for cache in (_platform, counted_cores):
+        for cache in (_platform, asked_for_a_builder):
             cache.cache_clear()
 
     yield make
-    for cache in (_platform, counted_cores):
+    for cache in (_platform, asked_for_a_builder):
         cache.cache_clear()
 
 

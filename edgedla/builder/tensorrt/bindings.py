@@ -6,14 +6,20 @@ The naming rule of builder/tensorrt/api.py holds here too.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from types import ModuleType
-from typing import Any, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.builder.tensorrt.callbacks import process_logger
+from edgedla.builder.tensorrt.callbacks import overheard, process_logger
 from edgedla.errors import BuildError, EnvironmentMissing
 from edgedla.guard import device_work
+from edgedla.records.build_log_prefix import split_prefix
+from edgedla.targets.installed import asked_for_a_builder
+
+#: A line that names a failure: it says more than Python's "factory function returned nullptr".
+_FAILURE = re.compile(r"fail|error|unable|cannot|insufficient", re.IGNORECASE)
 
 
 def installed_version() -> Optional[str]:
@@ -53,6 +59,28 @@ def dla_cores() -> int:
         return 0
 
 
+def why_no_builder() -> str:
+    """Why the installed TensorRT, which can be imported, makes no builder, in its own words; "" where it makes one."""
+    asked = asked_for_a_builder()
+    if asked is None:
+        return "it does not answer"
+    code, output, messages = asked
+    said, _, raised = messages.partition("Traceback (most recent call last)")
+    last = raised.strip().rpartition("\n")[2]
+    return (
+        "" if code == 0 else reason_in(f"{output}\n{said}".splitlines()) or last or f"its process ends with code {code}"
+    )
+
+
+def reason_in(lines: Sequence[str]) -> str:
+    """The last line of TensorRT that names a failure, without its prefix and without advice behind it; "" where none does."""
+    texts = (split_prefix(line)[1].strip() for line in reversed(lines))
+    found = next(
+        (text for text in texts if _FAILURE.search(text) and not text.startswith(("TypeError", "Traceback"))), ""
+    )
+    return found.partition(". Please")[0]
+
+
 def checked_module(plan: BuildPlan) -> Any:
     """The tensorrt module, of the release that the plan is for.
 
@@ -88,11 +116,16 @@ def checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:
     Raises:
         EnvironmentMissing: there is no CUDA device, or no such core.
     """
+    said: List[str] = []
     try:
-        builder = trt.Builder(logger)
+        with overheard(logger) as said:
+            builder = trt.Builder(logger)
     except (TypeError, RuntimeError) as e:
         # pybind11 reports a factory that returned nothing, which is how a missing CUDA device shows, as TypeError.
-        raise EnvironmentMissing(f"TensorRT cannot create a builder: {e}", hint="is there a CUDA device?") from e
+        raise EnvironmentMissing(
+            f"TensorRT cannot create a builder: {reason_in(said) or e}",
+            hint="is there a CUDA device? `edgedla doctor` checks, `edgedla explain LINE` says what the line means",
+        ) from e
     cores = builder.num_DLA_cores
     if plan.dla_core is not None and plan.dla_core >= cores:
         raise EnvironmentMissing(

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 Progress = Callable[[str], None]
@@ -52,6 +52,20 @@ def receiving(logger: Any, receiver: Receiver) -> Iterator[None]:
         yield
     finally:
         logger.receivers.remove(receiver)
+
+
+@contextlib.contextmanager
+def overheard(logger: Any) -> Iterator[List[str]]:
+    """TensorRT's lines go where they went, and into the list: what it says itself of a call that returns nothing."""
+    lines: List[str] = []
+    before = logger.receivers[-1]
+
+    def receive(severity: str, text: str) -> None:
+        lines.append(text)
+        before(severity, text)
+
+    with receiving(logger, receive):
+        yield lines
 
 
 def _to_logging(severity: str, text: str) -> None:

@@ -153,6 +153,19 @@ def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
     return Check(label, "ok", str(getattr(module, "__version__", getattr(module, "VERSION_TEXT", "found"))))
 
 
+def _tensorrt(jetson: bool, remedy: str) -> Check:
+    """TensorRT imports and makes a builder: without CUDA it does the one and not the other."""
+    from edgedla.builder.tensorrt.bindings import why_no_builder
+
+    check = _module("tensorrt", "TensorRT", jetson, remedy)
+    why = why_no_builder() if check.state == "ok" else ""
+    if not why:
+        return check
+    text = f"{check.found} imports, cannot make a builder: {why}"
+    cuda = "TensorRT needs CUDA's driver and a GPU; a container gets them with --runtime nvidia (Jetson) or --gpus all"
+    return Check("TensorRT", "fail" if jetson else "warn", text, cuda if jetson else f"{cuda}; {remedy}")
+
+
 def _python(board: Optional[Board], base: Path) -> List[Check]:
     from edgedla.builder.tensorrt.bindings import bindings_remedy
 
@@ -160,7 +173,7 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
     on_a_laptop = "not needed on a laptop: builds are simulated"
     pycuda = "PATH=/usr/local/cuda/bin:$PATH pip install 'edgedla[jetson]'"
     checks = [
-        _module("tensorrt", "TensorRT", jetson, bindings_remedy() if jetson else on_a_laptop),
+        _tensorrt(jetson, bindings_remedy() if jetson else on_a_laptop),
         _module("pycuda", "pycuda", jetson, pycuda if jetson else on_a_laptop),
         _module("onnxruntime", "ONNX Runtime", not jetson, "pip install 'edgedla[host]'"),
         _module("highspy", "HiGHS", False, "pip install highspy; without it the slower solver is used"),
