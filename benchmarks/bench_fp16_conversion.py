@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
+from provenance import write_rows
 
 from edgedla.fixes.apply_proven import feeds_of
 from edgedla.fixes.float_types import in_half
@@ -82,9 +83,9 @@ def main() -> None:
         except Exception as e:
             rows.append({"model": path.stem, "failed": str(e)[:200]})
         print(json.dumps(rows[-1]), flush=True)
-        shares = [r["macs_of_10_3"] for r in rows if r.get("macs_of_10_3") is not None]
-        summary = {"models": len(rows), "mean_macs_of_10_3": round(sum(shares) / max(len(shares), 1), 4)}
-        given.output.write_text(json.dumps({"old": OLD, "new": NEW, "summary": summary, "rows": rows}, indent=1) + "\n")
+    shares = [r["macs_of_10_3"] for r in rows if r.get("macs_of_10_3") is not None]
+    summary = {"models": len(rows), "mean_macs_of_10_3": round(sum(shares) / max(len(shares), 1), 4)}
+    write_rows(given.output, rows, "predicted; rel_l2 simulated", old=OLD, new=NEW, summary=summary)
 
 
 if __name__ == "__main__":

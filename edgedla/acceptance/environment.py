@@ -98,6 +98,9 @@ def libraries(context: Context) -> List[Finding]:
     findings = [Finding(TENSORRT, trt or "cannot be imported")]
     if trt is not None:
         findings.append(Finding("TensorRT's DLA cores", str(dla_cores()), _module_cores(), "rules/targets"))
+        in_kernel = sum(core_folder(core) is not None for core in range(4))
+        findings.append(Finding("DLA cores in the kernel", str(in_kernel), _module_cores(), "rules/targets"))
+        findings.append(Finding("DLA compiler", _compiler_file()))
         row = next((r for r in releases().jetpack if board is not None and r.version == board.jetpack), None)
         version = parse_version(".".join(trt.split(".")[:3]))
         if row is not None and version is not None:
@@ -122,6 +125,16 @@ def libraries(context: Context) -> List[Finding]:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     findings.append(Finding("nvcc", _compiled(nvcc, Path(context.work))))
     return findings
+
+
+def _compiler_file() -> str:
+    """Path of the DLA's compiler, as the linker finds it; `dpkg -S` tells which package brings it."""
+    try:
+        cache = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown: no ldconfig"
+    paths = [line.split("=> ")[1] for line in cache.splitlines() if "libnvdla_compiler" in line and "=> " in line]
+    return ", ".join(paths) or "none that the linker knows"
 
 
 def _module_cores() -> str | None:

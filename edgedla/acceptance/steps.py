@@ -34,7 +34,7 @@ class Step(NamedTuple):
         return run(context)
 
 
-#: The limits add up to 20 minutes, in a quick run to 8. Each step is a process that loads TensorRT anew: 7 s for a builder on an
+#: The limits add up to 22 minutes, in a quick run to 8. Each step is a process that loads TensorRT anew: 7 s for a builder on an
 #: idle server (8.5.3), 20 s on a busy one; a board reads the libraries from slower storage.
 STEPS: Mapping[str, Step] = {
     row.id: row
@@ -52,5 +52,6 @@ STEPS: Mapping[str, Step] = {
         Step("P11", "trtexec: the script that edgedla writes", "edgedla.acceptance.builds:trtexec", 60, 0),
         Step("P12", "service: the unit's sandbox", "edgedla.acceptance.surroundings:service", 25, 0),
         Step("P13", "container: libraries, builds and cuDLA inside of an image", "edgedla.acceptance.surroundings:container", 40, 0),
+        Step("P14", "arithmetic: FP16, INT8 and UINT8 Q/DQ, built and timed", "edgedla.acceptance.arithmetic:arithmetic", 120, 0),
     )
 }  # fmt: skip

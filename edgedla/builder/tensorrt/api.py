@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, List, Mapping, Optional
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.bindings import checked_builder, checked_module
@@ -109,8 +109,11 @@ def build_engine(
             on_log("\n".join(lines) + "\n")
 
 
-def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
+def ask_tensorrt(plan: BuildPlan, model: Path, more_flags: Sequence[str] = ()) -> Drift:
     """What TensorRT's first check says of every layer, with everything set that the plan says; nothing is built.
+
+    Args:
+        more_flags: names of OnnxParserFlag to parse with too.
 
     Raises:
         EnvironmentMissing, ModelError: as build_engine.
@@ -122,7 +125,7 @@ def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
         builder = checked_builder(trt, logger, plan)
         network = builder.create_network(network_flags(trt, plan))
         config = builder.create_builder_config()
-        parse_model(trt, network, logger, model, lines, config, plan)
+        parse_model(trt, network, logger, model, lines, config, plan, more_flags)
         return answers_of(trt, network, config, plan, lines)[0]
 
 

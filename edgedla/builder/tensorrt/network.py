@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.config import implicit_precisions, set_devices, set_flags, set_io, set_pools
@@ -19,8 +19,9 @@ from edgedla.vocabulary import GPU
 
 
 def parse_model(
-    trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str], config: Any, plan: BuildPlan
-) -> None:
+    trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str], config: Any, plan: BuildPlan,
+    more_flags: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Parses the model, with the parser's flags for the DLA that the plan needs and this release has.
 
     Raises:
@@ -29,7 +30,7 @@ def parse_model(
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
-    flags = parser_flags(plan.notes, plan.gpu_fallback) if plan.dla_core is not None else ()
+    flags = (*(parser_flags(plan.notes, plan.gpu_fallback) if plan.dla_core is not None else ()), *more_flags)
     if hasattr(trt, "OnnxParserFlag"):
         # One by one: set all at once they would clear NATIVE_INSTANCENORM, which is on by default.
         for flag in (name for name in flags if name in trt.OnnxParserFlag.__members__):

@@ -25,7 +25,7 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 @option(
     "--deep",
     is_flag=True,
-    help="Try everything that edgedla can do here, in at most 20 minutes, and write a truth report.",
+    help="Try everything that edgedla can do here, in at most 22 minutes, and write a truth report.",
 )
 @option("--quick", is_flag=True, help="With --deep: try less, in at most 8 minutes.")
 @option(
@@ -107,7 +107,7 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
         raise UsageError("--deep writes a report", where="--output", hint="-o truth.tar.gz")
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{output.name} does not end in .tar.gz", where="--output", allowed="FILE.tar.gz")
-    # Checked now, not after 20 minutes.
+    # Checked now, not after 22 minutes.
     make_folder(output.absolute().parent)
     with writing(output), tempfile.TemporaryFile(dir=output.absolute().parent):
         pass

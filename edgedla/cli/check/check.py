@@ -8,7 +8,7 @@ import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.gate import Gate, gate_options
-from edgedla.cli.arguments.models import model_sources
+from edgedla.cli.arguments.models import ModelSource, model_sources
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
@@ -64,6 +64,11 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
 @option(
     "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would change (needs Python 3.10 and edgedla[fix])."
 )
+@option(
+    "--on-device",
+    metavar="DRIFT.yaml",
+    help="On a Jetson: also ask TensorRT about every layer, without building; where it differs from the rules goes into this file.",
+)
 @gate_options()
 def check(models: Tuple[str, ...], **given: Any) -> int:
     """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
@@ -114,11 +119,31 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
     _show(reports, unchecked, targets, given)
+    if given["on_device"]:
+        _ask_board(sources, request, place, given["on_device"])
     code, known = gate.exit_code(reports, unchecked, mode)
     unknown = [model for model in unchecked if model.file not in known]
     for model in unknown:
         echo(f"edgedla: error: {model.error}", err=True)
     return ModelError.exit_code if unknown else code
+
+
+def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dict[str, Any], file: str) -> None:
+    """Asks TensorRT on this board about one model, and writes where its answers differ from the rules."""
+    from pathlib import Path
+
+    from edgedla.builder.asking import ask_board
+    from edgedla.builder.request import BuildRequest
+    from edgedla.builder.tensorrt.drift import drift_yaml
+    from edgedla.files import write_atomic
+
+    if len(sources) != 1 or request.mode != "fallback":
+        raise UsageError("it asks about one model with GPU fallback", where="--on-device", allowed="one MODEL")
+    named = BuildRequest(**place, precision=request.precision, shapes=request.shapes, batch=request.batch)
+    asked = ask_board(sources[0].source, named)
+    for line in asked.lines():
+        echo(f"edgedla: {line}", err=True)
+    write_atomic(Path(file), drift_yaml(asked.plan, asked.drift))
 
 
 def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:

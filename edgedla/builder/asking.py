@@ -1,0 +1,58 @@
+"""TensorRT's own first check of a model on this board, layer by layer, without building, beside the rules' verdicts."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import List, NamedTuple, Optional
+
+from edgedla.builder.building import CONVERTED, as_file, plan_build
+from edgedla.builder.onnx_source import OnnxSource
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.request import BuildRequest, Model
+from edgedla.builder.tensorrt.api import ask_tensorrt
+from edgedla.builder.tensorrt.drift import Drift
+from edgedla.importers.parser_releases import ADJUST
+from edgedla.targets import platform_for
+
+#: What the first check cannot know.
+NOT_ASKED = (
+    "the first check knows nothing of what fails when the DLA compiles, of the number of loadables, or of memory"
+)
+#: Release from which the parser can adjust layers for the DLA.
+ADJUST_FROM = (10, 16)
+
+
+class Asked(NamedTuple):
+    """What TensorRT said. `adjusted`: with the parser's flag ADJUST_FOR_DLA; None where the release has none."""
+
+    plan: BuildPlan
+    drift: Drift
+    adjusted: Optional[Drift]
+
+    def lines(self) -> List[str]:
+        """The answer for people: how many layers agree, then each that does not."""
+        differing = [d for d in self.drift.differences if d.tensorrt != "absent"]
+        agree = self.drift.asked - len(differing)
+        lines = [f"on this board TensorRT {self.plan.platform['trt']} agrees on {agree} of {self.drift.asked} layers"]
+        lines += [f"  {d.layer} ({d.type}): rules {d.rules}, TensorRT {d.tensorrt}" for d in differing]
+        if self.adjusted is not None:
+            before, after = len(self.drift.refused), len(self.adjusted.refused)
+            lines.append(f"  with {ADJUST} TensorRT refuses {after} of the planned DLA layers, without it {before}")
+        return [*lines, f"  {NOT_ASKED}"]
+
+
+def ask_board(model: Model, request: BuildRequest) -> Asked:
+    """Asks TensorRT on this board about every layer of a hybrid build of the model.
+
+    Raises:
+        EnvironmentMissing: no TensorRT here, or another release than the request's. ModelError: its parser refuses the model.
+    """
+    plan = plan_build(model, request)
+    platform = platform_for(*(plan.platform[name] for name in ("target", "jetpack", "trt")))
+    with as_file(model) as path, tempfile.TemporaryDirectory(prefix="edgedla-ask-") as folder:
+        source = OnnxSource(path)
+        source.convert(platform, "fallback", request.shapes, request.batch, Path(folder) / CONVERTED)
+        drift = ask_tensorrt(plan, source.path)
+        adjusted = ask_tensorrt(plan, source.path, (ADJUST,)) if plan.trt >= ADJUST_FROM else None
+        return Asked(plan, drift, adjusted)
