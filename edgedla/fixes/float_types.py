@@ -93,7 +93,7 @@ def in_half(
             value.const_value = source.const_value
         elif getattr(value.const_value, "location", None) is not None:
             value.const_value = _computed(source.const_value, ir.DataType.FLOAT16, as_float16)
-            if feeds and np.max(np.abs(data_of(source.const_value)), initial=0.0) > LARGEST:
+            if feeds and np.max(np.abs(np.asarray(data_of(source.const_value))), initial=0.0) > LARGEST:
                 clamped.append(name)
         value.const_value.name = name
     keep_description(model, turned)
