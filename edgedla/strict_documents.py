@@ -35,7 +35,18 @@ def read_json(
     Args:
         wrong: what the error calls a file that is none: "the manifest is damaged".
     """
-    text = _text(path, wrong, most_bytes, hint)
+    return _parsed(_text(path, wrong, most_bytes, hint), os.fspath(path), wrong, hint)
+
+
+def json_of(data: bytes, where: str, *, wrong: str = "not a JSON document") -> Any:
+    """The value in a JSON file's bytes; `where` is its name in errors."""
+    try:
+        return _parsed(data.decode("utf-8-sig"), where, wrong, None)
+    except UnicodeDecodeError as e:
+        raise DocumentError(f"{wrong}: it is not UTF-8 text", where=where) from e
+
+
+def _parsed(text: str, where: str, wrong: str, hint: Optional[str]) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, **_bounds(text))
     except (ValueError, RecursionError) as e:
@@ -43,7 +54,7 @@ def read_json(
         what = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
         if isinstance(e, json.JSONDecodeError):
             what = f"invalid JSON at line {e.lineno}, column {e.colno}"
-        raise DocumentError(f"{wrong}: {what}", where=os.fspath(path), hint=hint) from e
+        raise DocumentError(f"{wrong}: {what}", where=where, hint=hint) from e
 
 
 def read_yaml(

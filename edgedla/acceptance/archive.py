@@ -6,13 +6,18 @@ import io
 import json
 import os
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
 from edgedla.acceptance.redact import Redactor
+from edgedla.conforming import conform
 from edgedla.documents import require
 from edgedla.errors import DocumentError, EnvironmentMissing
-from edgedla.files import write_atomic
+from edgedla.files import MOST_NAME, write_atomic
+from edgedla.printable import printable
+from edgedla.strict_documents import json_of
+from edgedla.tar_files import blocks, members_of, open_tar
 
 #: A report is text: a file beyond these limits is not a report.
 MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 500, 16 << 20, 64 << 20
@@ -69,33 +74,38 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
     members: Dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:gz") as tar:
-            for member in tar:
-                name = member.name
-                if (
-                    not member.isfile()
-                    or name.startswith(("/", ".."))
-                    or "/../" in f"/{name}/"
-                    or len(members) >= MAX_FILES
-                ):
-                    raise DocumentError(f"it holds {name!r}, which is not part of a truth report", where=str(path))
+        with open_tar(path, 2 * MAX_BYTES) as tar:
+            for member in members_of(tar, MAX_FILES):
+                if not member.isfile() or not _is_name(member.name) or member.name in members:
+                    raise DocumentError(
+                        f"it holds {member.name[:200]!r}, which is not part of a truth report", where=str(path)
+                    )
                 total += member.size
                 if member.size > MAX_FILE_BYTES or total > MAX_BYTES:
                     raise DocumentError(
                         "it is larger than any truth report", where=str(path), allowed=f"{MAX_BYTES} bytes"
                     )
                 extracted = tar.extractfile(member)
-                members[name] = extracted.read() if extracted is not None else b""
+                members[member.name] = b"" if extracted is None else b"".join(blocks(extracted))
     except FileNotFoundError as e:
         raise DocumentError("no such file", where=str(path)) from e
     except PermissionError as e:
         raise EnvironmentMissing(f"cannot read it: {e.strerror}", where=str(path)) from e
-    except (tarfile.TarError, OSError, EOFError, ValueError) as e:
+    except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError, zlib.error) as e:
         what = e.strerror if isinstance(e, OSError) and e.strerror else e
         raise DocumentError(f"not a truth report: {what}", where=str(path)) from e
-    try:
-        report = json.loads(members["report.json"])
-    except (KeyError, ValueError, RecursionError) as e:
-        raise DocumentError("it has no report.json", where=str(path), hint="`edgedla doctor --deep` writes one") from e
-    require(report, "edgedla.acceptance", f"{os.fspath(path)}/report.json")
+    where = f"{os.fspath(path)}/report.json"
+    if "report.json" not in members:
+        raise DocumentError("it has no report.json", where=str(path), hint="`edgedla doctor --deep` writes one")
+    report = json_of(members["report.json"], where)
+    require(report, "edgedla.acceptance", where)
+    conform(report, "edgedla.acceptance", where)
     return report, members
+
+
+def _is_name(name: str) -> bool:
+    """Whether a report may hold a file of this name: below its folder, for every system, and readable in a list."""
+    parts = name.split("/")
+    return all(
+        p not in ("", ".", "..") and "\\" not in p and printable(p) == p and len(p.encode()) <= MOST_NAME for p in parts
+    )

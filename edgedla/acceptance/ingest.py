@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import yaml
 
@@ -15,7 +16,7 @@ from edgedla.acceptance.archive import unpack
 from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.text import summary
 from edgedla.costs.profile import Profile, parse_profile, write_profile
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import DocumentError, EnvironmentMissing, described
 from edgedla.files import below, write_below
 
 #: Times hold for one clock: a row is refused if its clocks changed by more than this share.
@@ -49,9 +50,10 @@ def ingest(path: Path, into: Path) -> Learned:
     """
     report, members = unpack(path)
     # The path is checked like those below it: whoever made the report knows its id, and may have put a link there.
+    with _of_a_report(path):
+        verdicts, numerics = list(verdicts_of(report)), list(numerics_of(report))
+        (rows, refused), timed = times_of(report), list(_profiles_of(report))
     folder = below(into, hashlib.sha256(members["report.json"]).hexdigest()[:12] + "/SUMMARY.md").parent
-    verdicts, numerics = list(verdicts_of(report)), list(numerics_of(report))
-    rows, refused = times_of(report)
     samples = {name: data for name, data in members.items() if name.startswith("files/")}
     page = summary(report)
     try:
@@ -63,7 +65,7 @@ def ingest(path: Path, into: Path) -> Learned:
             head + yaml.safe_dump({"verdicts": verdicts, "numerics": numerics}, sort_keys=False, width=120),
         )
         write_below(folder, "times.csv", _table(rows))
-        profiled = _profile(report, folder, refused)
+        profiled = _write_profiles(timed, folder, refused)
         for name, data in samples.items():
             write_below(folder, f"samples/{name[len('files/') :]}", data)
         write_below(folder, "SUMMARY.md", page)
@@ -136,20 +138,25 @@ def _refusal(data: Mapping[str, Any]) -> str:
     return f"clocks moved: {', '.join(moved)}" if moved else ""
 
 
-def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int:
-    """Writes profile.json and models/ for operators with valid times; returns their number."""
-    profiles: List[Profile] = []
+def _profiles_of(report: Mapping[str, Any]) -> Iterator[Tuple[str, str, Union[str, Profile]]]:
+    """(finding, network, its profile or why its times are not valid) of the operators' times."""
     for finding in _findings(report, "P8"):
         data = finding["data"]
-        if "profile" not in data or data.get("network") not in LADDER:
+        if "profile" in data and data.get("network") in LADDER:
+            why = _refusal(data)
+            yield finding["name"], data["network"], why or parse_profile(data["profile"], f"P8 {finding['name']}")
+
+
+def _write_profiles(timed: Sequence[Tuple[str, str, Union[str, Profile]]], folder: Path, refused: List[str]) -> int:
+    """Writes profile.json and models/ for operators with valid times; returns their number."""
+    profiles: List[Profile] = []
+    for name, network, profile in timed:
+        if isinstance(profile, str):
+            refused.append(f"{name}: {profile}")
             continue
-        why = _refusal(data)
-        if why:
-            refused.append(f"{finding['name']}: {why}")
-            continue
-        profiles.append(parse_profile(data["profile"], f"P8 {finding['name']}"))
+        profiles.append(profile)
         # The same code makes the network here; nothing in a report is executed.
-        write_below(folder, f"models/{data['network']}.onnx", LADDER[data["network"]]().SerializeToString())
+        write_below(folder, f"models/{network}.onnx", LADDER[network]().SerializeToString())
     modes = {(p.target, p.power_mode) for p in profiles}
     if len(modes) != 1:
         return 0
@@ -160,6 +167,15 @@ def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int
         follow=False,
     )
     return len(measurements)
+
+
+@contextlib.contextmanager
+def _of_a_report(path: Path) -> Iterator[None]:
+    """What a step measured has fields of its own, which the schema leaves open: other ones are the report's fault."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as e:
+        raise DocumentError(f"what a step found is not as a step writes it: {described(e)}", where=str(path)) from e
 
 
 def _findings(report: Mapping[str, Any], step_id: str) -> Iterator[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import tarfile
 import zipfile
@@ -16,11 +17,14 @@ from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Mapp
 
 from edgedla.documents import require
 from edgedla.errors import DocumentError
+from edgedla.tar_files import BLOCK_BYTES, blocks, members_of, open_tar
 
 SETTINGS = "bundle.json"
 TARS = (".tar", ".tar.gz", ".tgz")
 #: Limits for modules and for files included with a pipeline; a bundle's own files are smaller.
 MOST_BYTES, MOST_FILES = 128 << 20, 20_000
+#: Artifacts of several engines, beside the modules.
+MOST_TAR_BYTES = 1 << 36
 #: The first bytes of a .pyz, before its archive.
 _BEGINS = b'"bundle: error'
 Open = Callable[[str], ContextManager[IO[bytes]]]
@@ -30,9 +34,9 @@ def is_bundle(path: Path) -> bool:
     """True if it is a bundle, complete or damaged."""
     if path.is_dir():
         return (path / SETTINGS).is_file()
-    with contextlib.suppress(OSError, EOFError, tarfile.TarError):
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError, RecursionError, zlib.error):
         if path.is_file() and path.name.lower().endswith(TARS):
-            with tarfile.open(path) as tar:
+            with open_tar(path, MOST_TAR_BYTES) as tar:
                 return _is_of_bundle(tar)
         if path.is_file():
             with open(path, "rb") as f:
@@ -49,7 +53,7 @@ def read_bundle(path: Path) -> Dict[str, Any]:
     try:
         with _opener(path) as opened:
             with opened(SETTINGS) as f:
-                manifest = json.loads(f.read(MOST_BYTES))
+                manifest = json.loads(b"".join(itertools.islice(blocks(f), MOST_BYTES // BLOCK_BYTES)))
             require(manifest, "edgedla.bundle", f"{path}/{SETTINGS}")
             for name, digest in _files(manifest, path):
                 _verify(opened, name, digest, path)
@@ -92,7 +96,7 @@ def _verify(opened: Open, name: str, digest: str, path: Path) -> None:
         if not digest:
             return
         sha256, size = hashlib.sha256(), 0
-        for block in iter(lambda: f.read(1 << 20), b""):
+        for block in blocks(f):
             sha256.update(block)
             size += len(block)
             if size > MOST_BYTES:
@@ -109,7 +113,7 @@ def _opener(path: Path) -> Iterator[Open]:
     if path.is_dir():
         yield lambda name: (path / name).open("rb")
     elif path.name.lower().endswith(TARS):
-        with tarfile.open(path) as tar:
+        with open_tar(path, MOST_TAR_BYTES) as tar:
             members = _members(tar)
             yield lambda name: _of_tar(tar, members, name)
     else:
@@ -120,7 +124,7 @@ def _opener(path: Path) -> Iterator[Open]:
 def _is_of_bundle(tar: tarfile.TarFile) -> bool:
     """Also of one that was cut off before its bundle.json: the file that Python starts is the first."""
     names: List[str] = []
-    with contextlib.suppress(OSError, EOFError, tarfile.TarError, zlib.error):
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError, RecursionError, zlib.error):
         for member in tar:
             names.append(member.name.partition("/")[2] if member.isfile() else "")
             if len(names) > MOST_FILES:
@@ -131,9 +135,7 @@ def _is_of_bundle(tar: tarfile.TarFile) -> bool:
 def _members(tar: tarfile.TarFile) -> Dict[str, tarfile.TarInfo]:
     """The files below the tar's single folder, by their names there."""
     members: Dict[str, tarfile.TarInfo] = {}
-    for member in tar:
-        if len(members) > MOST_FILES:
-            break
+    for member in members_of(tar, MOST_FILES):
         if member.isfile():
             members[member.name.partition("/")[2]] = member
     return members

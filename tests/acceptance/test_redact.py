@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 
@@ -40,6 +41,11 @@ def test_addresses_and_host_names_are_redacted(redactor: Redactor, text: str, le
     assert redactor(text) == left
 
 
+def report_of(*steps: Dict[str, Any]) -> Dict[str, Any]:
+    step = {"id": "P1", "title": "t", "state": "ok", "seconds": 1.0, "reason": "", "findings": []}
+    return {**header("edgedla.acceptance"), "edgedla": "0.2.0", "quick": False, "steps": [{**step, **s} for s in steps]}
+
+
 def test_tensorrts_version_of_four_numbers_is_no_address(redactor: Redactor, tmp_path: Path) -> None:
     """10.3.0.30 would be an address of a private network as well."""
     finding = {"expected": None, "differs": False, "source": "", "data": {"tensorrt": "10.3.0.30"}}
@@ -49,7 +55,7 @@ def test_tensorrts_version_of_four_numbers_is_no_address(redactor: Redactor, tmp
     ]
     folder = tmp_path / "run"
     folder.mkdir()
-    report = {**header("edgedla.acceptance"), "steps": [{"id": "P2", "findings": findings}]}
+    report = report_of({"id": "P2", "findings": findings})
     (folder / "report.json").write_text(json.dumps(report))
     pack(folder, tmp_path / "truth.tar.gz", redactor)
     (step,) = unpack(tmp_path / "truth.tar.gz")[0]["steps"]
@@ -59,19 +65,16 @@ def test_tensorrts_version_of_four_numbers_is_no_address(redactor: Redactor, tmp
 
 def test_redacted_documents_stay_valid(redactor: Redactor, tmp_path: Path) -> None:
     """A user may be called as a key of ours, or have a letter that JSON writes as a number."""
-    document = {
-        **header("edgedla.acceptance"),
-        "steps": [
-            {"reason": "jürgen: steps ran", "serial": "1425", "machine_id": None, "kamera7/x": 1.5, "n": [True, "::1"]}
-        ],
-    }
+    data = {"reason": "jürgen: steps ran", "serial": "1425", "machine_id": None, "kamera7/x": 1.5, "n": [True, "::1"]}
+    finding = {"name": "n", "expected": None, "seen": "x", "differs": False, "source": "", "data": data}
+    document = report_of({"findings": [finding]})
     folder = tmp_path / "run"
     (folder / "files").mkdir(parents=True)
     (folder / "report.json").write_text(json.dumps(document))
     (folder / "files" / "cut.json").write_text('{"by": "steps')
     pack(folder, tmp_path / "truth.tar.gz", redactor)
     report, members = unpack(tmp_path / "truth.tar.gz")
-    assert report["steps"] == [
-        {"reason": "<name>: <user> ran", "serial": "<serial>", "machine_id": None, "<host>/x": 1.5, "n": [True, "::1"]}
-    ]
+    assert report["steps"][0]["findings"][0]["data"] == {
+        "reason": "<name>: <user> ran", "serial": "<serial>", "machine_id": None, "<host>/x": 1.5, "n": [True, "::1"],
+    }  # fmt: skip
     assert members["files/cut.json"] == b'{"by": "<user>'
