@@ -84,7 +84,14 @@ def unquoted(args: Sequence[str]) -> List[str]:
     """The words of a line that was pasted in quotes, as one word, or behind a prompt, `sudo` or a variable of the shell."""
     words = list(args)
     if words and "trtexec" in words[0] and len(words[0].split()) > 1:
-        words[:1] = shlex.split(words[0].replace("\\\n", " "))
+        try:
+            words[:1] = shlex.split(words[0].replace("\\\n", " "))
+        except ValueError as e:
+            raise UsageError(
+                f"the pasted line is no line of a shell: {e}",
+                where="trtexec",
+                hint="close its quotes, or leave out the last backslash",
+            ) from e
     for i, word in enumerate(words):
         if begins_with_trtexec([word]):
             return words[i:]
