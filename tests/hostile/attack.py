@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.files import write_atomic
-from tests.hostile import attack_builds, attack_models, attack_parts, attack_soak
+from tests.hostile import attack_builds, attack_files, attack_models, attack_parts, attack_soak
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How often the figures are written while it runs.
@@ -120,6 +120,7 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutated model")
     parser.add_argument("--patterns", type=int, default=0, help="mutated examples of the rewrites, through fix")
+    parser.add_argument("--files", type=int, default=0, help="cases of each other kind of file (attack_files.SURFACES)")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
@@ -158,6 +159,9 @@ def main() -> int:
         patterns = attack_models.pattern_seeds()
         broken = attack_models.pattern_case(patterns, options.seed)
         cases("mutated_patterns", figures, broken, range(options.patterns), options.part, {"seeds": len(patterns)})
+    for name in attack_files.SURFACES if options.files else ():
+        changed = attack_files.surface_case(name, options.seed)
+        cases(f"files_{name}", figures, changed, range(options.files), options.part, {})
     models = attack_models.seeds(options.corpus)
     wound = attack_models.mutation_case(models, options.seed)
     numbers = range(options.first, options.first + options.models)

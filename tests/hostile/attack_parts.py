@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from tests.hostile.attack_files import SURFACES
+
 #: Campaigns whose cases have numbers; a soak runs undivided.
-NUMBERED = ("kills", "tampered_artifacts", "unmutated_models", "mutated_patterns", "mutated_models")
+NUMBERED = (
+    "kills", "tampered_artifacts", "unmutated_models", "mutated_patterns", "mutated_models", *(f"files_{n}" for n in SURFACES),
+)  # fmt: skip
 #: What a campaign's figures do when its parts come together; everything else must be equal in all of them.
 TOGETHER: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "cases": sum, "wrong": sum, "most_cpu_s": max, "most_memory_mib": max,

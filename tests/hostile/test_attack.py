@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from tests.amounts import amount  # noqa: E402
-from tests.hostile import attack, attack_builds, attack_models, attack_soak  # noqa: E402
+from tests.hostile import attack, attack_builds, attack_files, attack_models, attack_soak  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
     """The attack forks, so it runs in a process of its own: this one has the threads of other tests."""
     output = tmp_path_factory.mktemp("attack") / "attack.json"
-    options = ["--models", "160", "--kills", "25", "--tampers", "300", "-o", str(output)]
+    options = ["--models", "160", "--kills", "25", "--tampers", "300", "--files", "40", "-o", str(output)]
     command = [sys.executable, "-m", "tests.hostile.attack", *options]
     done = subprocess.run(command, cwd=str(ROOT), capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
@@ -43,6 +43,15 @@ def test_mutated_models_end_with_a_documented_exit_code(figures: Dict[str, Any])
 def test_attacked_artifacts_load_as_old_or_new_or_are_refused(figures: Dict[str, Any], part: str, count: int) -> None:
     assert figures[part]["first_wrong"] == []
     assert figures[part]["cases"] == count
+
+
+@pytest.mark.parametrize("surface", attack_files.SURFACES)
+def test_files_of_others_end_with_a_documented_exit_code(figures: Dict[str, Any], surface: str) -> None:
+    tally = figures[f"files_{surface}"]
+    assert tally["first_wrong"] == []
+    assert tally["native_crashes"] == []
+    assert tally["cases"] == 40
+    assert tally["most_memory_mib"] < 256
 
 
 @pytest.fixture(scope="module")
