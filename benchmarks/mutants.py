@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gzip
 import json
 import os
 import platform
@@ -321,8 +322,13 @@ def measure(
     # The largest files first: they take longest.
     files.sort(key=lambda pair: -pair[1].stat().st_size)
     tests: Dict[str, Dict[str, Any]] = {room: {} for room in options.rooms}
-    for (room, _), rows in zip(files, pool.map(lambda pair: mapped(copies, pair[1], folder, options.map_s), files)):
-        tests[room].update(rows)
+    if options.map is not None and options.map.exists():
+        tests = json.loads(gzip.decompress(options.map.read_bytes()))
+    else:
+        for (room, _), rows in zip(files, pool.map(lambda pair: mapped(copies, pair[1], folder, options.map_s), files)):
+            tests[room].update(rows)
+        if options.map is not None:
+            options.map.write_bytes(gzip.compress(json.dumps(tests).encode()))
     print(f"{sum(map(len, tests.values()))} tests pass, {time.monotonic() - began:.0f} s", flush=True)
     every = {
         room: [m for path in sorted(rooms()[room][0].rglob("*.py")) for m in mutants_of(path)] for room in options.rooms
@@ -355,6 +361,7 @@ def main() -> None:
     parser.add_argument("--rooms", nargs="*", choices=sorted(rooms()), default=sorted(rooms()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--map", type=Path, help="which tests reach what: read where it is there, else written")
     parser.add_argument(
         "--map-s", type=float, default=600.0, help="seconds that one file of tests may take in the first run"
     )

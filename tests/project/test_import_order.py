@@ -27,6 +27,8 @@ FOUNDATION = {
     "guard",
     "malloc",
     "strict_documents",
+    "conforming",
+    "tar_files",
     "strict_yaml",
     "documents",
     "vocabulary",
