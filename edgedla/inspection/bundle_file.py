@@ -17,7 +17,7 @@ from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Mapp
 
 from edgedla.documents import require
 from edgedla.errors import DocumentError
-from edgedla.tar_files import BLOCK_BYTES, blocks, members_of, open_tar
+from edgedla.inspection.tar_files import BLOCK_BYTES, blocks, members_of, open_tar
 
 SETTINGS = "bundle.json"
 TARS = (".tar", ".tar.gz", ".tgz")

@@ -27,8 +27,6 @@ FOUNDATION = {
     "guard",
     "malloc",
     "strict_documents",
-    "conforming",
-    "tar_files",
     "strict_yaml",
     "documents",
     "vocabulary",

@@ -88,7 +88,7 @@ def unquoted(args: Sequence[str]) -> List[str]:
             words[:1] = shlex.split(words[0].replace("\\\n", " "))
         except ValueError as e:
             raise UsageError(
-                f"the pasted line is no line of a shell: {e}",
+                f"the pasted line cannot be read as a shell reads it: {e}",
                 where="trtexec",
                 hint="close its quotes, or leave out the last backslash",
             ) from e
