@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any, Dict, List
@@ -16,8 +17,18 @@ VERSIONS = ("8.4", "8.5", "8.6", "10.0", "10.3", "10.7")
 
 def probes() -> List[Dict[str, Any]]:
     """One per model: name, model (protobuf's JSON form), and for each of VERSIONS its layers, or None where refused."""
+    return _filled(_rows("probes.jsonl"))
+
+
+def networks() -> List[Dict[str, Any]]:
+    """As `probes`, of whole networks without their weights."""
+    with gzip.open(FOLDER / "networks.jsonl.gz", "rt", encoding="utf-8") as f:
+        return _filled([json.loads(line) for line in f])
+
+
+def _filled(given: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     rows = []
-    for row in _rows("probes.jsonl"):
+    for row in given:
         answer: Any = []
         for version in VERSIONS:
             # The record leaves out what equals the release before.

@@ -14,7 +14,7 @@ import pytest
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.importers.parser_releases import parser_of
-from tests.importers.parser_probes import VERSIONS, classes, differences, model_of, probes
+from tests.importers.parser_probes import VERSIONS, classes, differences, model_of, networks, probes
 
 pytestmark = pytest.mark.once
 
@@ -62,6 +62,36 @@ def test_layers_equal_the_carried_record_of_each_release(probe, version):
             load_onnx(proto, trt=trt(version))
         return
     assert differences(probe[version], load_onnx(proto, trt=trt(version))) == []
+
+
+NETWORKS = networks()
+#: Each network with one release, by turns; with all of them, and those that take seconds, where the long tests run.
+CASES_OF_NETWORKS = [
+    pytest.param(
+        row,
+        v,
+        id=f"{row['name']}-{v}",
+        marks=[] if v == VERSIONS[n % len(VERSIONS)] and len(row["10.3"]) < 1000 else [pytest.mark.slow],
+    )
+    for n, row in enumerate(NETWORKS)
+    for v in VERSIONS
+]
+
+
+def test_a_few_dozen_networks_are_carried():
+    assert len(NETWORKS) >= 30
+    assert not [row["name"] for row in NETWORKS if "yolo" in row["name"]]
+    assert max(len(row["10.3"]) for row in NETWORKS) > 300
+
+
+@pytest.mark.parametrize(("network", "version"), CASES_OF_NETWORKS)
+def test_layers_of_whole_networks_equal_the_carried_record(network, version):
+    proto = model_of(network["model"])
+    if network[version] is None:
+        with pytest.raises(ModelError):
+            load_onnx(proto, trt=trt(version))
+        return
+    assert differences(network[version], load_onnx(proto, trt=trt(version))) == []
 
 
 WITH_OPERATION = {"ACTIVATION", "ELEMENTWISE", "FILL", "POOLING", "REDUCE", "TOPK", "UNARY"}

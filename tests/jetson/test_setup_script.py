@@ -15,10 +15,24 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "jetson" / "setup.sh"
 
 
+#: Users and groups of the made-up board: those of this machine say nothing about it.
+GETENT = 'case "$1 $2" in "group video" | "group render") exit 0;; "passwd edgedla") [ -n "$SERVICE_USER" ];; *) exit 2;; esac'
+
+
 def run(root, *arguments, **environment):
+    if not (root / "accounts").is_dir():
+        programs(root / "accounts", getent=GETENT)
+    path = f"{root}/accounts:{environment.pop('PATH', os.environ['PATH'])}"
     return subprocess.run(
         ["bash", str(SCRIPT), *arguments],
-        env={**os.environ, "EDGEDLA_ROOT": str(root), "HOME": str(root), **environment},
+        env={
+            **os.environ,
+            "EDGEDLA_ROOT": str(root),
+            "HOME": str(root),
+            "SERVICE_USER": "",
+            "PATH": path,
+            **environment,
+        },
         start_new_session=True,
         capture_output=True,
         text=True,
@@ -58,6 +72,16 @@ def test_a_second_run_keeps_the_environment(tmp_path):
     assert "is there" in done.stdout
     assert "-m venv" not in done.stdout
     assert "install --quiet pycuda" not in done.stdout
+
+
+@pytest.mark.skipif(
+    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
+)
+@pytest.mark.parametrize("there", ["", "yes"])
+def test_a_user_of_the_service_is_made_once(tmp_path, there):
+    done = run(board(tmp_path, "36"), "--dry-run", "--service", SERVICE_USER=there)
+    assert done.returncode == 0, done.stderr
+    assert ("useradd" in done.stdout) is not bool(there)
 
 
 @pytest.mark.skipif(

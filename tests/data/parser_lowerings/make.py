@@ -44,14 +44,14 @@ PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data",
 
 
 def as_json(path):
-    model = onnx.load(str(path))
+    model = onnx.load(str(path), load_external_data=False)
     model.ClearField("doc_string")
     for t in model.graph.initializer:
         size = 1
         for d in t.dims:
             size *= d
-        if size > MAX_VALUES:
-            for field in PAYLOADS:
+        if size > MAX_VALUES or t.external_data:
+            for field in (*PAYLOADS, "external_data", "data_location"):
                 t.ClearField(field)
     del model.graph.value_info[:]
     form = MessageToDict(model, preserving_proto_field_name=True)
@@ -90,7 +90,19 @@ def classes():
     ]
 
 
+def networks():
+    """Whole networks without their weights; not those of licences that ask more than the project's own."""
+    answers = {v: golden(v, "corpus") for v in VERSIONS}
+    for path in sorted((SHARED / "corpus" / "nets").glob("*.onnx")):
+        if not path.stem.startswith("yolo") and all(path.stem in answers[v] for v in VERSIONS):
+            row = {"name": path.stem, "model": as_json(path)[0]}
+            yield {**row, **unlike_the_release_before({v: layers_of(answers[v][path.stem]) for v in VERSIONS})}
+
+
 def main():
+    with gzip.GzipFile(HERE / "networks.jsonl.gz", "wb", mtime=0) as f:
+        for row in networks():
+            f.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
     with open(HERE / "classes.jsonl", "w", encoding="utf-8") as f:
         for row in classes():
             f.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
