@@ -77,6 +77,9 @@ def test_the_interval_of_a_paired_difference_adds_half_a_sample_to_each_cell() -
     half = 1.959964 * math.sqrt(5 - 4 / 12) / 12
     assert paired(3, 1, 10) == pytest.approx((2 / 12 - half, 2 / 12 + half), abs=1e-6)
     assert paired(0, 0, 0) == (-1.0, 1.0)
+    half = 1.959964 * math.sqrt(61 - 400 / 102) / 102
+    assert paired(40, 20, 100) == pytest.approx((20 / 102 - half, 20 / 102 + half), abs=1e-6)
+    assert paired(20, 40, 100) == pytest.approx((-20 / 102 - half, -20 / 102 + half), abs=1e-6)
 
 
 @pytest.mark.parametrize(("count", "judged", "result"), [(31, 31, 31), (32, 16, 16), (33, 16, 17)])

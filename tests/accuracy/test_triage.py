@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+import numpy as np
+import pytest
+
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.triage import TensorError, with_output_shares
@@ -65,3 +68,18 @@ def test_the_error_drawing_is_in_network_order(network: Any, data: Data) -> None
     assert drawn.index("r0") < drawn.index("r1") < drawn.index("p")
     # A name is text, whatever it holds.
     assert "<b>" not in error_drawing([suspect("<b>")], [])
+
+
+def test_noise_counts_the_finite_elements_of_tensors_with_a_signal() -> None:
+    """By hand: of [1, 2] against [1, 1] the error is 1 of 5; zeros have no share, and a small signal has."""
+    from edgedla.accuracy.simulation import Noise
+
+    noise = Noise(["a", "zero", "small"])
+    noise.add(
+        [np.array([1.0, 2.0, np.inf]), np.zeros(2), np.array([0.5])],
+        [np.array([1.0, 1.0, 7.0]), np.ones(2), np.array([0.5])],
+    )
+    assert noise.share == pytest.approx((1 / 5 + 0) / 2)
+    assert noise.of(0) == (pytest.approx(10 * np.log10(5)), pytest.approx(3 / np.sqrt(5 * 2)))
+    assert noise.of(1) == (np.inf, 1.0)
+    assert noise.of(2)[1] == 1.0

@@ -179,6 +179,24 @@ def test_the_same_request_starts_a_job_once(board: Path) -> None:
     assert (board / "ran").read_text() == "x\n"
 
 
+def test_a_running_job_is_listed_as_running_until_it_ends(board: Path) -> None:
+    request = {
+        "id": "20260101-000000-abcdef",
+        "kind": "verb",
+        "argv": ["/bin/sh", "-c", "while [ ! -e ../../go ]; do sleep 0.05; done"],
+    }
+    with Connection(BOARD) as there:
+        there.ask("start", job=request, exclusive=True)
+        for _ in range(3):
+            (listed,) = there.ask("jobs")["jobs"]
+            assert listed["state"] in ("starting", "running")
+            time.sleep(0.1)
+        assert listed["state"] == "running"
+        (board / "go").touch()
+        while there.ask("jobs")["jobs"][0]["state"] != "ended":
+            time.sleep(0.05)
+
+
 @pytest.mark.parametrize("name", ["../../etc", "20260101-000000-abcdeg", "", None, "20260101-000000-abcdef\n"])
 def test_names_that_are_no_jobs_are_refused_on_both_sides(name: Any) -> None:
     with pytest.raises(store.Refused, match="is not a job"):
@@ -417,6 +435,68 @@ def test_a_folder_has_no_more_than_its_most_files(
         return
     with pytest.raises(UsageError, match="more than 3 files"):
         transfer.folder_files(tmp_path, "1/d")
+
+
+@pytest.mark.parametrize(("length", "taken"), [(255, True), (256, False)])
+def test_a_results_name_has_no_more_bytes_than_a_file_may_have(length: int, taken: bool) -> None:
+    entries = [{"path": "0/" + "n" * length, "sha256": "0" * 64, "size": 1}]
+    if taken:
+        assert transfer.checked_outputs(entries, "board x")[0].size == 1
+        return
+    with pytest.raises(RunError, match="names a result"):
+        transfer.checked_outputs(entries, "board x")
+
+
+@pytest.mark.parametrize(("name", "count"), [("m.onnx", 2), ("m.ONNX", 2), ("m.engine", 1)])
+def test_weights_go_along_with_onnx_files_alone(tmp_path: Path, name: str, count: int) -> None:
+    import numpy as np
+    import onnx
+
+    from tests.hostile.commands import small_model
+
+    onnx.save(
+        small_model(),
+        str(tmp_path / name),
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+        convert_attribute=False,
+    )
+    assert np.fromfile(tmp_path / "w.bin", np.float32).size >= 216
+    assert [f.path for f in transfer.model_files(tmp_path / name, f"1/{name}")] == [f"1/{name}", "1/w.bin"][:count]
+
+
+def test_a_board_is_given_up_after_twelve_heartbeats() -> None:
+    assert connection.SILENCE_S == 12 * connection.HEARTBEAT_S == 60
+
+
+def test_a_result_for_a_pipe_is_written_into_it(tmp_path: Path) -> None:
+    from edgedla.remote.results import place
+
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "staged").write_text("result")
+    read: List[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    place(tmp_path / "staged", True, tmp_path / "pipe", None)
+    reader.join(10)
+    assert read == ["result"]
+    assert not (tmp_path / "staged").exists()
+
+
+def test_the_folder_of_shared_connections_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.remote import ssh
+
+    monkeypatch.setattr(ssh, "_SOCKET_BYTES", 4096)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = ssh._socket_folder()
+    assert folder == str(tmp_path / "edgedla")
+    for spare, name in ((41, folder), (40, None)):
+        monkeypatch.setattr(ssh, "_SOCKET_BYTES", len(folder) + spare)
+        assert ssh._socket_folder() == name, "a socket's path is short"
+    monkeypatch.setattr(ssh, "_SOCKET_BYTES", 4096)
+    os.chmod(folder, 0o750)
+    assert ssh._socket_folder() is None, "others can read it"
 
 
 # --- Frames

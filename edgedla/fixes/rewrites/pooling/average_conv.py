@@ -46,6 +46,8 @@ REWRITE = Rewrite(
         holds("x 1x8x16x16", "y = AveragePool<kernel_shape = [16, 16], strides = [16, 16]>(x)"),
         refuses("x 1x8x20x20", "y = AveragePool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", "padding out"),
         refuses("x 1x8x40x40", "y = AveragePool<kernel_shape = [33, 3]>(x)", "largest kernel"),
+        holds("x 1x8x40x40", "y = AveragePool<kernel_shape = [9, 9], strides = [8, 8]>(x)"),
+        refuses("x 1x8x40x40", "y = AveragePool<kernel_shape = [9, 9], strides = [9, 1]>(x)", "a stride of"),
         no_pattern("x 1x8x20x20", "y = AveragePool<kernel_shape = [8, 8]>(x)"),
     ),
 )  # fmt: skip
