@@ -19,11 +19,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import numpy as np
 from bench_check import REFERENCE, ROOT, chain, rivals, with_weights
-from bench_formats import cases, measure
+from bench_formats import cases
 from provenance import provenance
 
 from edgedla.files import write_atomic
 from edgedla.formats import TensorFormat, layout
+from edgedla.formats.pack import NUMPY_TYPE, pack, unpack
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 EDGEDLA = [sys.executable, "-m", "edgedla"]
@@ -123,10 +124,18 @@ def preprocess_rows(rounds: int = 60) -> Iterator[Row]:
 
 def pack_rows() -> Iterator[Row]:
     for shape, form, dtype in cases():
-        copy_us, pack_us, unpack_us = measure(layout(form, dtype, shape, chip="orin"), dtype, False, 1)
-        name = f"{'x'.join(map(str, shape))} {form} {dtype}"
-        yield f"pack {name}", pack_us / 1e6, copy_us / 1e6, 1.5
-        yield f"unpack {name}", unpack_us / 1e6, copy_us / 1e6, 1.5
+        where, name = layout(form, dtype, shape, chip="orin"), f"{'x'.join(map(str, shape))} {form} {dtype}"
+        values = np.random.default_rng(0).integers(-100, 100, where.dims).astype(NUMPY_TYPE[dtype])
+        store = pack(values, where)
+        copy, out = store.copy(), store.copy()
+        calls = [
+            lambda: np.copyto(copy, store),  # noqa: B023
+            lambda: pack(values, where, out=out),  # noqa: B023
+            lambda: unpack(store, where),  # noqa: B023
+        ]
+        copy_ms, pack_ms, unpack_ms = ms(calls, 40)
+        yield f"pack {name}", pack_ms / 1e3, copy_ms / 1e3, 1.5
+        yield f"unpack {name}", unpack_ms / 1e3, copy_ms / 1e3, 1.5
 
 
 def main() -> int:
