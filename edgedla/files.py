@@ -7,8 +7,9 @@ import errno
 import os
 import stat
 import sys
+import time
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, List, Sequence, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Sequence, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 
@@ -17,6 +18,10 @@ PathLike = Union[str, "os.PathLike[str]"]
 _NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 #: Of a name of up to 255 bytes, so much stands in the name of its partial file.
 MOST_NAME = 50
+#: A partial file that was not written to for so long was left by a killed process; films grow every few seconds.
+LEFT_S = 600.0
+#: Folder -> its partial files when this process first wrote there.
+_LEFT: Dict[str, List[str]] = {}
 #: What OpenSSL hashes no sooner than Python's own code, its loading counted.
 _LITTLE_BYTES = 4 << 20
 
@@ -173,7 +178,16 @@ def _sha256(size_bytes: int) -> Any:
 
 
 def open_partial(folder: str, name: str) -> Tuple[int, str]:
-    """(descriptor, path) of a new file beside `name`, under a name that nobody can plant a link at."""
+    """(descriptor, path) of a new file beside `name`, under a name that nobody can plant a link at.
+
+    Those that killed processes left of `name` are removed.
+    """
+    if folder not in _LEFT:
+        with contextlib.suppress(OSError):
+            _LEFT[folder] = [n for n in os.listdir(folder) if n.startswith(".") and n.endswith(".part")]
+    for left in _LEFT.get(folder, ()):
+        if left.rpartition(".")[0].rpartition(".")[0] in (f".{name[:MOST_NAME]}", ".trial"):
+            _forget(os.path.join(folder, left))
     while True:
         path = os.path.join(folder, f".{name[:MOST_NAME]}.{os.urandom(8).hex()}.part")
         try:
@@ -181,6 +195,14 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666), path
         except FileExistsError:
             continue
+
+
+def _forget(left: str) -> None:
+    """Removes a partial file if nobody has written to it for LEFT_S."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(left)
+        if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > LEFT_S:
+            os.unlink(left)
 
 
 def without_links(path: str, flags: int) -> int:

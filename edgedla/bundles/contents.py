@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -17,10 +18,11 @@ from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
 from edgedla.documents import artifact_folder, header
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.identity import identity
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
+from edgedla.runtime.pipeline.open_engine import batch_of, read_model
 from edgedla.runtime.pipeline.reading import read_document
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.text.addresses import has_secret
@@ -201,6 +203,12 @@ def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artif
         placed = list(placed_together(config.placement, loaded, bool(config.models)))
         del document["placement"]
     for place, (name, model) in enumerate(models.items()):
+        # The machine where it runs may have libraries, and modules with own decoders, that this one lacks.
+        if ":" in model.decode.kind:
+            batch_of(load_artifact(artifact_folder(model.artifact)))
+        else:
+            with contextlib.suppress(EnvironmentMissing):
+                read_model(name, model)
         part: Dict[str, Any] = document["models"][name] if name else document
         part["artifact"] = artifacts.add(model.artifact)
         devices = placed[place] if placed is not None else model.devices

@@ -125,7 +125,7 @@ def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) 
     """Reserves a board for this user for at most `hold_s`; jobs of this user may run. Returns the lock's job.
 
     Raises:
-        BoardRefused: somebody else has it.
+        BoardRefused: somebody else has it. RunError: the board does not say that it is reserved.
     """
     document = {
         "id": client.new_job_id(),
@@ -137,7 +137,13 @@ def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) 
     }
     with contextlib.closing(Connection(board)) as connection:
         connection.send("start", job=document, exclusive=True, wait_s=wait_s)
-        return str(connection.answer()["job"])
+        held = connection.answer().get("job")
+    if not isinstance(held, str):
+        raise RunError(
+            "the board's answer names no reservation", where=f"board {board.name}",
+            hint=f"edgedla board jobs {board.name}: is it yours?",
+        )  # fmt: skip
+    return printable(held)
 
 
 def unlock(board: BoardEntry) -> int:

@@ -161,7 +161,7 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
         terminal.say(f"{stay} -o FOLDER fetches them")
         raise
     client.forget(job)
-    if ended["state"] == "lost":
+    if ended.get("state") == "lost" or "rc" not in ended:
         raise RunError(
             "the job ended without an exit code: it was killed, the disk was full, or the board lost power",
             where=f"board {board.name}",

@@ -82,3 +82,31 @@ def test_writing_to_a_folder_or_below_a_file_is_a_usage_error(tmp_path: Path, ba
 def test_a_device_file_is_written_in_place() -> None:
     files.write_atomic("/dev/null", "x")
     assert not os.path.isfile("/dev/null")
+
+
+def test_the_next_write_removes_what_killed_writes_of_this_file_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left(name: str, age_s: float) -> Path:
+        path = tmp_path / f".{name}.{'0123456789abcdef'}.part"
+        path.write_text("half")
+        os.utime(path, (1e9, path.stat().st_mtime - age_s))
+        return path
+
+    old, trial, fresh = left("out.json", 3600), left("trial", 3600), left("new.json", 60)
+    other, own = left("other.json", 3600), tmp_path / ".out.json.part"
+    own.write_text("a user's")
+    monkeypatch.setattr(files, "_LEFT", {})
+    for name in ("out.json", "new.json"):
+        files.write_atomic(tmp_path / name, "{}")
+    assert not old.exists()
+    assert not trial.exists()
+    assert fresh.exists(), "somebody may be writing it"
+    assert other.exists()
+    assert own.exists()
+    # What was planted is not followed.
+    link = tmp_path / ".out.json.fedcba9876543210.part"
+    link.symlink_to(own)
+    monkeypatch.setattr(files, "_LEFT", {})
+    files.write_atomic(tmp_path / "out.json", "{}")
+    assert own.exists()
