@@ -1,12 +1,14 @@
 """Which placements are proven within the time limit, over a folder of networks, on two chips.
 
     python benchmarks/bench_place_proofs.py NETS [--time-limit 10] [--pairs 20] [--only throughput,pairs] [-o FILE.json]
+    python benchmarks/bench_place_proofs.py NETS --only random-pairs [--time-limit 3.3] -o FILE.json
     python benchmarks/bench_place_proofs.py NETS --target agx-xavier-32gb --only pairs --part 1/4 -o PART.json
     python benchmarks/bench_place_proofs.py --merge PART.json... --measured "COMMIT, MACHINE" -o FILE.json
 
 Latency, energy and throughput of every network and the makespan of pairs, on AGX Orin at INT8 and AGX Xavier at FP16. A
-row per case: value, gap, wall and processor seconds of the whole call. Run it on two versions of the package with
-PYTHONPATH to compare them. All values are predictions. A case that raises is a row with its error. `--part K/N` takes each
+row per case: value, gap, wall and processor seconds of the whole call. `random-pairs` are 20 pairs per chip drawn with a
+seed that was fixed before the search that they judge. A limit divided by 3 stands for a processor three times slower. Run
+it on two versions of the package with PYTHONPATH to compare them. All values are predictions. A case that raises is a row with its error. `--part K/N` takes each
 N-th case beginning with the K-th, for several machines or cores; `--merge` joins their files.
 """
 
@@ -14,10 +16,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections import defaultdict
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -28,14 +31,12 @@ from edgedla.importers import load_onnx
 from edgedla.placement.api import place
 from edgedla.targets import platform_for
 
-try:
-    from edgedla.placement.solvers.highs import LinearModel
-except ImportError:  # an older version of the package
-    from edgedla.placement.highs import LinearModel  # type: ignore[import-not-found,no-redef]
-
 CHIPS = (("agx-orin-64gb", "int8"), ("agx-xavier-32gb", "fp16"))
 OBJECTIVES = ("latency", "energy", "throughput")
 KINDS = [(target, objective) for target, _ in CHIPS for objective in (*OBJECTIVES, "makespan")]
+
+#: Seed of the random pairs. It is never changed, so that no search can be fitted to what it draws.
+SEED = 20261128
 
 #: Gap at which a placement counts as proven, as `proof.optimal` has it.
 PROVEN = 2e-4
@@ -59,6 +60,11 @@ def pairs_of(names: List[str], count: int) -> List[Tuple[str, str]]:
     return [(names[k % n], names[(k + stride + k // n) % n]) for k in range(count)]
 
 
+def random_pairs(names: List[str], target: str) -> List[Tuple[str, str]]:
+    """20 pairs of different networks, drawn with a fixed seed per chip."""
+    return random.Random(f"{SEED} {target}").sample(list(combinations(sorted(names), 2)), 20)
+
+
 def cases(folder: Path, pairs: int, only: List[str], chip: str) -> Iterator[Tuple[str, str, str, str, List[Any]]]:
     for target, precision in CHIPS:
         if chip not in ("", target):
@@ -68,24 +74,11 @@ def cases(folder: Path, pairs: int, only: List[str], chip: str) -> Iterator[Tupl
             for name, graph in read.items():
                 if not only or objective in only:
                     yield target, precision, objective, name, [graph]
-        for a, b in pairs_of(list(read), pairs) if not only or "pairs" in only else []:
+        two = pairs_of(list(read), pairs) if not only or "pairs" in only else []
+        if "random-pairs" in only:
+            two += random_pairs(list(read), target)
+        for a, b in two:
             yield target, precision, "makespan", f"{a} + {b}", [read[a], read[b]]
-
-
-def count_processor_time() -> None:
-    """Time limits count processor seconds, so that other work on the machine decides no proof.
-
-    HiGHS has a wall clock: its limit is stretched by how long a processor second lasted so far.
-    """
-    wall, cpu = time.perf_counter(), time.process_time()
-    solve = LinearModel.solve
-
-    def stretched(model: LinearModel, time_limit_s: float, relative_gap: float) -> Any:
-        lasts = (time.perf_counter() - wall) / max(time.process_time() - cpu, 0.1)
-        return solve(model, time_limit_s * max(lasts, 1.0), relative_gap)
-
-    LinearModel.solve = stretched  # type: ignore[method-assign]
-    time.monotonic = time.process_time
 
 
 def row_of(target: str, precision: str, objective: str, name: str, graphs: List[Any], limit_s: float) -> Dict[str, Any]:
@@ -129,9 +122,6 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=10.0)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--only", default="")
-    parser.add_argument(
-        "--processor-time", action="store_true", help="the limit is in processor seconds (busy machines)"
-    )
     parser.add_argument("--target", default="", choices=["", *(target for target, _ in CHIPS)])
     parser.add_argument("--part", default="1/1", help="K/N: each N-th case from the K-th")
     parser.add_argument(
@@ -154,10 +144,6 @@ def main() -> None:
     elif a.nets is None or not any(a.nets.glob("*.onnx")):
         parser.error(f"name a folder of networks, or --merge the files of parts: no .onnx in {a.nets}")
     else:
-        clock = "wall"
-        if a.processor_time:
-            count_processor_time()
-            clock = "processor"
         k, n = (int(text) for text in a.part.split("/"))
         selected = cases(a.nets, a.pairs, [o for o in a.only.split(",") if o], a.target)
         rows = [row_of(*case, a.time_limit) for case in islice(selected, k - 1, None, n)]
@@ -165,7 +151,7 @@ def main() -> None:
             "basis": "predicted",
             **provenance(("numpy", "onnx", "highspy")),
             "time_limit_s": a.time_limit,
-            "clock": clock,
+            "clock": "processor",
             "loop_s": loop_seconds(),
         }
     summary = list(summaries(rows))
