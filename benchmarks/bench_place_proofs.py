@@ -8,8 +8,9 @@
 Latency, energy and throughput of every network and the makespan of pairs, on AGX Orin at INT8 and AGX Xavier at FP16. A
 row per case: value, gap, wall and processor seconds of the whole call. `random-pairs` are 20 pairs per chip drawn with a
 seed that was fixed before the search that they judge. A limit divided by 3 stands for a processor three times slower. Run
-it on two versions of the package with PYTHONPATH to compare them. All values are predictions. A case that raises is a row with its error. `--part K/N` takes each
-N-th case beginning with the K-th, for several machines or cores; `--merge` joins their files.
+it on two versions of the package with PYTHONPATH to compare them. All values are predictions. A case that raises is a row
+with its error. `--part K/N` takes each N-th case beginning with the K-th, for several machines or cores; `--merge` joins
+their files.
 """
 
 from __future__ import annotations

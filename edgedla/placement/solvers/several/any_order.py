@@ -23,16 +23,7 @@ FEW_STATES = 200
 TELLING = 12
 
 #: Rows of a front without segments: two columns are cheap to compare.
-ROWS_WITHOUT_ORDER = 20_000
-
-#: The same where loadables are counted.
-ROWS_BY_COUNT = 5_000
-
-#: Loadables of one model that are looked into; for more, what holds in any order stands.
-MOST_LOADABLES = 8
-
-#: Loadables where a model has too many placements to know that.
-FEW_LOADABLES = 2
+ROWS = 20_000
 
 #: Pairs of placements that a search begins with.
 SEEDS = 12
@@ -128,23 +119,6 @@ class AnyOrder:
             for length_us, a, b in sorted(met)[:SEEDS] if length_us < self.pair.limit
         ]  # fmt: skip
 
-    def most_loadables(self) -> Tuple[List[int], float]:
-        """(by model, how many loadables to look into, a bound of the pairs in which one of them has more)."""
-        most, low = [FEW_LOADABLES * self.pair.with_core] * 2, self.limit
-        if not self.known:
-            return most, self.bound
-        for m in (0, 1) if self.pair.with_core else ():
-            whole = self._front(m, MOST_LOADABLES, ROWS_BY_COUNT)
-            if whole.stopped:
-                return most, -INFINITY
-            beyond = [
-                min(whole.lost, self._bound_of(m, whole.rows(whole.loadables > k), self.wholes[1 - m], low))
-                for k in range(MOST_LOADABLES + 1)
-            ]
-            most[m] = next((k for k, bound in enumerate(beyond) if bound >= low), MOST_LOADABLES)
-            low = min(low, beyond[-1])
-        return most, low
-
     def _go_by(self, weights: np.ndarray) -> None:
         pair = self.pair
         self.pair_weights = weights
@@ -167,16 +141,6 @@ class AnyOrder:
             graph.told(rows)
         self._go_by(self.pair_weights[rows])
 
-    def telling(self) -> Tuple[np.ndarray, int]:
-        """(the weights that say most, and those of the GPU's time alone; which of them these are)."""
-        most = np.argsort(-self._used, kind="stable")[: TELLING // 2]
-        rows = np.unique([*most, int((self.priced[0] + self.priced[1]).argmax()), self.gpu_row])
-        return rows, int(np.searchsorted(rows, self.gpu_row))
-
-    def graph(self, m: int) -> Optional[Graph]:
-        """The states of model m that pairs below the limit pass, where all are known."""
-        return self._graphs[m] if self.known else None
-
     def _raise(self, bound: float) -> None:
         self.bound = max(self.bound, bound)
 
@@ -198,15 +162,11 @@ class AnyOrder:
         self._used += graph.used
         return graph
 
-    def _front(self, m: int, counted: int = -1, width: int = ROWS_WITHOUT_ORDER) -> Front:
-        """What the placements of model m take of each device, slowdown counted.
-
-        Args:
-            counted: how many loadables are told from more; none without it.
-        """
+    def _front(self, m: int) -> Front:
+        """What the placements of model m take of each device, slowdown counted."""
         graph, factors = self._graphs[m], self.pair.factors
         graph.beside = self.least[1 - m]
-        whole = front(graph, self.limit, width, self.pair.deadline, len(factors), counted)
+        whole = front(graph, self.limit, ROWS, self.pair.deadline, len(factors))
         return whole._replace(loads=whole.loads * factors)
 
     def _bound_of(self, m: int, whole: Front, other: Front, limit: float) -> float:

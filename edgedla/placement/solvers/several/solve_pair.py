@@ -1,4 +1,4 @@
-"""The makespan of two models: bounds by weights, then all pairs of segment times that may still be shorter, until none is."""
+"""The makespan of two models: every set of engines, the largest first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
 from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.vocabulary import GPU
 
-#: States before one item of a graph, search by search: the first ones shall meet good placements soon.
-STATES: Tuple[int, ...] = (3_000, 40_000)
-
-#: Share of the time left for the looks at the most engines, if others are to be looked at.
+#: Share of the time left for the largest set of engines, if others are still open.
 FIRST_SET = 0.7
-
-#: Half of the gap is looked into first where it is wider than this share of the value.
-HALVED = 3.5e-2
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
@@ -65,19 +59,16 @@ def solve_pair(
         if bounds[engines] < best.value * (1 - gap) and (not searches or not deadline.passed):
             searches.append(PairSearch(problem, engines, best, gap, deadline))
             bounds[engines] = max(bounds[engines], searches[-1].bound)
-    rounds = 0
-    for states in STATES:
-        for k, search in enumerate(searches):
-            engines = search.pair.engines
-            search.bound = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
-            is_last = k == len(searches) - 1
-            search.pair.deadline = deadline if is_last else deadline.part(FIRST_SET)
-            rounds += _looks(search, states)
-            bounds[engines] = search.bound
+    for k, search in enumerate(searches):
+        engines = search.pair.engines
+        search.bound = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
+        search.pair.deadline = deadline if k == len(searches) - 1 else deadline.part(FIRST_SET)
+        search.run()
+        bounds[engines] = search.bound
     timed_out = timed_out or deadline.passed
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(
-        best.evaluation, best.value, bound, "pairs", rounds, watch.seconds, timed_out,
+        best.evaluation, best.value, bound, "pairs", len(searches), watch.seconds, timed_out,
         one_core_per_model=len(problem.cores) > 1,
     )  # fmt: skip
 
@@ -97,24 +88,6 @@ def _by_more(problem: Problem, engines: Tuple[str, ...], bounds: Dict[Tuple[str,
                 slower.append(slowest / min(problem.factor(few, d) for d in cores))
             bound = max(bound, min(of_other, limit) / max(slower))
     return bound
-
-
-def _looks(search: PairSearch, states: int) -> int:
-    """Looks of one size, as long as they raise the bound or find something shorter; how many."""
-    rounds, share, too_wide = 0, 0.5, False
-    while search.bound < search.pair.limit and not search.pair.is_late:
-        value = search.pair.best.value
-        if search.pair.limit - search.bound <= HALVED * value and not too_wide:
-            share = 1.0
-        rounds += 1
-        goes_on = search.look(states, share)
-        if states < STATES[-1] and (search.knows or not goes_on):
-            break
-        if not goes_on and share < 1.0:
-            break
-        too_wide = not goes_on
-        share = 0.5 if search.pair.best.value < value or too_wide else 1.0
-    return rounds
 
 
 def _not_covered(problem: Problem, sets: Sequence[Tuple[str, ...]]) -> List[Tuple[str, ...]]:
