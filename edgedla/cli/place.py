@@ -106,12 +106,13 @@ FORMATS = ("text", "json", "html", "trtexec")
     "starts from.",
 )
 @option(
-    "--solver",
-    type=click.Choice(["auto", "highs", "python"]),
-    default="auto",
-    show_default=True,
-    help="highs: the HiGHS solver (highspy); python: edgedla's own, slower; auto: highs where it is installed.",
+    "--gap",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="End the search within this share of the optimum; 0 for a proof.  [default: 0.001 for throughput, 0.01 for makespan, "
+    "else a proof]",
 )
+@option("--solver", metavar="NAME", default="auto", hidden=True, help="Without effect; it goes with the next release.")
 @option("--verify", "verified", metavar="FILE", help="Do not solve: check a placement document against the models.")
 @option(
     "--evaluate",
@@ -177,6 +178,7 @@ def place(
     layer_info: Optional[str],
     use_unknown: bool,
     time_limit: float,
+    gap: Optional[float],
     solver: str,
     verified: Optional[str],
     evaluated: Tuple[str, ...],
@@ -241,6 +243,7 @@ def place(
         shapes=shapes,
         batch=batch,
         time_limit_s=time_limit,
+        gap=gap,
         solver=solver,
         clocks=chosen_clocks(clocks),
     )

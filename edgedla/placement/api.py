@@ -16,7 +16,7 @@ from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation
-from edgedla.placement.problem.goal import GAP, Goal, Solution
+from edgedla.placement.problem.goal import GAP, GAPS, Goal, Solution
 from edgedla.placement.problem.inputs import limits_on, problem_of
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits, Problem
@@ -30,8 +30,8 @@ from edgedla.printable import short
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES, GPU
 
-#: Share of the remaining time for finding starting placements; less for a makespan, whose solver soon finds better ones.
-STARTING, STARTING_MAKESPAN = 0.3, 0.1
+#: Share of the remaining time for balanced stages to begin with, for a makespan or one frame in flight.
+STARTING = 0.1
 
 #: Time to assemble and write the answer, as a share of the time to read and cost the models.
 ANSWERING = 0.8
@@ -59,7 +59,7 @@ def place(
     batch: Optional[int] = None,
     time_limit_s: float = 10.0,
     solver: str = "auto",
-    gap: float = GAP,
+    gap: Optional[float] = None,
     clocks: Optional[Mapping[str, float]] = None,
     frames_per_second: Optional[Sequence[float]] = None,
     in_flight: str = "many",
@@ -237,16 +237,16 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        share = STARTING_MAKESPAN if goal.objective == "makespan" else STARTING
-        start = start + stage_starts(problem, goal, pace, deadline=deadline.part(share))
+        if goal.objective == "makespan" or pace is not None:
+            start = start + stage_starts(problem, goal, pace, deadline=deadline.part(STARTING))
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)
-    solver, gap = request.solver, request.gap
-    solution = solve(problem, goal, start, solver=solver, gap=gap, value_of=pace, deadline=deadline)
+    gap = GAPS[goal.objective] if request.gap is None else max(request.gap, GAP)
+    solution = solve(problem, goal, start, gap=gap, value_of=pace, deadline=deadline)
     if solution.best is not None:
         return solution
     if isinstance(goal.latency_bound_us, (int, float)) and not goal.frames_per_second:
-        free = solve(problem, Goal("latency"), start, max(deadline.left_s, 1.0), solver, gap)
+        free = solve(problem, Goal("latency"), start, max(deadline.left_s, 1.0), gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
             standing = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"

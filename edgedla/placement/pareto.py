@@ -11,6 +11,7 @@ from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.api import goal_of, prepare
 from edgedla.placement.deadline import Deadline
+from edgedla.placement.problem.goal import GAP
 from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
@@ -136,6 +137,9 @@ def pareto(
         raise UsageError(f"there is no front of {', '.join(pair)}", where="pareto", allowed=allowed)
     first, second = pair
     request.check_objectives(first, second)
+    if request.gap is None:
+        # A front is complete only where its points are proven.
+        request = replace(request, gap=GAP)
     deadline = Deadline.after(request.time_limit_s - spent_s)
     prepared = prepare(models, request)
 

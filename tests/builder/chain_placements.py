@@ -31,7 +31,7 @@ _KNOWN: dict = {}
 def placement_of(path: Path, precision: str, trt: str) -> Placement:
     key = (str(path), precision, trt)
     if key not in _KNOWN:
-        _KNOWN[key] = place(path, target=TARGET, trt=trt, precision=precision, solver="python", time_limit_s=1.0)
+        _KNOWN[key] = place(path, target=TARGET, trt=trt, precision=precision, time_limit_s=1.0)
     found: Placement = _KNOWN[key]
     return found
 

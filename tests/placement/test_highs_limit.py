@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from edgedla.placement.deadline import WALL, Deadline
-from edgedla.placement.solvers.highs import LinearModel, available
+from edgedla.placement.solvers.highs import LinearModel
 
 
-@pytest.mark.skipif(not available(), reason="HiGHS is not installed")
 def test_each_run_of_an_integer_program_keeps_its_own_time_limit() -> None:
     """Its clock starts with each run: with what earlier runs took on top, the third one took twice its limit and more."""
     draw = random.Random(0)

@@ -77,11 +77,6 @@ def test_an_integer_beyond_a_double_is_refused(placement: Placement) -> None:
         read_placement(document)
 
 
-def test_both_solvers_find_the_same_value(model: bytes) -> None:
-    values = [place(model, objective="energy", solver=s, **TARGET).proof.value for s in ("highs", "python")]
-    assert values[0] == pytest.approx(values[1], rel=2e-4)
-
-
 def test_energy_on_orin_puts_convolutions_on_the_dla_and_refused_layers_on_the_gpu(placement: Placement) -> None:
     (m,) = placement.models
     by_name = {x.name: x for x in m.layers}
@@ -271,7 +266,7 @@ def test_invalid_latency_bounds_and_time_limits_are_refused(model: bytes, change
 
 @pytest.mark.parametrize(
     "changes",
-    [{"objective": "speed"}, {"precision": "fp8"}, {"solver": "magic"}, {"rates": [1.0, 2.0]}, {"devices": []}],
+    [{"objective": "speed"}, {"precision": "fp8"}, {"solver": "python"}, {"rates": [1.0, 2.0]}, {"devices": []}],
 )
 def test_unknown_words_and_wrong_rates_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError):

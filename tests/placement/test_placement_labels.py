@@ -17,7 +17,6 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.labels import label_search as label_search_module
 from edgedla.placement.solvers.labels import rounds as rounds_module
 from edgedla.placement.solvers.labels import timelines as timelines_module
 from edgedla.placement.solvers.labels.bits import Slots, add, bits_of, has, keys_of, meet, members, numbered, remove
@@ -29,9 +28,7 @@ from edgedla.placement.solvers.labels.next_runs import Labels
 from edgedla.placement.solvers.labels.rests import Rests
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.labels.timelines import Known
-from edgedla.placement.solvers.several import pair_search as pair_search_module
 from edgedla.placement.solvers.several.pair import Pair
-from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.placement.solvers.several.pair_weights import weights_in_rings
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
@@ -139,64 +136,19 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
     assert cuts > 5
 
 
-@pytest.mark.parametrize(("crowded", "bests"), [(False, [24.0, 21.0]), (True, [27.0])])
-def test_a_second_dive_is_had_where_labels_no_longer_go_on_unless_the_first_met_too_many_moments(
-    crowded: bool, bests: List[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One label finds 24 us where all on the GPU takes 27 us."""
-    problem = wide_choice(7)
-    monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=0))
-    monkeypatch.setattr(label_search_module, "LABELS_PER_MOMENT", 10**9)
-    monkeypatch.setattr(
-        rounds_module, "DIVES", (Room(labels=1, new_moments=0 if crowded else 10**4), Room(labels=10**4))
-    )
-    monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
-    found: List[float] = []
-    monkeypatch.setattr(PairSearch, "_take_turns", lambda search, *_: found.append(search.pair.best.value))
-    monkeypatch.setattr(PairSearch, "_look_at_holds", lambda *_: None)
-    monkeypatch.setattr(
-        PairSearch, "_look_at_stays", lambda search: setattr(search.pair, "deadline", Deadline.after(-1))
-    )
-    best = Best(problem, MAKESPAN, schedule_length())
-    best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
-    PairSearch(problem, ALL, best, 1e-4, Deadline.after(60)).look(1)
-    # Turns are taken once more after a dive that found something.
-    assert found == pytest.approx(bests)
-    length = schedule_length()
-    assert crowded or bests[-1] == pytest.approx(brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])[0])
-
-
-@pytest.mark.parametrize("narrow", [True, False])
-def test_turns_come_after_labels_that_are_to_cover_a_narrow_gap(narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = wide_choice()
-    best = Best(problem, MAKESPAN, schedule_length())
-    best.offer(evaluate(problem, ["GPU"] * len(problem.items)))
-    monkeypatch.setattr(pair_search_module, "HANDED_OUT", 0)
-    monkeypatch.setattr(pair_search_module, "FEW_LABELS", 0)
-    monkeypatch.setattr(pair_search_module, "NARROW", 10.0 if narrow else 0.0)
-    monkeypatch.setattr(rounds_module, "DIVES", ())
-    monkeypatch.setattr(LabelRounds, "is_in_reach", lambda *_: True)
-    search = PairSearch(problem, ALL, best, 1e-4, Deadline.after(60))
-    met: List[str] = []
-    monkeypatch.setattr(PairSearch, "_look_at_labels", lambda *_: met.append("labels"))
-    monkeypatch.setattr(PairSearch, "_take_turns", lambda *_: met.append("turns"))
-    search.look(1)
-    assert met[:2] == (["labels", "turns"] if narrow else ["turns", "labels"])
-
-
 def test_looks_are_in_reach_while_the_labels_to_expect_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     pair, labels = rounds_of(wide_choice())
     monkeypatch.setattr(rounds_module, "ROOM", Room(in_all=100))
     monkeypatch.setattr(rounds_module, "HOPED", 8.0 * (1 + 1e-9))
-    assert labels.is_in_reach(pair.limit / 2)
+    assert labels._is_in_reach(pair.limit / 2)
     # Twice as many with each microsecond: at three more they are as many as there is hope for.
     labels._through = [(pair.limit - 4.0, 50), (pair.limit - 3.0, 100)]
-    assert labels.is_in_reach(100 * pair.limit)
+    assert labels._is_in_reach(100 * pair.limit)
     labels._through = [(pair.limit - 4.0, 49), (pair.limit - 3.0, 100)]
-    assert not labels.is_in_reach(100 * pair.limit)
+    assert not labels._is_in_reach(100 * pair.limit)
     labels._through.clear()
     labels.goes_on = False
-    assert not labels.is_in_reach(pair.limit / 2)
+    assert not labels._is_in_reach(pair.limit / 2)
 
 
 def test_labels_alone_prove_most_tiny_pairs() -> None:

@@ -12,7 +12,6 @@ from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Region, evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
-from edgedla.placement.solvers.highs import available
 from edgedla.placement.solvers.lower_bounds import equal_models
 from edgedla.placement.solvers.milp import solve_milp
 from edgedla.placement.solvers.solve import solve
@@ -78,7 +77,6 @@ def twice(problem: Problem) -> Problem:
     return replace(both, grouping=regroup(both, "int8"))
 
 
-@pytest.mark.skipif(not available(), reason="highspy is not installed")
 @QUICK
 @given(problems(max_items=3, devices=ALL, pools=False))
 def test_two_equal_models_equal_independent_sums(problem: Problem) -> None:

@@ -18,32 +18,24 @@ from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Solution, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
-from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.labels.rounds import LabelRounds
 from edgedla.placement.solvers.several import any_order as any_order_module
-from edgedla.placement.solvers.several import orders as orders_module
 from edgedla.placement.solvers.several import pair_search as pair_search_module
-from edgedla.placement.solvers.several import row_pair as row_pair_module
-from edgedla.placement.solvers.several import solve_pair as solve_pair_module
 from edgedla.placement.solvers.several.around import around, first_start, taken
 from edgedla.placement.solvers.several.companion import Companion
-from edgedla.placement.solvers.several.counted import Counted, CountedArrays
+from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.dives import dives
-from edgedla.placement.solvers.several.graph import OneByOne, Steps
 from edgedla.placement.solvers.several.one_model import problem_of_model
-from edgedla.placement.solvers.several.orders import orders, paths
 from edgedla.placement.solvers.several.pair import simple_bounds
-from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
 from edgedla.placement.solvers.several.solve_pair import _by_more, can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.prices.load_weights import Prices
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
-from tests.placement.segments_one_by_one import Segmented
 
 pytestmark = pytest.mark.once
 
@@ -54,11 +46,6 @@ ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 
 def of_one_batch(problem: Problem) -> Problem:
     return replace(problem, items=tuple(replace(i, batch=1) for i in problem.items))
-
-
-def without_turns(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turns, "begin", lambda *_: None)
-    patch.setattr(Turns, "improve", lambda *_: None)
 
 
 def on_two_cores(problem: Problem, evaluation: Evaluation) -> bool:
@@ -133,69 +120,19 @@ def test_bounds_of_more_engines_are_divided_by_the_slowdown_of_what_is_in_use() 
 
 
 @CHECKED
-@given(st.one_of(problems(8, ONE_CORE, 2), problems(7, ALL, 2)), st.integers(0, 6_000), st.integers(1, 18))
-def test_segment_order_search_alone_encloses_brute_force(drawn: Problem, most_left: int, climb: int) -> None:
-    """Without the search in the order of time, which would prove most of these, and without turns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pair_module, "MOST_LEFT", most_left)
-        patch.setattr(row_pair_module, "CLIMB", climb)
-        patch.setattr(LabelRounds, "can_run", staticmethod(lambda _: False))
-        without_turns(patch)
-        held_against_brute_force(of_one_batch(drawn), gap=0.0)
-
-
-@CHECKED
-@given(st.data())
-def test_the_shortest_schedule_is_the_longest_path_in_the_best_order(data: st.DataObject) -> None:
-    """Also where what must come first is known of some segments, by any schedule that is not longer."""
-    us = st.sampled_from((1.0, 2.0, 3.5, 7.0, 11.0))
-    cores = data.draw(st.sampled_from((("DLA0", "DLA0"), ("DLA0", "DLA1"))), "cores")
-    counts = [data.draw(st.sampled_from((1, 3, 5)), f"segments of model {m}") for m in (0, 1)]
-    names = [("GPU", *(core, "GPU") * ((n - 1) // 2)) for core, n in zip(cores, counts)]
-    times = [
-        np.array(data.draw(st.lists(us, min_size=n, max_size=n), f"us of model {m}")) for m, n in enumerate(counts)
-    ]
-    search = ScheduleSearch(names, [list(t) for t in times])
-    search.run()
-    least = search.length_us
-    ends = [np.cumsum(t) for t in times]
-    tails = [np.cumsum(t[::-1])[::-1] for t in times]
-    limit = least * data.draw(st.sampled_from((1.0 + 1e-9, 1.2, np.inf)), "limit as a share of the least")
-    may = [ends[m][:, None] + tails[1 - m] < limit for m in (0, 1)]
-    lengths, met = [], set()
-    for order in orders((names[0], names[1]), (may[0], may[1])):
-        by_device = tuple(tuple(x for x in order if names[x[0]][x[1]] == d) for d in ("GPU", "DLA0", "DLA1"))
-        assert by_device not in met
-        met.add(by_device)
-        first, second = paths((names[0], names[1]), order)
-        lengths.append(float((first @ times[0] + second @ times[1]).max()))
-    assert min(lengths) == pytest.approx(least)
-
-
-def test_three_alternating_gpu_segments_give_every_critical_path() -> None:
-    """5 us, then 9 us of the other model, then its 2 us more; the first model's core runs 4 us meanwhile."""
-    names = ("GPU", "DLA0", "GPU"), ("GPU",)
-    order = [(0, 0), (1, 0), (0, 1), (0, 2)]
-    first, second = paths(names, order)
-    lengths = first @ np.array([5.0, 4.0, 2.0]) + second @ np.array([9.0])
-    assert sorted(lengths) == [11.0, 16.0]
-
-
-@CHECKED
 @given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
 def test_a_search_with_few_states_and_rows_gives_valid_bounds(drawn: Problem, room: int) -> None:
     """So few states and rows that most are merged or left out, and no turns that meet the best before."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve_pair_module, "STATES", (room, 2 * room))
+        patch.setattr(pair_search_module, "STATES", (room, 2 * room))
         for module, name, few in (
-            (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
-            (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
-            (row_pair_module, "HANDED_OUT", 1), (row_pair_module, "WIDTH", room), (row_pair_module, "TELLING", room),
-            (orders_module, "MOST_PATHS", room), (row_pair_module, "MOST_ORDERS", 10 * room),
-            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "FEW_STATES", 0), (any_order_module, "TELLING", 5),
+            (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS", room), (any_order_module, "TELLING", 5),
+            (pair_search_module, "HANDED_OUT", 1),
         ):  # fmt: skip
             patch.setattr(module, name, few)
-        without_turns(patch)
+        patch.setattr(Turns, "begin", lambda *_: None)
+        patch.setattr(Turns, "improve", lambda *_: None)
+        patch.setattr(LabelRounds, "can_run", lambda _: False)
         held_against_brute_force(of_one_batch(drawn), gap=0.0)
 
 
@@ -228,68 +165,6 @@ def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:
     assert solution.best is not None
     assert solution.best.assignment == ("DLA0", "DLA0", "DLA1")
     assert solution.value == pytest.approx(85.5)
-
-
-@CHECKED
-@given(problems(6, ONE_CORE, 1, limits=False), st.data())
-def test_segment_times_equal_those_of_the_schedule(drawn: Problem, data: st.DataObject) -> None:
-    """A placement walked through in its true segments takes in each what the schedule says."""
-    problem = problem_of_model(of_one_batch(drawn), 0)
-    devices = [data.draw(st.sampled_from(i.allowed)) for i in problem.items]
-    e = evaluate(problem, devices)
-    true = segments(problem, e, 0)
-    loadables = [s for s in true if s.device != "GPU"]
-    place, gpu = {}, 0
-    for s in true:
-        gpu += s.device != "GPU"
-        for i in s.items:
-            place[i] = 2 * gpu - 1 if s.device != "GPU" else 2 * gpu
-    row = Segmented(Frontier(problem, ONE_CORE), len(loadables))
-    state, total = row.start, np.array(row.fixed)
-    for i in range(len(problem.items)):
-        if place[i] not in row.choices(i, state):
-            return  # layers without inputs on the GPU that the schedule takes later
-        state, load = row.step(i, state, place[i])
-        total = total + load
-    assert total.sum() == pytest.approx(e.latency(0).latency_us)
-    expected = np.zeros(len(row.devices))
-    at = 0
-    for s in true:
-        if s.device != "GPU":
-            at += 1
-        expected[2 * at - 1 if s.device != "GPU" else 2 * at] += s.time_us
-    assert total == pytest.approx(expected)
-
-
-def same_steps(plain: Steps, arrays: Steps, items: int) -> None:
-    """Both step through the same states at the same loads, and know the same of what is still to come."""
-    first, second = plain.start, arrays.start
-    for i in range(items):
-        (first, one), (second, other) = plain.ways(i, first), arrays.ways(i, second)
-        assert one.first.tolist() == other.first.tolist()
-        of = np.repeat(np.arange(len(one.first) - 1), np.diff(one.first))
-        a, b = np.lexsort((one.choice, of)), np.lexsort((other.choice, of))
-        assert one.choice[a].tolist() == other.choice[b].tolist()
-        assert np.allclose(one.load[a], other.load[b])
-        pairs = {*zip(one.target[a].tolist(), other.target[b].tolist())}
-        assert len(pairs) == len(first) == len(second)
-        order = np.array([k for _, k in sorted(pairs)], int)
-        assert np.allclose(plain.rest(i + 1, first), arrays.rest(i + 1, second)[order])
-        # In the same order from here on.
-        second = second[order]
-    assert plain.is_whole(first).tolist() == arrays.is_whole(second).tolist()
-
-
-@CHECKED
-@given(problems(7, ONE_CORE, 1, limits=False), st.sampled_from([0, 1, 2, 3, 9]))
-def test_segment_states_in_arrays_equal_states_stepped_singly(drawn: Problem, loadables: int) -> None:
-    problem = problem_of_model(of_one_batch(drawn), 0)
-    frontier, weights = Frontier(problem, ONE_CORE), np.random.default_rng(0).random((5, 2))
-    flat, prices = (Prices(frontier, weights, np.full(5, along)) for along in (False, True))
-    row = Segmented(frontier, loadables)
-    one_by_one = OneByOne(row, lambda i, states: flat.rest(i, [row.without_segments(i, s) for s in states]))
-    same_steps(one_by_one, SegmentArrays(frontier, loadables, flat), len(problem.items))
-    same_steps(OneByOne(Counted(frontier), prices.rest), CountedArrays(frontier, prices), len(problem.items))
 
 
 @CHECKED
@@ -400,7 +275,7 @@ def test_turns_shorten_a_pair_deterministically() -> None:
 
 
 def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_pair_module, "STATES", ())
+    monkeypatch.setattr(pair_search_module, "STATES", ())
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
     solution = solve_pair(problem, MAKESPAN, baselines(problem).values(), 10.0, value_of=schedule_length())

@@ -230,10 +230,9 @@ def long_chain(n: int) -> Problem:
 
 
 @pytest.mark.parametrize("objective", ["latency", "energy", "throughput", "makespan"])
-@pytest.mark.parametrize("solver", ["highs", "python"])
-def test_without_time_a_solution_still_has_a_bound(objective: str, solver: str) -> None:
+def test_without_time_a_solution_still_has_a_bound(objective: str) -> None:
     problem = long_chain(600)
-    solution = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0, solver=solver)
+    solution = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0)
     assert 0 < solution.bound <= solution.value < float("inf")
     assert solution.gap < 0.8
 
@@ -281,13 +280,12 @@ def crossed() -> Problem:
 
 
 @pytest.mark.parametrize("objective", ["throughput", "makespan"])
-@pytest.mark.parametrize("solver", ["highs", "python"])
-def test_placements_with_cyclic_regions_on_two_cores_are_not_returned(objective: str, solver: str) -> None:
+def test_placements_with_cyclic_regions_on_two_cores_are_not_returned(objective: str) -> None:
     problem = crossed()
     best = evaluate(problem, ("DLA0", "DLA1", "DLA1", "DLA0", "GPU", "GPU"))
     assert [r.items for r in best.regions] == [(0, 3), (1, 2)]
     assert not legal(problem, best, Goal(objective))
-    solution = solve(problem, Goal(objective), solver=solver)
+    solution = solve(problem, Goal(objective))
     assert solution.best is not None
     assert validate(problem, solution.best.assignment, solution.best.regions) == ()
     assert solution.value > worth(problem, best, objective)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.highs import LinearModel, available
+from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.rounding import SMALL_VALUE, rounded_costs, rounded_row, scale_of
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
@@ -67,7 +67,6 @@ def test_the_scale_is_a_power_of_two(largest: float, wanted: float, scale: float
     assert scale_of(largest, wanted) == scale
 
 
-@pytest.mark.skipif(not available(), reason="highspy is not installed")
 @pytest.mark.parametrize("unit", [1e-250, 1e-12, 1e-6, 1.0, 1e6])
 def test_a_small_model_is_solved_at_any_unit_of_its_costs(unit: float) -> None:
     model = LinearModel()
@@ -78,7 +77,6 @@ def test_a_small_model_is_solved_at_any_unit_of_its_costs(unit: float) -> None:
     assert answer.bound == pytest.approx(2 * unit, rel=1e-3)
 
 
-@pytest.mark.skipif(not available(), reason="highspy is not installed")
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture) -> None:
     """Standard output is the command's: JSON, for some. HiGHS 1.16 prints its name where the constructor enables callbacks."""
     model = LinearModel()

@@ -42,7 +42,7 @@ MODEL = onnx_model(
 
 @pytest.fixture(scope="module")
 def placement() -> Placement:
-    return place(MODEL, **PLATFORM, pins="*:DLA0", solver="python")
+    return place(MODEL, **PLATFORM, pins="*:DLA0")
 
 
 def test_the_parts_of_a_placements_latency_add_up_to_it(placement: Placement) -> None:
@@ -70,7 +70,7 @@ def test_a_placement_document_keeps_the_call_cost_and_reads_without_it(placement
 
 
 def test_a_divided_operator_is_a_part_of_the_latency() -> None:
-    placement = place(MODEL, **PLATFORM, pins="c:DLA0,d:GPU,*:DLA0", solver="python")
+    placement = place(MODEL, **PLATFORM, pins="c:DLA0,d:GPU,*:DLA0")
     (model,) = placement.models
     assert model.torn
     assert model.call is not None
@@ -103,7 +103,7 @@ def test_check_and_predict_name_the_parts_of_latency_alike(placement: Placement)
 def test_place_and_predict_count_the_layers_of_a_loadable_alike() -> None:
     """TensorRT merges a Gemm's addition into it, and its caps count what is left."""
     gemm = onnx_model([node("Gemm", "x g b", "y")], {"x": (1, 8)}, {"y": (1, 4)}, [ones("g", 8, 4), ones("b", 4)])
-    placement = place(gemm, **PLATFORM, pins="*:DLA0", solver="python")
+    placement = place(gemm, **PLATFORM, pins="*:DLA0")
     (region,) = placement.models[0].regions
     (loadable,) = predict(gemm, **PLATFORM, devices="DLA0").streams[0].loadables
     assert region.size < len(region.layers) == len(loadable.layers)
@@ -118,7 +118,7 @@ def test_a_slowdown_that_rounds_to_0_percent_is_not_noted(monkeypatch: pytest.Mo
         monkeypatch.setattr(
             Problem, "factor", lambda self, engines, device: factors[device] if len(engines) > 1 else 1.0
         )
-        placed = place(MODEL, **PLATFORM, pins="a:DLA0,c:GPU", devices=("GPU", "DLA0"), solver="python")
+        placed = place(MODEL, **PLATFORM, pins="a:DLA0,c:GPU", devices=("GPU", "DLA0"))
         return "\n".join(placed.notes)
 
     assert "slows them down" not in notes(1.002)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from edgedla.errors import EnvironmentMissing
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.rounding import LARGE_COST, rounded_costs, rounded_row, scale_of
 
@@ -12,15 +13,6 @@ INFINITY = float("inf")
 
 #: A linear expression: coefficient by column, and a constant under None.
 Linear = Dict[Optional[int], float]
-
-
-def available() -> bool:
-    """True where highspy can be imported."""
-    try:
-        import highspy  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def add(into: Linear, expression: Mapping[Optional[int], float], factor: float = 1.0) -> Linear:
@@ -90,8 +82,10 @@ class LinearModel:
 
     def solve(self, deadline: Deadline, relative_gap: float) -> Answer:
         """Solves with one thread and a fixed seed, so that the same model gives the same answer. Rows may follow."""
-        import highspy as library
-
+        try:
+            import highspy as library
+        except ImportError as e:
+            raise EnvironmentMissing("placing needs HiGHS, which cannot be imported", hint="pip install highspy") from e
         # Its stubs differ between the releases that fit Python 3.8 to 3.13.
         highspy: Any = library
         h = self._passed(highspy)

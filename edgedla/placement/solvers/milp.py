@@ -90,17 +90,6 @@ def solve_milp(
     return Solution(best.evaluation, best.value, bound, "highs", rounds, watch.seconds, timed_out)
 
 
-def linear_bound(problem: Problem, goal: Goal, known: float, deadline: Deadline) -> float:
-    """Lower bound of assignments better than `known`, without integrality: HiGHS's first bound; 0 if time runs out."""
-    bound = INFINITY
-    for engines in engine_sets(problem, goal):
-        if floor_on(problem, goal, engines)[0] < known:
-            r = relax(problem, engines)
-            _objective(r, goal, known)
-            bound = min(bound, r.model.continuous_bound(deadline))
-    return bound
-
-
 def _objective(r: Relaxation, goal: Goal, known: float) -> None:
     problem, together = r.problem, frozenset(r.engines)
     latency: Dict[int, Linear] = {m: {} for m in range(len(problem.models))}

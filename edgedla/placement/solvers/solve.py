@@ -1,9 +1,9 @@
-"""Chooses the solver for an objective: HiGHS if installed, otherwise plain Python; schedules for the makespan."""
+"""Which search solves which goal. HiGHS has what the search for a goal leaves open, and the goals that have none."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
@@ -11,27 +11,18 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
-from edgedla.placement.solvers import highs
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.branch import solve_branching
-from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
-from edgedla.placement.solvers.milp import linear_bound, solve_milp
-
-SOLVERS = ("auto", "highs", "python")
+from edgedla.placement.solvers.lower_bounds import alike, floor_on
+from edgedla.placement.solvers.milp import solve_milp
 
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
 #: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
 MOST_ITEMS = 10_000
 
-#: Shares of the time limit for sweeps before HiGHS continues. Larger for the makespan of two models and for two streams
-#: with one frame in flight, where HiGHS proves little. Smaller for the makespan of more models, where HiGHS sometimes
-#: has better bounds.
-SWEEPING, PAIRING, PACING, ROUNDS = 0.65, 0.97, 0.8, 0.5
+#: Share of the time limit for rounds of three and more models: HiGHS sometimes has the better bounds there.
+ROUNDS = 0.5
 
-#: Share for the linear program that shows whether HiGHS has a better bound than the sweeps; if not, the sweeps go on.
-LINEAR = 0.05
-
-#: Fewest seconds for which HiGHS starts: writing its program takes as long.
+#: Fewest seconds for which HiGHS starts after another search: writing its program takes as long.
 LEAST_S = 0.4
 
 
@@ -40,7 +31,6 @@ def solve(
     goal: Goal,
     start: Iterable[Sequence[str]] = (),
     time_limit_s: float = 10.0,
-    solver: str = "auto",
     gap: float = GAP,
     value_of: Optional[Value] = None,
     deadline: Optional[Deadline] = None,
@@ -49,81 +39,66 @@ def solve(
 
     Args:
         start: assignments to begin with; the answer is never worse than the best legal one of them.
-        solver: "highs", "python", or "auto": HiGHS if highspy can be imported.
         deadline: the end of the search, in place of `time_limit_s`.
         value_of: true objective of an assignment, at least the goal's sums; a schedule's length for "makespan".
     """
     until = deadline or Deadline.after(time_limit_s)
-    time_limit_s = max(until.left_s, 0.0)
     if goal.objective == "makespan" and value_of is None:
         value_of = schedule_length(until)
     if len(problem.items) > MOST_ITEMS:
         return first_core_first(problem, goal, _best_start(problem, goal, start, until, value_of), value_of)
-    with_highs = solver == "highs" or (solver == "auto" and highs.available())
-    several = _for_several(problem, goal)
-    share = several.share if several else PACING if goal.one_in_flight else SWEEPING
-    if not with_highs or (1 - share) * time_limit_s < LEAST_S:
-        share = 1.0
-    swept: Optional[Solution] = None
-    if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
-        from edgedla.placement.solvers.streams.solve_stream import solve_stream
-
-        def rival(known: float) -> float:
-            return linear_bound(problem, goal, known, until.within(LINEAR * time_limit_s))
-
-        more_s = (1 - share) * time_limit_s
-        swept = solve_stream(problem, goal, start, time_limit_s - more_s, gap, rival if more_s > 0 else None, more_s)
-    elif several:
-        swept = several.solve(problem, goal, start, time_limit_s * share, gap, value_of)
-    elif isinstance(value_of, OneInFlight):
-        from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
-        from edgedla.placement.solvers.paces.solve_paces import solve_paces
-
-        if has_two_paces(problem, goal):
-            swept = solve_paces(problem, goal, start, time_limit_s * share, value_of, gap)
-    if swept is not None:
-        start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), until.left_s
-    late = time_limit_s <= 0 or (with_highs and time_limit_s < LEAST_S)
-    if swept is not None and swept.bound >= swept.value * (1 - gap):
-        solution = swept
-    elif swept is not None and late and (swept.best is not None or time_limit_s <= 0):
-        solution = replace(swept, timed_out=True)
-    elif with_highs:
+    found = _searched(problem, goal, [tuple(a) for a in start], until, gap, value_of)
+    if found is None:
         solution = solve_milp(problem, goal, start, until, gap, value_of)
+    elif found.bound >= found.value * (1 - gap):
+        solution = found
+    elif until.left_s < LEAST_S and (found.best is not None or until.passed):
+        solution = replace(found, timed_out=True)
     else:
-        solution = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
-    if swept is not None and solution is not swept:
-        solution = replace(
-            solution,
-            bound=min(max(solution.bound, swept.bound), solution.value),
-            one_core_per_model=swept.one_core_per_model and swept.bound > solution.bound,
-            rounds=solution.rounds + swept.rounds,
-            solve_time_s=solution.solve_time_s + swept.solve_time_s,
-        )
-    if solution.timed_out and solution.solver == "python":
-        # The bounds of the other sets are not lower.
-        solution = replace(solution, bound=max(solution.bound, min(floor(problem, goal), solution.value)))
+        solution = _continued(problem, goal, found, until, gap, value_of)
     return first_core_first(problem, goal, solution, value_of)
 
 
-class _Several(NamedTuple):
-    """A search for the makespan of several models, and its share of the time limit."""
+def _searched(
+    problem: Problem, goal: Goal, start: List[Tuple[str, ...]], until: Deadline, gap: float, value_of: Optional[Value]
+) -> Optional[Solution]:
+    """The answer of the goal's own search; None if it has none, as for latency and energy."""
+    if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
+        from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
-    solve: Callable[..., Solution]
-    share: float
+        return solve_stream(problem, goal, start, until, gap)
+    if isinstance(value_of, OneInFlight):
+        from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
+        from edgedla.placement.solvers.paces.solve_paces import solve_paces
 
-
-def _for_several(problem: Problem, goal: Goal) -> Optional[_Several]:
-    """The search for these models; None if there is none."""
-    if goal.objective != "makespan":
+        return solve_paces(problem, goal, start, until, value_of, gap) if has_two_paces(problem, goal) else None
+    if goal.objective != "makespan" or value_of is None:
         return None
-    from edgedla.placement.solvers.many.solve_many import can_solve as can_solve_many
+    from edgedla.placement.solvers.many.solve_many import can_solve as has_more_models
     from edgedla.placement.solvers.many.solve_many import solve_many
-    from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+    from edgedla.placement.solvers.several.solve_pair import can_solve as has_two_models
+    from edgedla.placement.solvers.several.solve_pair import solve_pair
 
-    if can_solve(problem, goal):
-        return _Several(solve_pair, PAIRING)
-    return _Several(solve_many, ROUNDS) if can_solve_many(problem, goal) else None
+    if has_two_models(problem, goal):
+        return solve_pair(problem, goal, start, until, gap, value_of)
+    if has_more_models(problem, goal):
+        return solve_many(problem, goal, start, until.part(ROUNDS), gap, value_of)
+    return None
+
+
+def _continued(
+    problem: Problem, goal: Goal, found: Solution, until: Deadline, gap: float, value_of: Optional[Value]
+) -> Solution:
+    """HiGHS's answer, begun with what a search has found, and the better bound of both."""
+    start = [] if found.best is None else [found.best.assignment]
+    solution = solve_milp(problem, goal, start, until, gap, value_of)
+    return replace(
+        solution,
+        bound=min(max(solution.bound, found.bound), solution.value),
+        one_core_per_model=found.one_core_per_model and found.bound > solution.bound,
+        rounds=solution.rounds + found.rounds,
+        solve_time_s=solution.solve_time_s + found.solve_time_s,
+    )
 
 
 def _best_start(

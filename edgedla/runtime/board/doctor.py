@@ -176,7 +176,7 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
         _tensorrt(jetson, bindings_remedy() if jetson else on_a_laptop),
         _module("pycuda", "pycuda", jetson, pycuda if jetson else on_a_laptop),
         _module("onnxruntime", "ONNX Runtime", not jetson, "pip install 'edgedla[host]'"),
-        _module("highspy", "HiGHS", False, "pip install highspy; without it the slower solver is used"),
+        _module("highspy", "HiGHS", not jetson, "pip install highspy: `place`, `check` and `deploy` need it"),
     ]
     return checks
 

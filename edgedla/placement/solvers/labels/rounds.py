@@ -8,7 +8,6 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.deadline import Deadline
-from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.labels.execution import Execution
 from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
 from edgedla.placement.solvers.labels.rests import Rests
@@ -102,8 +101,8 @@ class LabelRounds:
         """True if each model has a core of its own and their items are not too many."""
         return len(pair.cores) == 2 and sum(pair.items) <= MOST_ITEMS
 
-    def run(self, bound: float, until: Deadline, most_labels: float = INFINITY) -> float:
-        """Searches until then, or until a look has as many labels.
+    def run(self, bound: float, until: Deadline, only_in_reach: bool = False) -> float:
+        """Searches until then; `only_in_reach`: or until the labels grow so fast that no look may cover the gap.
 
         Returns the bound, at least the known `bound`.
         """
@@ -116,7 +115,7 @@ class LabelRounds:
             if reached >= asked:
                 self._through = [*self._through[-1:], (asked, search.labels)]
                 self._first = self._first or self._through[0]
-                if search.labels >= most_labels:
+                if only_in_reach and not self._is_in_reach(bound):
                     break
             elif search.crowded or (not until.passed and pair.best.value == value):
                 self.goes_on = False
@@ -134,7 +133,7 @@ class LabelRounds:
                 self._dives.clear()
         return min(bound, self._pair.best.value)
 
-    def is_in_reach(self, bound: float) -> bool:
+    def _is_in_reach(self, bound: float) -> bool:
         """Whether looks may cover all of the gap, by how the number of labels grew."""
         if not self.goes_on:
             return False

@@ -26,10 +26,6 @@ LOADS, PAIRED = 0.15, 0.2
 #: Share of the remaining time for the placements that the rounds start from.
 BEGUN = 0.3
 
-#: If the gap is at most the share NEAR of the value, the rounds end after the share NEARLY of the limit: then other
-#: solvers may prove the rest.
-NEAR, NEARLY = 0.05, 0.5
-
 #: Most pairs examined: those with the longest frames.
 MOST_PAIRS = 6
 
@@ -64,7 +60,7 @@ def solve_many(
     problem: Problem,
     goal: Goal,
     start: Iterable[Sequence[str]],
-    time_limit_s: float,
+    deadline: Deadline,
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
@@ -73,7 +69,7 @@ def solve_many(
     Args:
         value_of: length of an assignment's schedule, and its bound.
     """
-    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
+    watch = Stopwatch()
     starts = [tuple(assignment) for assignment in start]
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(starts, deadline)
@@ -81,20 +77,17 @@ def solve_many(
     seeds, by_pairs = [] if best.evaluation is None else [best.evaluation], False
     if bound < best.value * (1 - gap) and not deadline.passed:
         equal = replace(problem, rates=(1.0,) * len(problem.models))
-        stream = solve_stream(equal, Goal("throughput"), starts, LOADS * time_limit_s, gap)
+        stream = solve_stream(equal, Goal("throughput"), starts, deadline.part(LOADS), gap)
         bound, rounds = max(bound, stream.bound), stream.rounds
         seeds += [] if stream.best is None else [stream.best]
     if bound < best.value * (1 - gap) and not deadline.passed:
         pairs = _Pairs(problem, best, seeds, gap, value_of)
         search = Rounds(problem, best, deadline)
-        bound = pairs.look(bound, deadline.within(PAIRED * time_limit_s))
-        if bound >= best.value * (1 - NEAR):
-            # HiGHS may prove the rest afterwards.
-            deadline = deadline.within(deadline.left_s - (1 - NEARLY) * time_limit_s)
+        bound = pairs.look(bound, deadline.part(PAIRED))
         search.begin(deadline.part(BEGUN))
         search.run(seeds, deadline, bound / (1 - gap))
         # If the rounds ended early, there is time for pairs that the first look left open.
-        if deadline.left_s > 2 * PAIRED * time_limit_s:
+        if not deadline.passed:
             bound = pairs.look(bound, deadline)
             search.run(seeds, deadline, bound / (1 - gap))
         rounds += pairs.rounds
@@ -124,12 +117,11 @@ class _Pairs:
         """The bound, raised as far as the pairs allow until then; pairs with the longest known makespan come first."""
         self._pairs.sort(key=lambda pair: -pair.value)
         for k, pair in enumerate(self._pairs):
-            left_s = until.left_s
-            if left_s <= 0 or bound >= min(self._best.value, pair.value) * (1 - self._gap):
+            if until.passed or bound >= min(self._best.value, pair.value) * (1 - self._gap):
                 continue
             starts = [tuple(e.assignment[i] for i in pair.members) for e in self._seeds]
-            goal, share_s = Goal("makespan"), left_s / (len(self._pairs) - k)
-            solution = solve_pair(pair.problem, goal, starts, share_s, self._gap, self._value_of)
+            goal, end = Goal("makespan"), until.part(1 / (len(self._pairs) - k))
+            solution = solve_pair(pair.problem, goal, starts, end, self._gap, self._value_of)
             bound, self.rounds = max(bound, solution.bound), self.rounds + solution.rounds
             self._pairs[k] = pair._replace(value=min(pair.value, solution.value))
             if solution.best is not None:

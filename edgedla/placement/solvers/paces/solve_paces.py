@@ -56,12 +56,12 @@ def solve_paces(
     problem: Problem,
     goal: Goal,
     start: Iterable[Sequence[str]],
-    time_limit_s: float,
+    deadline: Deadline,
     pace: OneInFlight,
     gap: float = GAP,
 ) -> Solution:
     """The shortest period of two streams, or the best found with a lower bound."""
-    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
+    watch = Stopwatch()
     best = Best(problem, goal, pace)
     known = list(dict.fromkeys(tuple(a) for a in start))
     timed_out = best.offer_all(known, deadline)

@@ -61,14 +61,21 @@ class PairSearch:
         self._improve(turns, pair.deadline.part(TURNING))
         if LabelRounds.can_run(pair):
             labels = LabelRounds(pair, self._weights, self._weighed)
-            value = pair.best.value
-            self.bound = max(self.bound, labels.dive(self.bound, pair.deadline))
-            if pair.best.value < value:
-                self._improve(turns, pair.deadline.part(TURNING))
-            self.bound = max(self.bound, labels.run(self.bound, pair.deadline))
+            self._dive_among(labels, turns)
+            self.bound = labels.run(self.bound, pair.deadline, only_in_reach=True)
+            if self._is_open:
+                # No proof is in sight: a shorter pair is worth more than a higher bound.
+                self._dive_among(labels, turns)
+                self.bound = labels.run(self.bound, pair.deadline)
         for most_states in STATES:
             if self._is_open:
                 self._look_in_any_order(most_states, turns)
+
+    def _dive_among(self, labels: LabelRounds, turns: Turns) -> None:
+        value = self.pair.best.value
+        self.bound = labels.dive(self.bound, self.pair.deadline)
+        if self.pair.best.value < value:
+            self._improve(turns, self.pair.deadline.part(TURNING))
 
     def _look_in_any_order(self, most_states: int, turns: Turns) -> None:
         any_order = AnyOrder(self.pair, weights_around(self._weights, self._weighed), self.bound, self.pair.limit)

@@ -37,7 +37,7 @@ def solve_pair(
     problem: Problem,
     goal: Goal,
     start: Iterable[Sequence[str]],
-    time_limit_s: float,
+    deadline: Deadline,
     gap: float = GAP,
     value_of: Optional[Value] = None,
 ) -> Solution:
@@ -46,7 +46,7 @@ def solve_pair(
     Args:
         value_of: length of an assignment's schedule, and its bound.
     """
-    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
+    watch = Stopwatch()
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(start, deadline)
     bounds: Dict[Tuple[str, ...], float] = {}

@@ -15,7 +15,6 @@ from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.fronts import Fronts
 from edgedla.placement.solvers.streams.guide import Guided
-from edgedla.placement.solvers.streams.moves import Mover
 from edgedla.placement.solvers.streams.pooled import PooledCores
 from edgedla.placement.solvers.streams.prices.weights import best_prices, stretched
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
@@ -32,9 +31,6 @@ NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
 
 #: Widths of the first guided beam, which shows which weights matter, and of the second; later ones double.
 GUIDED = 250, 1_000
-
-#: Most items for which moves are tried: with more, a round takes longer than it saves.
-MOVABLE = 150
 
 #: Weights kept for the wider beams: the first have shown which weights matter.
 WEIGHTS = 16
@@ -70,7 +66,6 @@ class EngineSearch:
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
         reached, self._prices = best_prices(self._frontier, self._factors, weights, deadline)
         self.bound = max(self.bound, reached)
-        self._mover = Mover(self._frontier, self._factors)
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
         self._arrays = StateArrays(self._frontier, two_alike, merged=True)
         weights = np.unique(self._prices.weights, axis=0)
@@ -100,11 +95,6 @@ class EngineSearch:
                 return
         for width in BEAMS:
             yield self._beam(limit, width, False)
-
-    def shorter(self, devices: Sequence[str], rounds: int) -> Iterator[Tuple[str, ...]]:
-        """Ever shorter placements, made from one by moves; none if it uses other engines or has too many items."""
-        if len(devices) <= MOVABLE and set(devices) <= set(self._frontier.devices):
-            yield from self._mover.improved(devices, rounds, self.deadline)
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.

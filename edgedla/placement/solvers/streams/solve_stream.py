@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from edgedla.placement.deadline import Deadline, Stopwatch
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
+from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
 from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 
-#: Per look: (partial placements kept per item, states before one item, moves of the best placement before it, in rounds
-#: times items). The first looks are narrow, to find good placements soon: those prune most states. Each set of engines has
-#: the first look before the next set is tried at all: most others cannot have a shorter period any more.
-SIZES: Tuple[Tuple[int, int, int], ...] = (
-    (500, 8_000, 0),
-    (1_000, 8_000, 0),
-    (4_000, 8_000, 0),
-    (16_000, 16_000, 2_500),
-    (64_000, 32_000, 2_500),
-)
-
-#: Rounds of moves times items when looks are guided: guided looks find good placements themselves.
-GUIDED_MOVES = 1_000
+#: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
+#: soon: those prune most states. Each set of engines has the first look before the next set is tried at all: most others
+#: cannot have a shorter period any more.
+SIZES: Tuple[Tuple[int, int], ...] = ((500, 8_000), (1_000, 8_000), (4_000, 8_000), (16_000, 16_000), (64_000, 32_000))
 
 #: Share of the time limit for finding an order of the items; most take a few hundredths of a second.
 ORDERING = 0.1
 
-#: Before the sweep of this width, `rival` is asked for a bound.
-WIDE = 16_000
+#: Share of the time left for balanced stages, where the first looks leave a gap.
+STAGES = 0.3
 
 
 class _Best:
@@ -48,11 +40,6 @@ class _Best:
     def limit(self) -> float:
         """Values from here on are not worth searching."""
         return self.value * (1 - self.gap)
-
-    @property
-    def in_order(self) -> Tuple[str, ...]:
-        """The devices of the best assignment, in the searches' order; () if there is none."""
-        return () if self.evaluation is None else tuple(self.evaluation.assignment[i] for i in self.order)
 
     def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
         """`offer`, for assignments in the searches' order."""
@@ -75,21 +62,15 @@ def solve_stream(
     problem: Problem,
     goal: Goal,
     start: Iterable[Sequence[str]] = (),
-    time_limit_s: float = 10.0,
+    deadline: Deadline = NEVER,
     gap: float = GAP,
-    rival: Optional[Callable[[float], float]] = None,
-    more_s: float = 0.0,
 ) -> Solution:
     """The shortest period, proven if the searches complete; otherwise the best placement found and a lower bound.
 
     The searches ignore caps, sizes, pools, and loadables that TensorRT splits by batch size. If such a limit binds, they do
     not complete.
-
-    Args:
-        rival: gives a lower bound by other means, for the shortest period known; 0 if it has none.
-        more_s: extra time if the searches are guided, or if their bound is at least as good as that of `rival`.
     """
-    watch, deadline = Stopwatch(), Deadline.after(time_limit_s)
+    watch = Stopwatch()
     order = narrow_order(problem, deadline.part(ORDERING))
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
@@ -109,36 +90,22 @@ def solve_stream(
                 if search.bound >= best.limit or search.stopped:
                     break
             if search.bound < best.limit and not search.stopped:
-                best.offer_ordered(search.look(best.limit, *SIZES[0][:2]))
+                best.offer_ordered(search.look(best.limit, *SIZES[0]))
                 rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
-    for sweep, (width, most_states, moves) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
-        known = min(bounds.values(), default=INFINITY)
+    if not timed_out and any(search.bound < best.limit for search in searches):
+        best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
+    for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
-        open_ones = [search for search in searches if search.bound < best.limit]
-        know_more = bool(open_ones) and all(search.guided for search in open_ones)
-        if width == WIDE and rival and open_ones and not timed_out and not know_more:
-            know_more = 0 < rival(best.value) <= known
-        if know_more and not timed_out:
-            deadline, more_s = deadline.later(more_s), 0.0
-            for search in searches:
-                search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
             # A guided look ends with each placement it finds and continues from there; other looks would only repeat themselves.
             if timed_out or search.complete or search.bound >= best.limit or (again and not search.guided):
                 continue
-            if best.in_order:
-                rounds_of_moves = (min(moves, GUIDED_MOVES) if search.guided else moves) // len(problem.items)
-                for assignment in search.shorter(best.in_order, rounds_of_moves):
-                    best.offer_ordered([assignment])
-                    if search.bound >= best.limit:
-                        break
-            if search.bound < best.limit:
-                best.offer_ordered(search.look(best.limit, width, most_states))
-                rounds += 1
-                bounds[search.engines] = search.bound
-                timed_out = search.stopped
+            best.offer_ordered(search.look(best.limit, width, most_states))
+            rounds += 1
+            bounds[search.engines] = search.bound
+            timed_out = search.stopped
         if timed_out or (again and before == (best.value, bounds)):
             break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
