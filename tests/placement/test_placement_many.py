@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgedla.costs.networks import network
 from edgedla.placement.api import prepare
-from edgedla.placement.deadline import NEVER
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.baselines import starts
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
@@ -43,7 +43,7 @@ ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 def test_bound_and_value_enclose_the_brute_force_makespan_of_many_models(problem: Problem) -> None:
     assert can_solve(problem, MAKESPAN)
     least = least_makespan(problem)
-    solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
+    solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(20.0), value_of=schedule_length())
     assert solution.bound <= least * (1 + 1e-9)
     if solution.best is not None:
         assert solution.value == pytest.approx(makespan(problem, solution.best.assignment))
@@ -74,7 +74,7 @@ def with_unlike_cores(draw: Any, models: int) -> Problem:
 def test_bound_and_value_enclose_brute_force_on_unequal_cores(problem: Problem) -> None:
     least = least_makespan(problem)
     assert least_makespan(with_equal_cores(problem)) <= least * (1 + 1e-9)
-    solution = solve_many(problem, MAKESPAN, starts(problem), 20.0, value_of=schedule_length())
+    solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(20.0), value_of=schedule_length())
     assert solution.bound <= least * (1 + 1e-9)
     if solution.best is not None:
         assert is_legal(problem, solution.best.assignment)
@@ -95,7 +95,7 @@ def test_three_networks_beat_every_whole_model_assignment() -> None:
     graphs = [network(name) for name in ("resnet18", "mobilenet_v2", "googlenet_caffe")]
     problem = prepare(graphs, request).problem(MAKESPAN)
     length, whole = schedule_length(), [*starts(problem), *whole_model_starts(problem)]
-    solution = solve_many(problem, MAKESPAN, whole, 600.0, value_of=length)
+    solution = solve_many(problem, MAKESPAN, whole, Deadline.after(600.0), value_of=length)
     reached = [evaluate(problem, devices) for devices in whole]
     shortest = min(length(problem, e)[0] for e in reached if legal(problem, e, MAKESPAN))
     assert solution.value < 0.95 * shortest
@@ -173,7 +173,7 @@ def test_rounds_offer_legal_placements_with_their_lengths(problem: Problem) -> N
 
 def test_without_time_many_models_get_the_best_start_and_a_bound() -> None:
     problem = tiny_triple(1, ALL)
-    solution = solve_many(problem, MAKESPAN, starts(problem), 0.0, value_of=schedule_length())
+    solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(0.0), value_of=schedule_length())
     reached = [makespan(problem, a) for a in starts(problem) if is_legal(problem, a)]
     assert solution.timed_out
     assert solution.value == pytest.approx(min(reached))

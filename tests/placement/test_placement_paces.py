@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, side_by_side
 from edgedla.placement.problem.goal import Goal
@@ -115,7 +116,7 @@ def test_no_placement_is_faster_than_the_bound_and_the_best_is_legal(
     if not can_solve(problem, ONE) or best is None:
         return
     start = [i.allowed[0] for i in problem.items]
-    found = solve_paces(problem, ONE, [tuple(start)], 0.5, pace)
+    found = solve_paces(problem, ONE, [tuple(start)], Deadline.after(0.5), pace)
     assert found.bound <= least * (1 + 1e-5)
     assert found.value >= least * (1 - 1e-5)
     if found.best is not None:

@@ -57,7 +57,7 @@ def held_against_brute_force(problem: Problem, **options: float) -> Tuple[Soluti
     """(what `solve_pair` says, which holds what all assignments show in which no model is on two cores; their least)."""
     length = schedule_length()
     least, _ = brute_force(problem, MAKESPAN, lambda p, e: INFINITY if on_two_cores(p, e) else length(p, e)[0])
-    solution = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length, **options)
+    solution = solve_pair(problem, MAKESPAN, [], Deadline.after(20.0), value_of=length, **options)
     assert solution.one_core_per_model == (len(problem.cores) > 1)
     assert solution.bound <= least * (1 + 1e-9)
     assert solution.value >= least * (1 - 1e-9)
@@ -275,10 +275,12 @@ def test_turns_shorten_a_pair_deterministically() -> None:
 
 
 def test_without_time_for_a_search_a_pair_beats_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_search_module, "STATES", ())
+    monkeypatch.setattr(pair_search_module.PairSearch, "run", lambda _: None)
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
-    solution = solve_pair(problem, MAKESPAN, baselines(problem).values(), 10.0, value_of=schedule_length())
+    solution = solve_pair(
+        problem, MAKESPAN, baselines(problem).values(), Deadline.after(10.0), value_of=schedule_length()
+    )
     reached = [evaluate(problem, devices) for devices in baselines(problem).values()]
     lengths = [schedule_length()(problem, e)[0] for e in reached if legal(problem, e, MAKESPAN)]
     assert solution.value < 0.97 * min(lengths)

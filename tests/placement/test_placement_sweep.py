@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.deadline import NEVER
+from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Problem
@@ -239,10 +239,10 @@ def test_without_time_a_solution_still_has_a_bound(objective: str) -> None:
 
 def test_a_long_chain_is_balanced_and_proven_by_the_sweep_alone() -> None:
     problem = long_chain(120)
-    solution = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
+    solution = solve_stream(problem, STREAM, [("GPU",) * 120], Deadline.after(60.0))
     assert solution.optimal
     assert solution.value == pytest.approx(worth(problem, evaluate(problem, solution.best.assignment), "throughput"))  # type: ignore[union-attr]
-    again = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
+    again = solve_stream(problem, STREAM, [("GPU",) * 120], Deadline.after(60.0))
     assert again.best == solution.best
     assert again.rounds == solution.rounds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 import numpy as np
 
@@ -22,25 +22,9 @@ MOST_ITEMS = 3_000
 #: Limit of the first look above the bound, as a share of the bound.
 FIRST = 0.005
 
-#: Most labels of a look, relative to the last one: a look relies on what the last one found out about the rest of each moment.
-GROWTH = 4.0
-
-#: A look of so many labels takes little time: up to them the limit rises further than by GROWTH, but at most twice as far above
-#: the bound that the first look began with.
-FEW = 50_000
-
-#: GROWTH after a look of so many; then the limit also rises no more than it did before, or than a share of the bound. The
-#: dearer a look is, the more labels are spared by what a nearer one finds out, or by a placement that it meets.
-MANY, SLOWER, LEAST_RISE = 500_000, 2.5, 0.0025
-
-#: A look that would cover such a share of the gap covers all of it, where labels are few.
-NEARLY = 0.7
-
-#: After a look that the time ended, the next one covers at most such a share of its gap.
-NEARER = 0.5
-
-#: Limits that are closer, as a share of the bound, do not show how the number of labels grows, and are no steps on the way.
-LEAST_STEP = 1e-4
+#: Most labels of a look, relative to the last one, if they are not few: a look relies on what the last one found out about the
+#: rest of each moment.
+GROWTH, FEW = 4.0, 50_000
 
 #: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
 EXPECTED = 1.5
@@ -92,9 +76,6 @@ class LabelRounds:
         self._stopped_at = 0.0
         #: (limit, labels) of the last two looks that were not cut off.
         self._through: List[Tuple[float, int]] = []
-        #: The same of the first one, and the bound that it began with.
-        self._first: Optional[Tuple[float, int]] = None
-        self._begun_at = 0.0
 
     @staticmethod
     def can_run(pair: Pair) -> bool:
@@ -114,7 +95,6 @@ class LabelRounds:
             bound = max(bound, reached)
             if reached >= asked:
                 self._through = [*self._through[-1:], (asked, search.labels)]
-                self._first = self._first or self._through[0]
                 if only_in_reach and not self._is_in_reach(bound):
                     break
             elif search.crowded or (not until.passed and pair.best.value == value):
@@ -153,31 +133,21 @@ class LabelRounds:
         if bound <= 0.0:
             return limit
         if not self._through:
-            self._begun_at = bound
             return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
-        growth = self._growth(bound)
-        begin = max(last, bound)
-        step = math.log(GROWTH) / growth
-        if labels < FEW:
-            step = max(step, min(math.log(FEW / max(labels, 1)) / growth, begin - self._begun_at))
-        if labels > MANY:
-            rise = max(last - self._through[0][0], bound * LEAST_RISE)
-            step = min(math.log(SLOWER) / growth, rise)
-        if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
-            return begin + min(step, NEARER * (self._stopped_at - begin))
-        return limit if step > NEARLY * (limit - begin) else begin + step
+        begin, step = max(last, bound), math.log(max(GROWTH, FEW / max(labels, 1))) / self._growth(bound)
+        if begin < self._stopped_at < limit:
+            # The time ended a look up to there: half of the way may be covered.
+            step = min(step, (self._stopped_at - begin) / 2)
+        # A look that would cover most of the gap covers all of it.
+        return limit if step > 0.7 * (limit - begin) else begin + step
 
     def _growth(self, bound: float) -> float:
         """By how much the logarithm of the number of labels grows per microsecond of the limit."""
         growth = math.log(EXPECTED) / (bound * FIRST)
         if len(self._through) > 1:
-            before, (last, labels) = self._through
-            # Two looks that are near each other tell what the first of them found out, not how labels grow.
-            since = [before] if last - before[0] >= bound * FIRST or self._first is None else []
-            for limit, fewer in [*since, *([self._first] if self._first else [])]:
-                rise = max(last - limit, bound * LEAST_STEP)
-                growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / rise)
+            (limit, fewer), (last, labels) = self._through
+            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - limit, bound * FIRST / 10))
         return growth
 
     def _look(self, search: LabelSearch, limit: float, learns: bool = True) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
@@ -170,31 +169,6 @@ class Graph:
         self.empty = not len(self.ways[-1].target)
         if not self.empty:
             self.ahead = self.ahead_of(self.weights)
-
-    def narrowed(
-        self, weights: Optional[np.ndarray], beside: np.ndarray, limit: float, with_states: bool = False
-    ) -> Graph:
-        """A graph of what is left of this one, by other weights of the columns unless None; `states` only if asked for."""
-        other = copy(self)
-        if weights is not None:
-            other.weights, other.ahead = weights, self.ahead_of(weights)
-        other.ways, other.states = list(self.ways), list(self.states) if with_states else []
-        other.narrow(limit, beside, None)
-        return other
-
-    def way_through(self, weights: np.ndarray, ahead: Sequence[np.ndarray]) -> Tuple[np.ndarray, np.ndarray]:
-        """(by column what the least placement by these weights takes, its choices by item).
-
-        Args:
-            ahead: by position and state, the least that comes by these weights.
-        """
-        load, choices, state = np.zeros(len(weights)), np.zeros(len(self.ways), self.ways[0].choice.dtype), 0
-        for i, ways in enumerate(self.ways):
-            on = slice(ways.first[state], ways.first[state + 1])
-            way = ways.first[state] + int((ways.load[on] @ weights + ahead[i + 1][ways.target[on]]).argmin())
-            load += ways.load[way]
-            choices[i], state = ways.choice[way], ways.target[way]
-        return load, choices
 
     def ahead_of(self, weights: np.ndarray) -> List[np.ndarray]:
         """As `ahead`, by any weights of the columns."""

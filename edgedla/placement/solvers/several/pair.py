@@ -62,10 +62,6 @@ class Pair:
     def is_late(self) -> bool:
         return self.deadline.passed
 
-    @property
-    def with_core(self) -> bool:
-        return len(self.factors) > 1
-
     def placed(self, first: Sequence[str], second: Sequence[str]) -> Evaluation:
         """Both models with these devices by item, in the searches' order."""
         devices = dict(zip((*self.order[0], *self.order[1]), (*first, *second)))
