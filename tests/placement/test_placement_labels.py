@@ -433,34 +433,16 @@ def test_a_limit_that_the_time_once_ended_at_is_passed_in_the_end() -> None:
     assert met[0] < labels._stopped_at < met[-1]
 
 
-def test_where_labels_are_few_the_limit_rises_up_to_twice_as_far() -> None:
+def test_the_limit_rises_until_labels_are_no_longer_few_and_then_by_a_factor() -> None:
     rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
     rounds._pair.best.value = 2_000.0
     assert rounds._asked(1_000.0) == pytest.approx(1_005.0)
-    rounds._through = [(1_005.0, 4), (1_020.0, 4)]
-    rounds._first = rounds._through[0]
-    # By the least growth to expect, 4 labels would become FEW at a far higher limit, and 16 at one not as far.
+    # Twice as many labels with each 10 us.
+    few = rounds_module.FEW
+    rounds._through = [(1_010.0, few // 32), (1_020.0, few // 16)]
+    assert rounds._asked(1_020.0) == pytest.approx(1_060.0, rel=1e-3)
+    rounds._through = [(1_010.0, few), (1_020.0, 2 * few)]
     assert rounds._asked(1_020.0) == pytest.approx(1_040.0)
-    rounds._through = [(1_005.0, 4), (1_020.0, rounds_module.FEW + 1)]
-    assert 1_020.0 < rounds._asked(1_020.0) < 1_025.0
-
-
-def test_looks_near_each_other_do_not_show_how_labels_grow() -> None:
-    rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
-    rounds._first, rounds._through = (1_000.0, 1_000), [(1_050.0, 1_000_000), (1_051.0, 100_000)]
-    # Ten times as many labels with each 25.5 us since the first look.
-    assert rounds._growth(1_051.0) == pytest.approx(np.log(100) / 51)
-
-
-def test_after_a_look_of_many_labels_the_limit_rises_step_by_step() -> None:
-    rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
-    rounds._pair.best.value = 1_000.0
-    rounds._through = [(950.0, 90_000), (980.0, 80_000)]
-    assert rounds._asked(980.0) == rounds._pair.limit
-    # Fewer labels than before show no growth: without a step, the next look would cover all of the gap.
-    rounds._through = [(970.0, 900_000), (980.0, 800_000)]
-    assert rounds._asked(980.0) == pytest.approx(990.0)
-    rounds._through = [(979.0, 900_000), (980.0, 800_000)]
-    assert rounds._asked(980.0) == pytest.approx(980.0 * (1 + rounds_module.LEAST_RISE))
-    rounds._through = [(992.0, 900_000), (998.0, 800_000)]
-    assert rounds._asked(998.0) == rounds._pair.limit
+    # A look that would cover most of the gap covers all of it.
+    rounds._pair.best.value = 1_048.0
+    assert rounds._asked(1_020.0) == rounds._pair.limit

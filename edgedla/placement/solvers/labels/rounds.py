@@ -26,6 +26,9 @@ FIRST = 0.005
 #: rest of each moment.
 GROWTH, FEW = 4.0, 50_000
 
+#: Limits that are closer, as a share of the bound, are no steps on the way, and do not show how the number of labels grows.
+LEAST_STEP = 1e-4
+
 #: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
 EXPECTED = 1.5
 
@@ -136,7 +139,7 @@ class LabelRounds:
             return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
         begin, step = max(last, bound), math.log(max(GROWTH, FEW / max(labels, 1))) / self._growth(bound)
-        if begin < self._stopped_at < limit:
+        if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
             # The time ended a look up to there: half of the way may be covered.
             step = min(step, (self._stopped_at - begin) / 2)
         # A look that would cover most of the gap covers all of it.
@@ -147,7 +150,7 @@ class LabelRounds:
         growth = math.log(EXPECTED) / (bound * FIRST)
         if len(self._through) > 1:
             (limit, fewer), (last, labels) = self._through
-            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - limit, bound * FIRST / 10))
+            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - limit, bound * LEAST_STEP))
         return growth
 
     def _look(self, search: LabelSearch, limit: float, learns: bool = True) -> float:
