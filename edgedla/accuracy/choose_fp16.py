@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.placement.deadline import Deadline
-from edgedla.placement.solvers.highs import Linear, LinearModel
+from edgedla.placement.solvers.program.highs import Linear, LinearModel
 
 #: Cost per layer, so that of two answers of equal predicted time the one with fewer layers wins.
 _LAYER_US = 1e-3

@@ -24,8 +24,8 @@ from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
-from edgedla.placement.solvers.pipeline_starts import stage_starts, whole_model_starts
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
+from edgedla.placement.solvers.stages import stage_starts, whole_model_starts
 from edgedla.printable import short
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES, GPU

@@ -11,10 +11,10 @@ from edgedla.costs.cost import Cost
 from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+from edgedla.placement.solvers.states.state_arrays import StateArrays
+from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
 
 def shortest_path(problem: Problem, goal: Goal) -> float:

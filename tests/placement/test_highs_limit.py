@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from edgedla.placement.deadline import WALL, Deadline
-from edgedla.placement.solvers.highs import LinearModel
+from edgedla.placement.solvers.program.highs import LinearModel
 
 
 def test_each_run_of_an_integer_program_keeps_its_own_time_limit() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.streams.item_order import narrow_order
+from edgedla.placement.solvers.states.item_order import narrow_order
 from tests.placement.placement_problems import cost
 
 pytestmark = pytest.mark.once

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.state_arrays import StateArrays
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 from tests.placement.placement_problems import checked, cost, problems
 
 pytestmark = pytest.mark.once

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.lower_bounds import engine_sets
+from edgedla.placement.solvers.bounds.fractional import engine_sets
+from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
 from edgedla.placement.solvers.solve import solve
-from edgedla.placement.solvers.streams.all_loads import AllLoads, most_of_all
-from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.states.frontier import Frontier
 from tests.placement.own_sums import is_legal, loads_of, value_of
 from tests.placement.placement_problems import checked, problems
 
@@ -76,18 +76,18 @@ def test_the_period_within_a_latency_is_that_of_brute_force(case: Tuple[Problem,
 @given(bounded())
 def test_bounds_with_a_price_on_latency_are_below_every_period(case: Tuple[Problem, Goal, float]) -> None:
     problem, goal, least = case
-    most_us = most_of_all(problem, goal)
+    most_us = most_in_all(problem, goal)
     assert most_us is not None
     bounds = []
     for engines in engine_sets(problem, goal):
         frontier = Frontier(problem, engines)
         factors = np.array([problem.factor(frozenset(engines), d) for d in frontier.devices])
-        bounds.append(AllLoads(frontier, most_us).bound(factors))
+        bounds.append(LatencyLimit(frontier, most_us).bound(factors))
     assert min(bounds, default=INFINITY) <= least * (1 + 1e-9)
 
 
 def test_a_model_without_a_bound_leaves_all_loads_unbounded() -> None:
     problem = Problem((), (), (), lambda *_: (), ("a", "b"), rates=(2.0, 1.0))
-    assert most_of_all(problem, Goal("throughput")) is None
-    assert most_of_all(problem, Goal("throughput", (3.0, 5.0))) == 11.0
-    assert most_of_all(problem, Goal("throughput", (3.0, 5.0), total_latency_us=4.0)) == 8.0
+    assert most_in_all(problem, Goal("throughput")) is None
+    assert most_in_all(problem, Goal("throughput", (3.0, 5.0))) == 11.0
+    assert most_in_all(problem, Goal("throughput", (3.0, 5.0), total_latency_us=4.0)) == 8.0

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.placement.solvers.solve import schedule_length
+from edgedla.placement.solvers.two_models.pair_search import PairSearch
 from tests.placement.placement_problems import brute_force, checked, cost, regroup
 from tests.placement.test_placement_labels import ALL, MAKESPAN, rounds_of
 from tests.placement.test_placement_pairs import on_two_cores

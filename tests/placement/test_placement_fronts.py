@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.streams import fronts as fronts_module
-from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.fronts import Fronts, in_pairs
-from edgedla.placement.solvers.streams.prices.load_weights import Prices
-from edgedla.placement.solvers.streams.prices.weights import weights_around
-from edgedla.placement.solvers.streams.rows import first_row, row_maxima
-from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
-from edgedla.placement.solvers.streams.sweep import sweep
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.bounds.weights import weights_around
+from edgedla.placement.solvers.busiest import loads_ahead as fronts_module
+from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead, in_pairs
+from edgedla.placement.solvers.busiest.rows import first_row, row_maxima
+from edgedla.placement.solvers.busiest.sweep import sweep
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.states.state_arrays import StateArrays
+from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 from tests.placement.placement_problems import assignments, checked, cost, problems
 from tests.placement.test_placement_sweep import ALL, of_one_batch
 
@@ -62,7 +62,7 @@ def test_fronts_are_lower_bounds_of_every_placement(
     points = fronts_module.POINTS
     try:
         fronts_module.POINTS = 3 if few else points
-        fronts = Fronts(graph, factors, limit)
+        fronts = LoadsAhead(graph, factors, limit)
     finally:
         fronts_module.POINTS = points
     if len(engines) < 3 and not few:

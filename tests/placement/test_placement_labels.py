@@ -17,23 +17,32 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.labels import rounds as rounds_module
-from edgedla.placement.solvers.labels import timelines as timelines_module
-from edgedla.placement.solvers.labels.bits import Slots, add, bits_of, has, keys_of, meet, members, numbered, remove
-from edgedla.placement.solvers.labels.execution import Execution
-from edgedla.placement.solvers.labels.grown import Grown
-from edgedla.placement.solvers.labels.label_search import LabelSearch, Room
-from edgedla.placement.solvers.labels.moments import Moments
-from edgedla.placement.solvers.labels.next_runs import Labels
-from edgedla.placement.solvers.labels.rests import Rests
-from edgedla.placement.solvers.labels.rounds import LabelRounds
-from edgedla.placement.solvers.labels.timelines import Known
-from edgedla.placement.solvers.several.pair import Pair
-from edgedla.placement.solvers.several.pair_weights import weights_in_rings
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.bounds.weights import weights_in_rings
+from edgedla.placement.solvers.busiest.rows import ranges
 from edgedla.placement.solvers.solve import schedule_length
-from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.prices.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import ranges
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.two_models.labels import label_rounds as rounds_module
+from edgedla.placement.solvers.two_models.labels import timelines as timelines_module
+from edgedla.placement.solvers.two_models.labels.bit_sets import (
+    GrowingArray,
+    Slots,
+    add,
+    bits_of,
+    has,
+    keys_of,
+    meet,
+    members,
+    numbered,
+    remove,
+)
+from edgedla.placement.solvers.two_models.labels.execution import Execution
+from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
+from edgedla.placement.solvers.two_models.labels.label_search import LabelSearch, Room
+from edgedla.placement.solvers.two_models.labels.moments import Moments
+from edgedla.placement.solvers.two_models.labels.next_runs import Labels
+from edgedla.placement.solvers.two_models.labels.timelines import Known, TimeAhead
+from edgedla.placement.solvers.two_models.pair import Pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 from tests.placement.test_placement_pairs import of_one_batch
 
@@ -175,7 +184,7 @@ def test_remaining_cost_is_a_lower_bound_of_every_completion(drawn: Problem, see
     random = np.random.default_rng(seed)
     weights = random.random((5, 2))
     prices = Prices(frontier, weights * np.array([1.2, 1.1]), np.ones(5, bool))
-    rests = Rests(execution, prices, weights)
+    rests = TimeAhead(execution, prices, weights)
     least: Dict[bytes, np.ndarray] = {}
 
     def to_the_end(moment: Moments) -> np.ndarray:
@@ -213,7 +222,7 @@ def test_ways_of_many_moments_at_once_are_those_of_each_alone(drawn: Problem, se
 
 
 def test_arrays_grow_and_keep_their_rows() -> None:
-    grown = Grown(float, 3)
+    grown = GrowingArray(float, 3)
     for k in range(100):
         grown.add(np.full((k % 4, 3), k))
     expected = list(itertools.chain.from_iterable([[float(k)] * 3] * (k % 4) for k in range(100)))

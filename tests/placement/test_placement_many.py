@@ -20,13 +20,12 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import Bar, shortest_schedule
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.lower_bounds import alike
-from edgedla.placement.solvers.many.bounds import weighed_bound
-from edgedla.placement.solvers.many.parts import part_of, with_equal_cores
-from edgedla.placement.solvers.many.rounds import Rounds, shifted
-from edgedla.placement.solvers.many.solve_many import can_solve, solve_many
-from edgedla.placement.solvers.pipeline_starts import whole_model_starts
+from edgedla.placement.solvers.bounds.fractional import alike
+from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound, with_equal_cores
+from edgedla.placement.solvers.more_models.rounds import Rounds, shifted
+from edgedla.placement.solvers.more_models.solve_many import can_solve, solve_many
 from edgedla.placement.solvers.solve import schedule_length, solve
+from edgedla.placement.solvers.stages import whole_model_starts
 from tests.placement.own_sums import is_legal, least_makespan, makespan
 from tests.placement.placement_problems import TIMES, checked, cost, problems
 from tests.placement.tiny_networks import tiny_triple

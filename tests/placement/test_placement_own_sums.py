@@ -12,8 +12,8 @@ from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Region, evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
-from edgedla.placement.solvers.lower_bounds import equal_models
-from edgedla.placement.solvers.milp import solve_milp
+from edgedla.placement.solvers.bounds.fractional import equal_models
+from edgedla.placement.solvers.program.solve_program import solve_program
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
 from tests.placement.own_sums import is_legal, least, value_of, waits_in_a_circle
@@ -83,7 +83,7 @@ def test_two_equal_models_equal_independent_sums(problem: Problem) -> None:
     problem = twice(problem)
     assert equal_models(problem) == ((0, 1),)
     agree(problem, "throughput")
-    direct = solve_milp(problem, Goal("throughput"))
+    direct = solve_program(problem, Goal("throughput"))
     assert direct.value == pytest.approx(least(problem, "throughput"), rel=2e-4)
 
 

@@ -17,8 +17,8 @@ from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, side_by_side
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.paces.solve_paces import can_solve, solve_paces
-from edgedla.placement.solvers.paces.waits import Frames, Sharing
+from edgedla.placement.solvers.one_in_flight.solve_paces import can_solve, solve_paces
+from edgedla.placement.solvers.one_in_flight.waits import Frames, Sharing
 from tests.amounts import amount
 from tests.placement.placement_problems import brute_force, checked, problems, regroup
 

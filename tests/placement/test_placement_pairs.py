@@ -21,20 +21,19 @@ from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.labels.rounds import LabelRounds
-from edgedla.placement.solvers.several import any_order as any_order_module
-from edgedla.placement.solvers.several import pair_search as pair_search_module
-from edgedla.placement.solvers.several.around import around, first_start, taken
-from edgedla.placement.solvers.several.companion import Companion
-from edgedla.placement.solvers.several.counted import Counted
-from edgedla.placement.solvers.several.dives import dives
-from edgedla.placement.solvers.several.one_model import problem_of_model
-from edgedla.placement.solvers.several.pair import simple_bounds
-from edgedla.placement.solvers.several.solve_pair import _by_more, can_solve, solve_pair
-from edgedla.placement.solvers.several.turns import Turns
+from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.solve import schedule_length, solve
-from edgedla.placement.solvers.streams.frontier import Frontier
-from edgedla.placement.solvers.streams.prices.load_weights import Prices
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.two_models import any_order as any_order_module
+from edgedla.placement.solvers.two_models import pair_search as pair_search_module
+from edgedla.placement.solvers.two_models.alternating import Alternation
+from edgedla.placement.solvers.two_models.fit_around import around, first_start, taken
+from edgedla.placement.solvers.two_models.greedy_pairs import greedy_placements
+from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
+from edgedla.placement.solvers.two_models.model_graph import RoomBeside
+from edgedla.placement.solvers.two_models.model_states import ModelStates, problem_of_model
+from edgedla.placement.solvers.two_models.pair import simple_bounds
+from edgedla.placement.solvers.two_models.solve_pair import _by_more, can_solve, solve_pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 
 pytestmark = pytest.mark.once
@@ -130,8 +129,8 @@ def test_a_search_with_few_states_and_rows_gives_valid_bounds(drawn: Problem, ro
             (pair_search_module, "HANDED_OUT", 1),
         ):  # fmt: skip
             patch.setattr(module, name, few)
-        patch.setattr(Turns, "begin", lambda *_: None)
-        patch.setattr(Turns, "improve", lambda *_: None)
+        patch.setattr(Alternation, "begin", lambda *_: None)
+        patch.setattr(Alternation, "improve", lambda *_: None)
         patch.setattr(LabelRounds, "can_run", lambda _: False)
         held_against_brute_force(of_one_batch(drawn), gap=0.0)
 
@@ -175,7 +174,7 @@ def test_a_dive_gives_a_placement_of_its_stated_length(drawn: Problem, seed: int
     frontier = Frontier(problem, ONE_CORE)
     weights = np.random.default_rng(seed).random((5, 2))
     prices = Prices(frontier, weights, np.ones(5, bool))
-    met = dives(Counted(frontier), len(problem.items), prices)
+    met = greedy_placements(ModelStates(frontier), len(problem.items), prices)
     assert 1 <= len(met.loads) <= 5
     for loads, choices in zip(met.loads, met.choices):
         e = evaluate(problem, [ONE_CORE[k] for k in choices])
@@ -191,7 +190,7 @@ def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> No
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     free = [taken([[]])] * 2
     ends, choices = around(
-        Counted(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), NEVER, kept=10_000
+        ModelStates(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), NEVER, kept=10_000
     )
     least, _ = brute_force(problem, Goal("latency"), lambda _, e: e.latency(0).latency_us)
     assert ends[0] == pytest.approx(least)
@@ -208,7 +207,7 @@ def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[
     busy = [taken(plan), taken([[(at[1], at[2])]] * 2)]
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.array([[1.0, 1.0], [1.3, 1.0]]), np.ones(2, bool))
-    ends, choices = around(Counted(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER)
+    ends, choices = around(ModelStates(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER)
     for end, row in zip(ends, choices):
         devices = [ONE_CORE[k] for k in row]
         assert all(d in item.allowed for d, item in zip(devices, problem.items))
@@ -241,7 +240,7 @@ def test_around_after_the_deadline_places_nothing() -> None:
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     ends, choices = around(
-        Counted(frontier),
+        ModelStates(frontier),
         len(problem.items),
         prices,
         np.ones(2),
@@ -261,10 +260,10 @@ def test_turns_shorten_a_pair_deterministically() -> None:
         best.offer_all(baselines(problem).values(), NEVER)
         before = best.value
         names = [("GPU", "DLA0"), ("GPU", "DLA1")]
-        models = [Counted(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
+        models = [ModelStates(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
         factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
         order = [problem.items_of(m) for m in (0, 1)]
-        turns = Turns(problem, best, names, models, order, factors, NEVER)
+        turns = Alternation(problem, best, names, models, order, factors, NEVER)
         turns.begin(NEVER)
         assert best.evaluation is not None
         turns.improve([best.evaluation], NEVER)
@@ -306,5 +305,5 @@ def test_a_companions_loads_give_a_lower_bound_of_the_pair() -> None:
         gpu_us = np.arange(0.0, 120.0, 3.0)
         both = gpu_us[:, None] + loads[:, 0]
         expected = np.maximum(both, loads.sum(axis=1)).min(axis=1)
-        assert np.allclose(Companion.of(loads).least(gpu_us), expected)
-    assert np.isinf(Companion.of(np.zeros((0, 2))).least(gpu_us)).all()
+        assert np.allclose(RoomBeside.of(loads).least(gpu_us), expected)
+    assert np.isinf(RoomBeside.of(np.zeros((0, 2))).least(gpu_us)).all()

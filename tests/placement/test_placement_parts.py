@@ -19,7 +19,7 @@ from edgedla.placement.problem.pins import parse_pins, pins_by_name, resolve_pin
 from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
 from edgedla.placement.problem.schedule import in_turn, segments, shortest_schedule, steady_state
 from edgedla.placement.problem.validate import RULES, validate
-from edgedla.placement.solvers.highs import LinearModel
+from edgedla.placement.solvers.program.highs import LinearModel
 from edgedla.placement.solvers.solve import solve
 from tests.placement.placement_problems import checked, cost, problems, regroup
 

@@ -17,16 +17,16 @@ from edgedla.placement.deadline import NEVER
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Flow, Item, Problem
-from edgedla.placement.solvers.streams.beam import beam
-from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
-from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
-from edgedla.placement.solvers.streams.pooled import PooledCores
-from edgedla.placement.solvers.streams.prices.load_weights import Prices
-from edgedla.placement.solvers.streams.prices.weights import weights_around
-from edgedla.placement.solvers.streams.rows import first_row, merged_rows
-from edgedla.placement.solvers.streams.solve_stream import solve_stream
-from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.state_graph import prices_of
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.bounds.weights import weights_around
+from edgedla.placement.solvers.busiest.pooled_cores import PooledCores
+from edgedla.placement.solvers.busiest.rows import first_row, merged_rows
+from edgedla.placement.solvers.busiest.solve_stream import solve_stream
+from edgedla.placement.solvers.busiest.sweep import beam
+from edgedla.placement.solvers.states.frontier import Frontier, mirrored
+from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+from edgedla.placement.solvers.states.state_arrays import StateArrays
+from edgedla.placement.solvers.states.state_graph import prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, period

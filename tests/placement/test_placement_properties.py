@@ -14,8 +14,8 @@ from edgedla.placement.problem.evaluate import Region, evaluate, worth
 from edgedla.placement.problem.goal import Goal, Solution, legal
 from edgedla.placement.problem.problem import Flow, Problem
 from edgedla.placement.problem.validate import validate
-from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.solve import first_core_first, solve
+from edgedla.placement.solvers.stages import stage_starts
 from tests.amounts import examples
 from tests.placement.placement_problems import checked, problems, regroup
 

@@ -18,19 +18,18 @@ from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.validate import validate
-from edgedla.placement.solvers.balanced_stages import balanced_cuts, staged
-from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
+from edgedla.placement.solvers.bounds.fractional import alike, floor, floor_on
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.bounds.weights import best_prices, weights_around
+from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
+from edgedla.placement.solvers.busiest.rows import LONG_ROW, Rows, first_row, merged_rows, row_maxima, undominated
+from edgedla.placement.solvers.busiest.solve_stream import solve_stream
+from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.solve import solve
-from edgedla.placement.solvers.streams.beam import beam
-from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
-from edgedla.placement.solvers.streams.fronts import Fronts
-from edgedla.placement.solvers.streams.prices.load_weights import Prices
-from edgedla.placement.solvers.streams.prices.weights import best_prices, weights_around
-from edgedla.placement.solvers.streams.rows import LONG_ROW, Rows, first_row, merged_rows, row_maxima, undominated
-from edgedla.placement.solvers.streams.solve_stream import solve_stream
-from edgedla.placement.solvers.streams.state_arrays import StateArrays
-from edgedla.placement.solvers.streams.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
-from edgedla.placement.solvers.streams.sweep import sweep
+from edgedla.placement.solvers.stages import balanced_cuts, staged
+from edgedla.placement.solvers.states.frontier import Frontier, mirrored
+from edgedla.placement.solvers.states.state_arrays import StateArrays
+from edgedla.placement.solvers.states.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, brute_force, checked, cost, problems, regroup
 
@@ -188,7 +187,7 @@ def test_bounds_hold_for_any_beam_width_and_state_limit(problem: Problem, width:
     graph = StateGraph(arrays, prices_of(arrays, weights), limit, most_states, never)
     assert min(graph.root.max(), graph.dropped, limit) <= least + 1e-6
     if not graph.empty:
-        swept = sweep(graph, factors, limit, width, Fronts(graph, factors, limit), never)
+        swept = sweep(graph, factors, limit, width, LoadsAhead(graph, factors, limit), never)
         assert swept.bound <= least + 1e-6
         if swept.complete:
             # Placements that leave an engine out count there too, at the slowdown of all.
@@ -253,13 +252,13 @@ def test_there_is_room_for_so_many_states_in_all(monkeypatch: pytest.MonkeyPatch
     arrays = StateArrays(frontier, True, merged=True)
     prices = prices_of(arrays, weights_around(np.array([0.4, 0.3, 0.3])))
     whole = StateGraph(arrays, prices, 1e3, 10**6, NEVER)
-    best = sweep(whole, factors, 1e3, 10**6, Fronts(whole, factors, 1e3), NEVER)
-    monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.ALL_STATES", 50)
-    monkeypatch.setattr("edgedla.placement.solvers.streams.state_graph.BEYOND", 2)
+    best = sweep(whole, factors, 1e3, 10**6, LoadsAhead(whole, factors, 1e3), NEVER)
+    monkeypatch.setattr("edgedla.placement.solvers.states.state_graph.ALL_STATES", 50)
+    monkeypatch.setattr("edgedla.placement.solvers.states.state_graph.BEYOND", 2)
     part = StateGraph(arrays, prices, 1e3, 10**6, NEVER)
     assert max(len(states) for states in part.states[25:]) <= 2 < max(len(states) for states in whole.states[25:])
     assert part.dropped < whole.dropped == float("inf")
-    assert sweep(part, factors, 1e3, 10**6, Fronts(part, factors, 1e3), NEVER).bound <= best.bound
+    assert sweep(part, factors, 1e3, 10**6, LoadsAhead(part, factors, 1e3), NEVER).bound <= best.bound
 
 
 def crossed() -> Problem:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.highs import LinearModel
-from edgedla.placement.solvers.rounding import SMALL_VALUE, rounded_costs, rounded_row, scale_of
+from edgedla.placement.solvers.program.highs import SMALL_VALUE, LinearModel, rounded_costs, rounded_row, scale_of
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
 from tests.placement.own_sums import least
@@ -72,7 +72,7 @@ def test_a_small_model_is_solved_at_any_unit_of_its_costs(unit: float) -> None:
     model = LinearModel()
     first, second = model.column(3 * unit, upper=1.0, integer=True), model.column(2 * unit, upper=1.0, integer=True)
     model.at_least({first: 1.0, second: 1.0}, 1.0)
-    answer = model.solve(10.0, 1e-4)
+    answer = model.solve(Deadline.after(10.0), 1e-4)
     assert answer.values == (0.0, 1.0)
     assert answer.bound == pytest.approx(2 * unit, rel=1e-3)
 
@@ -82,5 +82,5 @@ def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture) -> None:
     model = LinearModel()
     column = model.column(cost=1.0, upper=9.0, integer=True)
     model.at_least({column: 2.0}, 3.0)
-    assert model.solve(1.0, 0.0).values == (2.0,)
+    assert model.solve(Deadline.after(1.0), 0.0).values == (2.0,)
     assert capfd.readouterr().out == ""

@@ -12,8 +12,8 @@ from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, me
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.lower_bounds import alike, floor_on
-from edgedla.placement.solvers.milp import solve_milp
+from edgedla.placement.solvers.bounds.fractional import alike, floor_on
+from edgedla.placement.solvers.program.solve_program import solve_program
 
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
 #: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
@@ -49,7 +49,7 @@ def solve(
         return first_core_first(problem, goal, _best_start(problem, goal, start, until, value_of), value_of)
     found = _searched(problem, goal, [tuple(a) for a in start], until, gap, value_of)
     if found is None:
-        solution = solve_milp(problem, goal, start, until, gap, value_of)
+        solution = solve_program(problem, goal, start, until, gap, value_of)
     elif found.bound >= found.value * (1 - gap):
         solution = found
     elif until.left_s < LEAST_S and (found.best is not None or until.passed):
@@ -64,20 +64,20 @@ def _searched(
 ) -> Optional[Solution]:
     """The answer of the goal's own search; None if it has none, as for latency and energy."""
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
-        from edgedla.placement.solvers.streams.solve_stream import solve_stream
+        from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 
         return solve_stream(problem, goal, start, until, gap)
     if isinstance(value_of, OneInFlight):
-        from edgedla.placement.solvers.paces.solve_paces import can_solve as has_two_paces
-        from edgedla.placement.solvers.paces.solve_paces import solve_paces
+        from edgedla.placement.solvers.one_in_flight.solve_paces import can_solve as has_two_paces
+        from edgedla.placement.solvers.one_in_flight.solve_paces import solve_paces
 
         return solve_paces(problem, goal, start, until, value_of, gap) if has_two_paces(problem, goal) else None
     if goal.objective != "makespan" or value_of is None:
         return None
-    from edgedla.placement.solvers.many.solve_many import can_solve as has_more_models
-    from edgedla.placement.solvers.many.solve_many import solve_many
-    from edgedla.placement.solvers.several.solve_pair import can_solve as has_two_models
-    from edgedla.placement.solvers.several.solve_pair import solve_pair
+    from edgedla.placement.solvers.more_models.solve_many import can_solve as has_more_models
+    from edgedla.placement.solvers.more_models.solve_many import solve_many
+    from edgedla.placement.solvers.two_models.solve_pair import can_solve as has_two_models
+    from edgedla.placement.solvers.two_models.solve_pair import solve_pair
 
     if has_two_models(problem, goal):
         return solve_pair(problem, goal, start, until, gap, value_of)
@@ -91,7 +91,7 @@ def _continued(
 ) -> Solution:
     """HiGHS's answer, begun with what a search has found, and the better bound of both."""
     start = [] if found.best is None else [found.best.assignment]
-    solution = solve_milp(problem, goal, start, until, gap, value_of)
+    solution = solve_program(problem, goal, start, until, gap, value_of)
     return replace(
         solution,
         bound=min(max(solution.bound, found.bound), solution.value),

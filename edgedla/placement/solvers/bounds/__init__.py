@@ -1,0 +1,1 @@
+"""Lower bounds of what the rest of a placement costs."""

@@ -1,0 +1,166 @@
+"""Weights of the engines, and of both models' own times, that give high bounds: climbs, grids and rings around the best."""
+
+from __future__ import annotations
+
+import itertools
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.deadline import NEVER, Deadline
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.states.frontier import Frontier
+
+#: Factors on the weight of one engine, relative to the best so far: for the sweeps' weights, and per step of the climb.
+WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
+STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
+
+
+def best_prices(
+    frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: Deadline = NEVER
+) -> Tuple[float, Prices]:
+    """(the best bound of the whole problem, prices around the weights that give it); the climb starts at `weights`.
+
+    Args:
+        deadline: the climb stops there.
+    """
+    around = weights_around(weights)
+    prices = Prices.both_ways(frontier, around * factors)
+    bound, best = _highest(prices, around)
+    first = best
+    if (best > 0).all():
+        for step in STEPS:
+            if deadline.passed:
+                return bound, prices
+            rows = stretched(best, (1 / step, 1.0, step))
+            reached, row = _highest(Prices.both_ways(frontier, rows * factors), rows)
+            if reached > bound:
+                bound, best = reached, row
+    if (best > 0).all() and not np.allclose(best, weights, atol=1e-5):
+        around = weights_around(best)
+        prices = Prices.both_ways(frontier, around * factors)
+        bound = max(bound, _highest(prices, around)[0])
+    elif first is not best:
+        bound = max(bound, float(prices.root.max()))
+    return bound, prices
+
+
+def _highest(prices: Prices, rows: np.ndarray) -> Tuple[float, np.ndarray]:
+    """(the highest bound of these prices, its row of weights)."""
+    root = prices.root
+    at = int(root.argmax())
+    return float(root[at]), rows[at % len(rows)]
+
+
+def stretched(best: np.ndarray, stretch: Sequence[float]) -> np.ndarray:
+    """Weights with every engine but the first scaled by each combination of these factors; each row sums to 1."""
+    rows = [best]
+    for factors in itertools.product(stretch, repeat=len(best) - 1):
+        row = best * np.array((1.0, *factors))
+        if row.sum() > 0:
+            rows.append(row / row.sum())
+    return np.unique(np.round(np.array(rows), 7), axis=0)
+
+
+def weights_around(best: np.ndarray) -> np.ndarray:
+    """Weights for the search: the best ones and their stretched variants, each single device, and pairs of devices."""
+    size = len(best)
+    rows = [*stretched(best, WIDE), *np.eye(size)]
+    if size > 2:
+        for left_out in range(size):
+            for share in (0.2, 0.35, 0.5, 0.65, 0.8):
+                row = np.zeros(size)
+                first, second = (k for k in range(size) if k != left_out)
+                row[first], row[second] = share, 1 - share
+                rows.append(row)
+    return np.unique(np.round(np.array(rows), 7), axis=0)
+
+
+#: Steps of the climb, and how often each is taken.
+PAIR_STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
+TIMES = 4
+
+#: Rows of weights around the best.
+AROUND = 48
+
+#: Rows of weights in a ring around the best, and how far the rings are from it.
+IN_RING, RINGS = 12, (0.03, 0.08, 0.16, 0.3)
+
+#: Shares of one model's own time beside the GPU's load, without the other model's own time.
+OF_ONE: Tuple[float, ...] = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
+
+
+def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray:
+    """What a microsecond of a model counts on each device: makespan >= sum of weight * load + own weight * own time."""
+    size = len(factors)
+    rows: np.ndarray = (weights[:, :size] + weights[:, size + model : size + model + 1]) * factors
+    return rows
+
+
+def bounds_of(frontiers: Sequence[Frontier], factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """By row of weights, the bound by prices."""
+    total = np.zeros(len(rows))
+    for m, f in enumerate(frontiers):
+        total += Prices(f, of_model(rows, m, factors), np.ones(len(rows), bool)).root
+    return total
+
+
+def coarse_weights(weighed: np.ndarray) -> np.ndarray:
+    """A coarse grid; only the weights in `weighed` differ from 0."""
+    grid = np.array([r for r in itertools.product((0.0, 1.0, 3.0), repeat=len(weighed)) if sum(r)])
+    grid = grid[(grid[:, ~weighed] == 0).all(axis=1)]
+    return np.unique(np.round(grid / grid.sum(axis=1, keepdims=True), 7), axis=0)
+
+
+def climbed_weights(
+    frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
+) -> Tuple[float, np.ndarray]:
+    """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
+    for step in PAIR_STEPS:
+        for _ in range(TIMES):
+            rows = moved(best, step, weighed)
+            value = bounds_of(frontiers, factors, rows)
+            if value.max() <= reached * (1 + 1e-6):
+                break
+            best, reached = rows[int(value.argmax())], float(value.max())
+    return reached, best
+
+
+def moved(best: np.ndarray, step: float, weighed: np.ndarray) -> np.ndarray:
+    """The weights with a share of each given to each other."""
+    rows: List[np.ndarray] = [best]
+    for a, b in itertools.permutations(np.flatnonzero(weighed), 2):
+        if best[a] > 0:
+            row = best.copy()
+            given = min(row[a], step)
+            row[a] -= given
+            row[b] += given
+            rows.append(row)
+    return np.unique(np.round(np.array(rows), 7), axis=0)
+
+
+def weights_in_rings(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
+    """The best, rings of rows around it, and each weight alone; three of the weights differ from 0."""
+    turn = np.linspace(0.0, 2 * np.pi, IN_RING, endpoint=False)
+    # Steps that leave the sum of the three as it is.
+    steps = np.cos(turn[:, None] + 2 * np.pi / 3 * np.arange(3))
+    rows = np.zeros((len(RINGS) * IN_RING, len(best)))
+    rows[:, weighed] = np.maximum(best[weighed] + (np.array(RINGS)[:, None, None] * steps).reshape(-1, 3), 0.0)
+    rows /= rows.sum(axis=1, keepdims=True)
+    return np.unique(np.round(np.concatenate([best[None], rows, np.eye(len(best))[weighed]]), 7), axis=0)
+
+
+def pair_weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
+    """Rows for a search: the best, shifted by several steps, each alone, the GPU and one model, and some at random, the
+    same each time."""
+    size = len(best)
+    base = np.where(weighed, np.maximum(best, 0.02), 0.0)
+    random = np.random.default_rng(0)
+    scattered = base * np.exp(random.normal(0.0, 0.8, (AROUND, size)))
+    scattered[np.arange(0, AROUND, 3), random.integers(size, size=len(range(0, AROUND, 3)))] = 0.0
+    scattered = scattered[scattered.sum(axis=1) > 0]
+    scattered /= scattered.sum(axis=1, keepdims=True)
+    alone = np.eye(size)[weighed]
+    of_one = [(1 - share) * alone[0] + share * own for share in OF_ONE for own in alone[-2:]]
+    rows = np.concatenate([moved(best, 0.02, weighed), moved(best, 0.15, weighed), alone, of_one, scattered])
+    return np.unique(np.round(rows, 7), axis=0)

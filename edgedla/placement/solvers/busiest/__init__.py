@@ -1,0 +1,1 @@
+"""Throughput: the placement whose busiest engine has the least work per period."""

@@ -1,0 +1,189 @@
+"""The search on one set of engines: all states with fronts of what is left, or beams where there are too many of them."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.deadline import Deadline
+from edgedla.placement.problem.goal import INFINITY, Goal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.bounds.fractional import alike
+from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
+from edgedla.placement.solvers.bounds.weights import best_prices, stretched
+from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
+from edgedla.placement.solvers.busiest.pooled_cores import Guided, PooledCores
+from edgedla.placement.solvers.busiest.sweep import beam, sweep
+from edgedla.placement.solvers.states.frontier import Frontier
+from edgedla.placement.solvers.states.state_arrays import StateArrays
+from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
+
+#: Widths of the first beams, which look for good placements.
+BEAMS: Tuple[int, ...] = (250, 700)
+
+#: A guided beam aims at the limit if that is within the factor NEAR of the bound. No look aims beyond the bound by more than
+#: the share FAR: it doubles after each that shows that nothing is below its aim, and halves, down to LEAST_FAR, where there
+#: are too many states for a guide.
+NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
+
+#: Widths of the first guided beam, which shows which weights matter, and of the second; later ones double.
+GUIDED = 250, 1_000
+
+#: Weights kept for the wider beams: the first have shown which weights matter.
+WEIGHTS = 16
+
+#: With two equal cores, states are bounded by weights around the best, scaled by these factors, and by even ones of the cores:
+#: the best weights for states, which know what depends on several items, are not those for prices.
+AROUND = 0.67, 1.0, 1.5
+EVEN = np.array([(gpu, (1 - gpu) / 2, (1 - gpu) / 2) for gpu in np.linspace(0.0, 1.0, 17)])
+
+
+class EngineSearch:
+    """What the search knows of the placements on one set of engines.
+
+    Attributes:
+        bound: no placement on these engines has a shorter period, unless that period is at least the last limit given.
+        complete: a wider search would find nothing more.
+        stopped: the deadline came first.
+        guided: looks are guided by the pooled cores. What they leave unproven, other solvers do not prove either.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        goal: Goal,
+        engines: Tuple[str, ...],
+        floor: float,
+        weights: np.ndarray,
+        deadline: Deadline,
+    ) -> None:
+        """`floor` is a lower bound of the period; `weights` gave it, and the search for better weights starts there."""
+        self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
+        self._frontier = Frontier(problem, engines)
+        self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
+        reached, self._prices = best_prices(self._frontier, self._factors, weights, deadline)
+        self.bound = max(self.bound, reached)
+        two_alike = len(self._frontier.devices) == 3 and alike(problem)
+        self._arrays = StateArrays(self._frontier, two_alike, merged=True)
+        weights = np.unique(self._prices.weights, axis=0)
+        if two_alike:
+            best = self._prices.weights[int(self._prices.root.argmax())] / self._factors
+            weights = np.concatenate([stretched(best, AROUND), np.eye(3), EVEN]) * self._factors
+        self._graph_prices = prices_of(self._arrays, weights)
+        self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights) if two_alike else None
+        self.guided = self._pool is not None and self._pool.guides
+        self._guide: Optional[Guided] = None
+        self._guided, self._width, self._all = INFINITY, GUIDED[0], False
+        self._far, self._too_many = FAR, (0, INFINITY)
+        most_us = most_in_all(problem, goal)
+        self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
+        if self._all_loads and not deadline.passed:
+            self.bound = max(self.bound, self._all_loads.bound(self._factors))
+        self.deadline = deadline
+
+    def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
+        """Raises `bound` by both cores pooled; where the pool does not guide, yields good placements from beams."""
+        if self._pool:
+            for bound in self._pool.bounds(self.bound, limit, self.deadline):
+                self.bound = max(self.bound, bound)
+                yield ()
+            self.stopped = self.deadline.passed
+            if self.guided:
+                return
+        for width in BEAMS:
+            yield self._beam(limit, width, False)
+
+    def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
+        """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.
+
+        If there are more states than `most_states` before an item, and a sweep over the others finds nothing, a beam runs.
+        """
+        assignments = self._sweep(limit, width, most_states)
+        if assignments is not None or self.stopped or self.bound >= limit:
+            return assignments or ()
+        return self._guided_beam(limit, width) if self.guided else self._beam(limit, width, True)
+
+    def _sweep(self, limit: float, width: int, most_states: int) -> Optional[Sequence[Tuple[str, ...]]]:
+        """The best placements of a sweep over the states; None if it finds none and too many states were left out."""
+        while 0 < self.bound < limit:
+            reach = min(limit, self.bound * (1 + self._far))
+            if most_states <= self._too_many[0] and reach >= self._too_many[1]:
+                return None
+            if self.guided and not self._guide_to(reach):
+                if self.stopped or self._far < LEAST_FAR:
+                    return None
+                self._far /= 2
+                continue
+            graph = StateGraph(
+                self._guide or self._arrays, self._graph_prices, reach, most_states, self.deadline, self._all_loads
+            )
+            if graph.stopped:
+                self.stopped = True
+                return ()
+            assignments: Sequence[Tuple[str, ...]] = ()
+            if graph.empty:
+                self.bound, self.complete = max(self.bound, min(graph.dropped, reach)), graph.dropped == INFINITY
+            else:
+                assignments = self._swept(graph, reach, width)
+            self.complete = self.complete and (len(assignments) > 0 or reach >= limit)
+            if assignments or self.stopped:
+                return assignments
+            if graph.dropped < reach:
+                self._too_many = most_states, reach
+                return None
+            if self.bound < reach:
+                return ()
+            self._far *= 2
+        return ()
+
+    def _swept(self, graph: StateGraph, reach: float, width: int) -> Sequence[Tuple[str, ...]]:
+        """The best placements below `reach`. Raises `bound`."""
+        fronts = LoadsAhead(graph, self._factors, reach)
+        swept = sweep(graph, self._factors, reach, width, fronts, self.deadline, self._all_loads)
+        self.bound = max(self.bound, swept.bound, min(fronts.root, graph.dropped, reach))
+        self.complete, self.stopped = swept.complete, swept.stopped
+        return swept.assignments
+
+    def _guide_to(self, reach: float) -> bool:
+        """Whether there is a guide for placements below `reach`."""
+        if self._pool and reach != self._guided:
+            self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
+            self.stopped = self.deadline.passed
+        return self._guide is not None
+
+    def _guided_beam(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
+        """Beams up to this width with a guide; each aims at `_reach(limit)`."""
+        while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
+            reach = self._reach(limit)
+            if not self._guide_to(reach):
+                self.guided = False
+                return ()
+            assignments = self._beam(reach, self._width, True, self._guide)
+            self._all = self.bound >= reach
+            if self._all:
+                self._far *= 2
+            else:
+                self._width = max(2 * self._width, GUIDED[1])
+            if assignments:
+                return assignments
+        return ()
+
+    def _reach(self, limit: float) -> float:
+        """The period below which the next look searches.
+
+        The limit; halfway between the bound and the limit if the last look failed; and never far beyond the bound.
+        """
+        middle = limit if self._all or limit < self.bound * NEAR else (self.bound + limit) / 2
+        return min(middle, self.bound * (1 + self._far))
+
+    def _beam(
+        self, limit: float, width: int, merge: bool, guide: Optional[Guided] = None
+    ) -> Tuple[Tuple[str, ...], ...]:
+        bound, assignments = beam(
+            guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._all_loads
+        )
+        self._prices = self._prices.most_used(WEIGHTS)
+        self.bound = max(self.bound, bound)
+        self.stopped = self.deadline.passed
+        return assignments

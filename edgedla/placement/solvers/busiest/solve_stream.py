@@ -1,0 +1,112 @@
+"""The throughput of a stream: wider and wider searches on each set of engines, until the bound meets the best placement."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
+from edgedla.placement.problem.baselines import after_cap
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
+from edgedla.placement.solvers.busiest.engine_search import EngineSearch
+from edgedla.placement.solvers.stages import stage_starts
+from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+
+#: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
+#: soon: those prune most states. Each set of engines has the first look before the next set is tried at all: most others
+#: cannot have a shorter period any more.
+SIZES: Tuple[Tuple[int, int], ...] = ((500, 8_000), (1_000, 8_000), (4_000, 8_000), (16_000, 16_000), (64_000, 32_000))
+
+#: Share of the time limit for finding an order of the items; most take a few hundredths of a second.
+ORDERING = 0.1
+
+#: Share of the time left for balanced stages, where the first looks leave a gap.
+STAGES = 0.3
+
+
+class _Best:
+    """The best legal assignment offered so far."""
+
+    def __init__(self, problem: Problem, goal: Goal, gap: float, order: Sequence[int]) -> None:
+        self.problem, self.goal, self.gap, self.order = problem, goal, gap, order
+        self.measure = measure_of(goal, None)
+        self.evaluation: Optional[Evaluation] = None
+        self.value = INFINITY
+
+    @property
+    def limit(self) -> float:
+        """Values from here on are not worth searching."""
+        return self.value * (1 - self.gap)
+
+    def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
+        """`offer`, for assignments in the searches' order."""
+        for assignment in assignments:
+            by_item = dict(zip(self.order, assignment))
+            self.offer([[by_item[i] for i in range(len(by_item))]])
+
+    def offer(self, assignments: Iterable[Sequence[str]]) -> None:
+        for assignment in assignments:
+            for tried in (assignment, after_cap(self.problem, tuple(assignment))):
+                e = evaluate(self.problem, tried)
+                if legal(self.problem, e, self.goal):
+                    reached, _ = self.measure(self.problem, e)
+                    if reached < self.value * (1 - 1e-9):
+                        self.evaluation, self.value = e, reached
+                    break
+
+
+def solve_stream(
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]] = (),
+    deadline: Deadline = NEVER,
+    gap: float = GAP,
+) -> Solution:
+    """The shortest period, proven if the searches complete; otherwise the best placement found and a lower bound.
+
+    The searches ignore caps, sizes, pools, and loadables that TensorRT splits by batch size. If such a limit binds, they do
+    not complete.
+    """
+    watch = Stopwatch()
+    order = narrow_order(problem, deadline.part(ORDERING))
+    ordered = reordered(problem, order)
+    best = _Best(problem, goal, gap, order)
+    best.offer(start)
+    floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
+    bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
+    searches: List[EngineSearch] = []
+    rounds, timed_out = 0, False
+    for engines in sorted(floors, key=lambda s: bounds[s]):
+        timed_out = timed_out or deadline.passed
+        if timed_out or bounds[engines] >= best.limit:
+            continue
+        search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
+        if search.bound < best.limit:
+            for assignments in search.first_looks(best.limit):
+                best.offer_ordered(assignments)
+                if search.bound >= best.limit or search.stopped:
+                    break
+            if search.bound < best.limit and not search.stopped:
+                best.offer_ordered(search.look(best.limit, *SIZES[0]))
+                rounds += 1
+        bounds[engines] = search.bound
+        searches.append(search)
+    if not timed_out and any(search.bound < best.limit for search in searches):
+        best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
+    for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
+        before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
+        for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
+            # A guided look ends with each placement it finds and continues from there; other looks would only repeat themselves.
+            if timed_out or search.complete or search.bound >= best.limit or (again and not search.guided):
+                continue
+            best.offer_ordered(search.look(best.limit, width, most_states))
+            rounds += 1
+            bounds[search.engines] = search.bound
+            timed_out = search.stopped
+        if timed_out or (again and before == (best.value, bounds)):
+            break
+    bound = min(min(bounds.values(), default=INFINITY), best.value)
+    return Solution(best.evaluation, best.value, bound, "sweep", rounds, watch.seconds, timed_out)

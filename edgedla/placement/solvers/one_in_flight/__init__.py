@@ -1,0 +1,1 @@
+"""Throughput of two streams with one frame of each in flight."""

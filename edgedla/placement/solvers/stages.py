@@ -1,0 +1,183 @@
+"""Placements to begin with: contiguous, balanced stages in topological order, improved by moving cuts; and whole models."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from edgedla.placement.deadline import NEVER, Deadline
+from edgedla.placement.problem.baselines import after_cap, greedy
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
+
+#: Rounds that correct the sums of item times by the evaluated times of the stages; bisection steps for the period.
+CORRECTIONS, HALVINGS = 3, 30
+
+
+def staged(problem: Problem, order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
+    """Puts each stage on its engine; items not allowed there go to their first allowed device."""
+    ends = [*cuts, len(problem.items)]
+    devices: List[str] = []
+    stage = 0
+    for i, item in enumerate(problem.items):
+        while i >= ends[stage]:
+            stage += 1
+        devices.append(order[stage] if order[stage] in item.allowed else item.allowed[0])
+    return tuple(devices)
+
+
+def balanced_cuts(problem: Problem, order: Sequence[str]) -> Optional[Tuple[int, ...]]:
+    """The cuts between the engines of an order of at least two; None if they cannot be filled equally.
+
+    First, sums of item times give the cuts. Then the stages are evaluated, with loadables, transitions and fallback
+    items, and each engine's capacity is reduced by the difference. This repeats a few times.
+    """
+    engines = frozenset(order)
+    sums: Dict[str, List[float]] = {}
+    for device in order:
+        times = (
+            rate * item.time_us(device) * problem.factor(engines, device) if device in item.allowed else 0.0
+            for item, rate in ((i, problem.rates[i.model]) for i in problem.items)
+        )
+        sums[device] = [0.0, *accumulate(times)]
+    beside = dict.fromkeys(order, 0.0)
+    cuts: Optional[Tuple[int, ...]] = None
+    for _ in range(CORRECTIONS):
+        low, high = 0.0, max(s[-1] for s in sums.values()) + max(beside.values())
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            tried = _filled(order, sums, beside, middle)
+            low, high = (low, middle) if tried is not None else (middle, high)
+        cuts = _filled(order, sums, beside, high)
+        if cuts is None:
+            return None
+        e = evaluate(problem, staged(problem, order, cuts))
+        ends = [0, *cuts, len(problem.items)]
+        for k, device in enumerate(order):
+            beside[device] = e.load(problem, device).latency_us - (sums[device][ends[k + 1]] - sums[device][ends[k]])
+    return cuts
+
+
+def _filled(
+    order: Sequence[str], sums: Dict[str, List[float]], beside: Dict[str, float], period_us: float
+) -> Optional[Tuple[int, ...]]:
+    """The cuts with every engine but the last filled up to the period; None if the last engine exceeds it."""
+    cuts: List[int] = []
+    at = 0
+    for device in order[:-1]:
+        reach = sums[device][at] + period_us - beside[device]
+        at = max(bisect_right(sums[device], reach) - 1, at)
+        cuts.append(at)
+    rest = sums[order[-1]]
+    return tuple(cuts) if rest[-1] - rest[at] + beside[order[-1]] <= period_us else None
+
+
+#: Budget of the search in evaluated items, about half a second. It is counted, not timed, so that the same input always
+#: gives the same placement.
+ITEMS_LOOKED_AT = 60_000
+
+
+class Budget:
+    """The number of assignments that may still be evaluated, and the deadline."""
+
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
+        self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
+        self.deadline = deadline
+
+    def take(self) -> bool:
+        self.left -= 1
+        if self.deadline.passed:
+            self.left = -1
+        return self.left >= 0
+
+
+#: Most assignments of whole models to devices to try.
+WHOLE_MODELS = 27
+
+
+def whole_model_starts(problem: Problem, deadline: Deadline = NEVER) -> List[Tuple[str, ...]]:
+    """Assignments with one device per model, as far as its items are allowed there; stops at the deadline."""
+    starts: List[Tuple[str, ...]] = []
+    for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), WHOLE_MODELS):
+        if deadline.passed:
+            break
+        starts.append(after_cap(problem, greedy(problem, way)))
+    return starts
+
+
+def stage_starts(
+    problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: Deadline = NEVER
+) -> List[Tuple[str, ...]]:
+    """For each order of the engines, the best stages found by moving one cut at a time; best first.
+
+    Items not allowed on their stage's device go to the GPU. Several models form one sequence.
+
+    Args:
+        deadline: returns the stages found by then, at least for one order of all engines.
+    """
+    measure = measure_of(goal, value_of)
+    budget = Budget(problem, deadline)
+    n = len(problem.items)
+    best_by_order: List[Tuple[float, Tuple[str, ...]]] = []
+
+    def value(order: Sequence[str], cuts: Sequence[int]) -> float:
+        budget.take()
+        e = evaluate(problem, staged(problem, order, cuts))
+        return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
+
+    if any(not item.allowed for item in problem.items) or GPU not in problem.devices:
+        return []
+    begun: List[Tuple[float, Tuple[str, ...], List[int]]] = []
+    for size in range(len(problem.devices), 1, -1):
+        for order in itertools.permutations(problem.devices, size):
+            if begun and deadline.passed:
+                break
+            first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
+            begun.append((value(order, first), order, list(first)))
+    # The most promising order first, because the budget may not last for all.
+    for best, order, cuts in sorted(begun):
+        step = max(n // 16, 1)
+        while step and budget.left > 0:
+            moved = False
+            for k in range(len(cuts)):
+                for delta in (-step, step):
+                    tried = [*cuts[:k], min(max(cuts[k] + delta, 0), n), *cuts[k + 1 :]]
+                    if tried == sorted(tried) and tried != cuts:
+                        v = value(order, tried)
+                        if v < best * (1 - 1e-9):
+                            best, cuts, moved = v, tried, True
+            step = step if moved else step // 2
+        if best < INFINITY:
+            best_by_order.append((best, staged(problem, order, cuts)))
+    ranked = [assignment for _, assignment in sorted(best_by_order)]
+    return [polished(problem, goal, a, Budget(problem, deadline), measure) for a in ranked[:2]] + ranked[2:]
+
+
+def polished(
+    problem: Problem, goal: Goal, assignment: Tuple[str, ...], budget: Budget, measure: Value
+) -> Tuple[str, ...]:
+    """The assignment after moving border items, one at a time, to a neighbour's device while that helps."""
+    neighbours: List[Set[int]] = [set() for _ in problem.items]
+    for flow in problem.flows:
+        ends = {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}
+        for i in ends:
+            neighbours[i] |= ends - {i}
+    best = list(assignment)
+    value = measure(problem, evaluate(problem, best))[0]
+    moved = True
+    while moved:
+        moved = False
+        for i, item in enumerate(problem.items):
+            for device in sorted({best[n] for n in neighbours[i]} & set(item.allowed) - {best[i]}):
+                if not budget.take():
+                    return tuple(best)
+                tried = [*best[:i], device, *best[i + 1 :]]
+                e = evaluate(problem, tried)
+                v = measure(problem, e)[0]
+                if v < value * (1 - 1e-9) and legal(problem, e, goal):
+                    best, value, moved = tried, v, True
+    return tuple(best)

@@ -1,1 +1,0 @@
-"""Bounds by prices: weighted means of the engines' loads, by a relaxation that splits into trees."""

@@ -1,0 +1,105 @@
+"""The makespan of two models on one set of engines: bounds by weights, placements in turns, then a proof by labels."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.deadline import Deadline
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model, pair_weights_around
+from edgedla.placement.solvers.two_models.alternating import Alternation
+from edgedla.placement.solvers.two_models.any_order import AnyOrder
+from edgedla.placement.solvers.two_models.greedy_pairs import GreedyPlacements, best_pairs, greedy_placements
+from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
+from edgedla.placement.solvers.two_models.pair import Pair
+
+#: Placements of the first weights that are tried.
+HANDED_OUT = 12
+
+#: Share of the time left that the first turns may take. Most end sooner by themselves.
+TURNING = 0.3
+
+#: States of a model before one item, look by look: the first shall find good placements soon.
+STATES: Tuple[int, ...] = (3_000, 40_000)
+
+
+class PairSearch:
+    """The search on one set of engines.
+
+    Attributes:
+        bound: no pair of placements on these engines is shorter; one that reaches the pair's limit counts as proof.
+    """
+
+    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: Deadline) -> None:
+        self.pair = Pair(problem, engines, best, gap, deadline)
+        # A core that a model has for itself is busy for no longer than the model runs.
+        self._weighed = np.array([True, *(len(self.pair.cores) == 1 for _ in self.pair.cores[:1]), True, True])
+        grid = coarse_weights(self._weighed)
+        least = self._dive(grid)
+        self._weights, self.bound = grid[int(least.argmax())], float(least.max())
+        if self._is_open:
+            self.bound, self._weights = climbed_weights(
+                self.pair.frontiers, self.pair.factors, self._weighed, self._weights, self.bound
+            )
+
+    @property
+    def _is_open(self) -> bool:
+        return self.bound < self.pair.limit and not self.pair.is_late
+
+    def run(self) -> None:
+        """Raises `bound`, and offers shorter pairs, until both meet or the time is over."""
+        pair = self.pair
+        if not self._is_open:
+            return
+        turns = Alternation(pair.problem, pair.best, pair.names, pair.counted, pair.order, pair.factors, pair.deadline)
+        turns.begin(pair.deadline.part(TURNING))
+        self._improve(turns, pair.deadline.part(TURNING))
+        if LabelRounds.can_run(pair):
+            labels = LabelRounds(pair, self._weights, self._weighed)
+            self._dive_among(labels, turns)
+            self.bound = labels.run(self.bound, pair.deadline, only_in_reach=True)
+            if self._is_open:
+                # No proof is in sight: a shorter pair is worth more than a higher bound.
+                self._dive_among(labels, turns)
+                self.bound = labels.run(self.bound, pair.deadline)
+        for most_states in STATES:
+            if self._is_open:
+                self._look_in_any_order(most_states, turns)
+
+    def _dive_among(self, labels: LabelRounds, turns: Alternation) -> None:
+        value = self.pair.best.value
+        self.bound = labels.dive(self.bound, self.pair.deadline)
+        if self.pair.best.value < value:
+            self._improve(turns, self.pair.deadline.part(TURNING))
+
+    def _look_in_any_order(self, most_states: int, turns: Alternation) -> None:
+        any_order = AnyOrder(self.pair, pair_weights_around(self._weights, self._weighed), self.bound, self.pair.limit)
+        any_order.look(most_states)
+        self.bound = any_order.bound
+        if any_order.known:
+            self._improve(turns, self.pair.deadline, any_order.seeds())
+        self._weights = any_order.pair_weights[int((any_order.priced[0] + any_order.priced[1]).argmax())]
+
+    def _improve(self, turns: Alternation, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
+        if self.pair.best.evaluation is not None:
+            turns.improve([self.pair.best.evaluation, *seeds], until)
+
+    def _dive(self, rows: np.ndarray) -> np.ndarray:
+        """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
+        pair = self.pair
+        least = np.zeros(len(rows))
+        both: List[GreedyPlacements] = []
+        for m in (0, 1):
+            prices = Prices(pair.frontiers[m], of_model(rows, m, pair.factors), np.ones(len(rows), bool))
+            least += prices.root
+            both.append(greedy_placements(pair.counted[m], pair.items[m], prices))
+        for bound, a, b in best_pairs(both, pair.factors, pair.names)[:HANDED_OUT]:
+            if bound >= pair.limit:
+                break
+            pair.best.offer(pair.placed(pair.named(0, both[0].choices[a]), pair.named(1, both[1].choices[b])))
+        return least
