@@ -86,7 +86,9 @@ def row_of(target: str, precision: str, objective: str, name: str, graphs: List[
     row: Dict[str, Any] = {"target": target, "precision": precision, "objective": objective, "network": name}
     wall, cpu = time.perf_counter(), time.process_time()
     try:
-        placed = place(graphs, target=target, precision=precision, objective=objective, time_limit_s=limit_s)
+        placed = place(
+            graphs, target=target, precision=precision, objective=objective, time_limit_s=limit_s, gap=PROVEN / 2
+        )
     except EdgedlaError as e:
         row["error"] = str(e)
     else:

@@ -134,8 +134,8 @@ def _figure(name: str, value: float) -> str:
 
 
 def optimality(best: Way) -> str:
-    """How good the best split that was found is: `proven`, or a lower bound: by how much the optimum may be better."""
-    return "proven" if best.proven else f"or up to {percent(best.gap)} better"
+    """How good the best split that was found is: `proven`, or within which share of the optimum."""
+    return "proven" if best.proven else f"within {percent(best.gap)}"
 
 
 def beside(report: CheckReport) -> Iterator[str]:

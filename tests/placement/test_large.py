@@ -10,7 +10,7 @@ from edgedla.errors import NoPlacement
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.solvers import solve
-from edgedla.reports.placement.text import proof_text
+from edgedla.reports.placement.text import why_unproven
 from tests.hostile.nasty_models import alternating, diamonds
 
 ORIN = {"target": "agx-orin-64gb"}
@@ -29,7 +29,7 @@ def test_a_model_too_large_for_a_search_gets_the_best_start_with_a_note(objectiv
     assert placement.proof.solver == "none"
     assert 0 < placement.proof.bound <= placement.proof.value
     assert any("too many for a search" in note for note in placement.notes)
-    assert "too many layers for a search" in proof_text(placement)
+    assert why_unproven(placement) == "too many layers for a search"
     jsonschema.validate(placement.to_dict(), schema("edgedla.placement"))
     reached = {
         "latency": lambda f: f.latency.latency_us,

@@ -16,6 +16,7 @@ from edgedla.documents import schema
 from edgedla.errors import DocumentError, NoPlacement, UsageError
 from edgedla.graph.document import from_document
 from edgedla.placement.api import place
+from edgedla.placement.problem.goal import GAPS
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.export import cores_of, device_types, layer_device_types, trtexec_commands
 from edgedla.placement.result.placement import Placement
@@ -45,7 +46,7 @@ def test_equal_requests_give_equal_documents_that_read_back(model: bytes, object
     document = json.loads(first.to_json())
     jsonschema.Draft202012Validator(schema("edgedla.placement")).validate(document)
     assert read_placement(document).to_json() == first.to_json()
-    assert first.proof.optimal
+    assert first.proof.gap <= GAPS[objective] * 1.01
 
 
 def test_latency_and_energy_share_a_spread_and_idle_loads_are_not_measured(model: bytes) -> None:

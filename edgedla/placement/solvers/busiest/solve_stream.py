@@ -26,6 +26,9 @@ ORDERING = 0.1
 #: Share of the time left for balanced stages, where the first looks leave a gap.
 STAGES = 0.3
 
+#: From so many items on the stages come first: one look may take all of the time (branches of 1,000 layers: 10 s).
+MANY_ITEMS = 400
+
 
 class _Best:
     """The best legal assignment offered so far."""
@@ -75,6 +78,8 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer(start)
+    if len(problem.items) > MANY_ITEMS:
+        best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
     searches: List[EngineSearch] = []
@@ -94,7 +99,7 @@ def solve_stream(
                 rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
-    if not timed_out and any(search.bound < best.limit for search in searches):
+    if len(problem.items) <= MANY_ITEMS and not timed_out and any(s.bound < best.limit for s in searches):
         best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
     for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
