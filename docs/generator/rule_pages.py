@@ -38,6 +38,7 @@ _USE = {
     "strict": "Tried only for builds without GPU fallback.",
     "asked": "Tried only when `--only` names it.",
     "int8": "Done first in INT8 builds, of the whole model.",
+    "typed": "Done first from TensorRT 11 on, of the whole model.",
 }
 
 

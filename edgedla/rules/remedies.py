@@ -53,7 +53,9 @@ class RewriteEntry(NamedTuple):
     @property
     def options_alone(self) -> str:
         """Options of `edgedla fix` that try this rewrite and no other."""
-        return f"--only {self.id}" + (" --approximate MAX_ERROR" if self.equality == "approximate" else "")
+        return f"--only {self.id}" + (
+            " --approximate MAX_ERROR" if self.equality == "approximate" and self.use != "typed" else ""
+        )
 
 
 @lru_cache(maxsize=None)

@@ -297,7 +297,7 @@ def test_a_final_identity_suggests_removing_it() -> None:
 
 
 #: Options of `check` that say how its answer is shown or judged, which is another command's own affair.
-SHOWN = {*DECIDING,
+SHOWN = {"on_device", *DECIDING,
     "compare", "output_format", "output", "everything", "quiet", "cost", "with_fixes", "fail_on", "max_memory", "help",
 }  # fmt: skip
 #: A value of each other one. `mode` has its own tests: `build` and `fix` spell it otherwise, `place` has none.
