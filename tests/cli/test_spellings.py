@@ -248,6 +248,8 @@ def test_a_switch_of_trtexec_takes_no_word_behind_it(option: str) -> None:
     assert understood("check", [option, "model.onnx"], set()).args == ("model.onnx",)
 
 
-@pytest.mark.parametrize("option", ["--decomposableAttentions", "--serialized", "--useRuntime"])
+@pytest.mark.parametrize(
+    "option", ["--decomposableAttentions", "--serialized", "--useRuntime", "--tuneBuildRoutes", "--tuningResultFile"]
+)
 def test_an_option_with_a_value_takes_the_word_behind_it(option: str) -> None:
     assert understood("check", [option, "value", "model.onnx"], set()).args == ("model.onnx",)
