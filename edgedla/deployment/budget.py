@@ -21,7 +21,13 @@ class BudgetSpent(BaseException):
 
 
 class Budget:
-    """Seconds from construction; None: no limit."""
+    """Seconds from construction; None: no limit.
+
+    Attributes:
+        reserve_s: what the work after the last bounded step will take: steps end this much earlier.
+    """
+
+    reserve_s = 0.0
 
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
@@ -29,7 +35,7 @@ class Budget:
 
     @property
     def left_s(self) -> float:
-        return float("inf") if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
+        return float("inf") if self._deadline is None else max(self._deadline - self.reserve_s - time.monotonic(), 0.0)
 
     @property
     def spent(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -61,6 +62,7 @@ class Search:
         self._progress = progress
         self._refusal: Optional[ModelError] = None
         self._failure: Optional[RunError] = None
+        self._one_s = 0.0
 
     def run(self) -> Candidate:
         """The best candidate within the level and the budget.
@@ -85,6 +87,8 @@ class Search:
     def _guarded(self, level: int, work: Callable[[], None]) -> None:
         names = {1: "exact rewrites", 2: "INT8", 3: "approximate rewrites"}
         try:
+            # The kept candidates are scored once more, on the final samples; one took this long with its build.
+            self.budget.reserve_s = self._one_s * (len(self.passed) + 1)
             with self.budget.bound():
                 work()
         except _MAY_FAIL as e:
@@ -102,6 +106,7 @@ class Search:
             self._refusal = e
             self._note(name, 0, "failed", e.what)
             return
+        began = time.monotonic()
         try:
             candidate = self.steps.built(candidate)
         except RunError as e:
@@ -111,6 +116,7 @@ class Search:
             self._failure = e
             self._note(name, 0, "failed", e.what)
             return
+        self._one_s = time.monotonic() - began
         self.first = self.best = candidate
         self.passed.append(candidate)
         self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self._objective),

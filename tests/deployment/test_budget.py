@@ -88,3 +88,12 @@ def test_the_callers_handler_is_back_after_a_budget() -> None:
         assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_steps_leave_time_for_what_comes_after_them() -> None:
+    budget = Budget(60.0)
+    budget.reserve_s = 59.95
+    with pytest.raises(BudgetSpent), budget.bound():
+        time.sleep(30)
+    budget.reserve_s = 61.0
+    assert budget.spent
