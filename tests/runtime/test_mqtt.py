@@ -341,3 +341,52 @@ def test_tls_and_a_password_from_a_file(folder, caplog):
         untrusted.close()
     finally:
         broker.stop()
+
+
+CONNECTED = b"\x20\x02\x00\x00"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [bytes(range(200, 256))],
+        [b"\x20\xff\xff\xff\xff\x7f"],
+        [CONNECTED, b"\x40\x02\xff\xff" * 50, b"\x40\x00"],
+        [CONNECTED, b"\x30\xff\xff\xff\x7f" + b"x" * 100_000],
+        [b"HTTP/1.1 200 OK\r\n\r\n"],
+    ],
+    ids=["noise", "endless length", "foreign acknowledgements", "a message without end", "another protocol"],
+)
+def test_a_broker_that_speaks_nonsense_costs_no_result_but_its_own(qos, answers, monkeypatch):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", lambda info: raised.append(info.exc_value))
+    server, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
+    server.settimeout(0.1)
+
+    def serve():
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                peer, _ = server.accept()
+                with peer:
+                    peer.settimeout(1)
+                    peer.recv(4096)
+                    for answer in answers:
+                        peer.sendall(answer)
+                    stop.wait(0.1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    output = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{server.getsockname()[1]}", topic="a/b", qos=qos))
+    for n in range(20):
+        output.publish("a/b", str(n))
+    time.sleep(0.2)
+    output.close()
+    told = output.to_dict()
+    stop.set()
+    thread.join()
+    server.close()
+    assert raised == []
+    assert told["published"] + told["queued"] + told["dropped"] <= 20 + told["connects"]
+    assert told["queued"] <= 20
