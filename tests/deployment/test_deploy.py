@@ -181,8 +181,9 @@ def test_a_rewrite_of_equal_cost_is_named_in_the_gain() -> None:
     assert gain(found) == "No step lowered the predicted cost; the cost is the same with an exact rewrite."
     found.best = first
     assert gain(found) == "No step lowered the predicted cost; the artifact is the unchanged model."
-    found.turned = True
-    assert gain(found).endswith("the artifact is the unchanged model, with its types converted to FLOAT.")
+    for trt, types in (("10.3.0", "FLOAT"), ("11.4.1", "FLOAT16")):
+        found.turned, found.platform = True, {"trt": trt}
+        assert gain(found).endswith(f"the artifact is the unchanged model, with its types converted to {types}.")
 
 
 def test_guessed_costs_are_not_called_fitted(tmp_path: Path) -> None:
