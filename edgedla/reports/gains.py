@@ -157,14 +157,13 @@ def beside(report: CheckReport) -> Iterator[str]:
                 f"best for {what}: {milliseconds(best.cost.latency_us)}, {significant(best.cost.energy_mj)} mJ{where} "
                 f"({optimality(best)})"
             )
-    for precision in worth.precisions[1:]:
-        other = headline_of(report, precision)
-        if other is not None and other.axes:
-            placed = other.axes[0]
-            yield (
-                f"in {precision.upper()}: {other.word.lower()}, {placed.text} "
-                f"({milliseconds(placed.value)} against {milliseconds(placed.base)})"
-            )
+    other = "fp16" if worth.precision == "int8" else "int8"
+    said = headline_of(report, other)
+    if said is not None and said.axes:
+        placed = said.axes[0]
+        word = f"{said.word.lower()}, " if other in worth.precisions else ""
+        times = f"{milliseconds(placed.value)} against {milliseconds(placed.base)}"
+        yield f"in {other.upper()}: {word}{placed.text} ({times})"
     if slow_text(report):
         yield f"slow on the DLA: {slow_text(report)}"
 

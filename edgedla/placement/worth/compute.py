@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edgedla.costs.trt_profile import PathLike
 
 #: Most processor seconds of a check for each best split.
-SEARCH_S = 1.0
+SEARCH_S = 0.35
 
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
 SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
@@ -175,9 +175,9 @@ def worth_of(
     platform: Platform,
     verdicts: Sequence[Verdict],
     costs: CostModel,
-    others: Sequence[str] = ("fp16", "int8"),
+    both: bool = False,
 ) -> Worth:
-    """All ways at the precision of `costs`, and at the `others`.
+    """All ways at the precision of `costs`, and the ways "gpu" and "tensorrt" at the other one, with `both` all of these too.
 
     With measured costs the other precision is left out: a profile holds for one precision. So it is on a strongly typed release, where
     the model's types are its precision.
@@ -185,13 +185,13 @@ def worth_of(
     worthiness = Worthiness(graph, platform, verdicts, costs)
     names = ("tensorrt", "gpu") if platform.has_dla else ("gpu",)
     ways = [*(worthiness.way(name) for name in names), *worthiness.best()]
-    for other in others if costs.profile is None and not platform.release.strongly_typed else ():
-        if other != costs.precision:
-            from edgedla.rules import load_rules
+    if costs.profile is None and not platform.release.strongly_typed:
+        from edgedla.rules import load_rules
 
-            verdicts = load_rules().check(graph, platform, other)
-            beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None))
-            ways += [*(beside.way(name) for name in names), *beside.best()]
+        other = "fp16" if costs.precision == "int8" else "int8"
+        verdicts = load_rules().check(graph, platform, other)
+        beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None))
+        ways += [*(beside.way(name) for name in names), *(beside.best() if both else ())]
     return Worth(
         costs.precision,
         tuple(ways),

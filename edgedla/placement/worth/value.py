@@ -148,5 +148,5 @@ class Ways:
 
     @property
     def precisions(self) -> Tuple[str, ...]:
-        """The precisions answered, the headline's first."""
-        return tuple(dict.fromkeys((self.precision, *(w.precision for w in self.ways))))
+        """The precisions with all ways, so that they have a headline; the first is that of the report."""
+        return tuple(dict.fromkeys((self.precision, *(w.precision for w in self.ways if w.name == "throughput"))))
