@@ -10,7 +10,7 @@ from edgedla.errors import EdgedlaError
 from edgedla.placement.prediction.predict import predict
 from edgedla.placement.result.placement import Figures, Placement
 from edgedla.regions import check
-from edgedla.vocabulary import GPU
+from edgedla.vocabulary import GPU, PRECISIONS
 
 
 def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
@@ -39,6 +39,21 @@ def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[
         "dropped": totals.regions_dropped,
         "transitions": totals.transitions,
     }, layers  # fmt: skip
+
+
+def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
+    """Figures of the network on the GPU alone, by precision: what the user has without a DLA."""
+    answers = {}
+    for precision in PRECISIONS:
+        stream = predict(
+            model, **request.platform, precision=precision, devices=GPU, power_mode=request.power_mode, **request.sizes
+        ).streams[0]
+        cost = stream.latency
+        answers[precision] = {
+            "latency_us": round(cost.latency_us, 3), "spread": round(cost.spread, 3),
+            "energy_mj": round(cost.energy_mj, 6), "basis": cost.basis,
+        }  # fmt: skip
+    return answers
 
 
 def placed_layers(placement: Placement) -> List[Dict[str, Any]]:

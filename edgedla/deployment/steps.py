@@ -86,7 +86,8 @@ class Steps:
     def predict(self, model: Path, precision: str, name: str) -> Step:
         """The placement and its predicted figures.
 
-        Value: "build" (figures of the build as placed), "tensorrt" (as TensorRT places it), "check" (counts), "bound_us" as
+        Value: "build" (figures of the build as placed), "tensorrt" (as TensorRT places it), "gpu" (on the GPU alone, by
+        precision), "check" (counts), "bound_us" as
         requested, "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
         """
         r = self.request
@@ -96,7 +97,7 @@ class Steps:
         }  # fmt: skip
 
         def make(folder: Path) -> Dict[str, Any]:
-            from edgedla.deployment.figures import figures_of, own_placement, placed_layers
+            from edgedla.deployment.figures import figures_of, gpu_alone, own_placement, placed_layers
             from edgedla.placement.api import place
 
             options = {**settings, **r.sizes, "time_limit_s": PLACE_S}
@@ -120,7 +121,7 @@ class Steps:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
-                "build": built, "tensorrt": by_tensorrt, "check": counts, "bound_us": r.max_latency_us,
+                "build": built, "tensorrt": by_tensorrt, "gpu": gpu_alone(model, r), "check": counts, "bound_us": r.max_latency_us,
                 "bound_kept": bound_kept,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
             }  # fmt: skip

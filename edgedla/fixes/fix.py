@@ -32,6 +32,7 @@ from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
 from edgedla.fixes.wanted import TYPES, opset_to_write, require_opset, require_samples, turned_types, wanted_rewrites
+from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.regions.values import FixGain
 from edgedla.targets import Platform, platform_for
@@ -109,6 +110,7 @@ def fix(
     opened = _opened(model, source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
+    gpu_alone = judge.gpu_alone()
     layers_before = placed_layers(judge)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
@@ -120,6 +122,8 @@ def fix(
     network = network_proof(done, data, approximate) if prove else NetworkProof(None, detail="not asked for")
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     outputs = write_metadata(fixed, changes, interface, source)
+    if gpu_alone:
+        fixed.metadata_props[GPU_ALONE] = gpu_alone
     checked(fixed)
     return FixResult(
         model=fixed,

@@ -183,6 +183,12 @@ class Judge:
         )
         return self._with_times(counts, graph, report)
 
+    def gpu_alone(self) -> str:
+        """The figures of the last network on the GPU alone, as metadata of what is made from it; "" without costs."""
+        from edgedla.placement.worth.own_model import to_metadata
+
+        return to_metadata(self.last[0], self.platform, self._costs) if self.last and self._costs else ""
+
     def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport) -> _Judged:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
             # Open dims give no cost.

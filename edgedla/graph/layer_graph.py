@@ -19,6 +19,10 @@ MOST_CACHED = 10_000
 T = TypeVar("T")
 
 
+#: Key of a model's metadata: what the model that it was made from takes on the GPU alone.
+GPU_ALONE = "edgedla.gpu-alone"
+
+
 @dataclass(frozen=True)
 class LayerGraph:
     """A TensorRT network definition as a value.
@@ -41,6 +45,7 @@ class LayerGraph:
         notes: what the reader should know (dynamic dims, missing external data).
         constant_users: how many live layers read each constant, by `Tensor.constant_of`.
         as_exported: the layers of the file as exported, if this graph is the model as it will be after training; else None.
+        gpu_alone: the metadata GPU_ALONE of the model; "" without it.
     """
 
     name: str
@@ -56,6 +61,7 @@ class LayerGraph:
     notes: Tuple[str, ...] = ()
     constant_users: Mapping[str, int] = field(default_factory=dict)
     as_exported: Optional[LayerGraph] = field(default=None, repr=False, compare=False)
+    gpu_alone: str = field(default="", repr=False, compare=False)
     _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _results: Dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -7,6 +7,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.named import no_such_input
 from edgedla.graph.open_sizes import GivenSizes, require_given
 from edgedla.graph.source import SourceLocation
@@ -247,6 +248,7 @@ def _collect(
         stands_in_for=stands_in_for(ctx.trt),
         opset=ctx.opset,
         sha256=source.sha256,
+        gpu_alone=next((p.value for p in source.model.metadata_props if p.key == GPU_ALONE), ""),
         notes=tuple(notes),
         constant_users=users,
     )

@@ -79,7 +79,20 @@ def gain(deployment: Deployment) -> str:
         return f"No step lowered the predicted cost; {ending}."
     what = {"latency": "per frame", "throughput": "between frames", "energy": "per frame"}.get(objective, "loadables")
     first, last = (_with_unit(objective, value) for value in (before, after))
-    return f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better)."
+    return (
+        f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better).{against_gpu(deployment)}"
+    )
+
+
+def against_gpu(deployment: Deployment) -> str:
+    """The accepted build against the user's own model on the GPU alone; "" if that is not known."""
+    alone, now = deployment.first.predicted.get("gpu") or {}, deployment.best.value("latency")
+    if not alone:
+        return ""
+    precision, best_us = min(((p, figures["latency_us"]) for p, figures in alone.items()), key=lambda row: row[1])
+    ratio = significant(max(now / best_us, best_us / now), 2)
+    said = f"{ratio} times {'slower' if now > best_us else 'faster'} than" if ratio != "1.0" else "as fast as"
+    return f" A frame is {said} with your model on the GPU alone ({milliseconds(best_us)} in {precision.upper()})."
 
 
 def _with_unit(objective: str, value: float) -> str:
@@ -121,6 +134,10 @@ def rows(deployment: Deployment) -> List[Row]:
         both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
         Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
+        *(
+            Row(f"Your model on the GPU alone, {p.upper()}", f"{milliseconds(x['latency_us'])} ±{x['spread']:.0%}", "", x["basis"])
+            for p, x in (a.get("gpu") or {}).items()
+        ),
         *_measured(deployment),
         Row("Frames per second", _rate(first), _rate(best), fitted),
         Row("Energy per frame", _energy(first), _energy(best), fitted),
