@@ -92,7 +92,7 @@ def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
         option(
             "--precision",
             type=click.Choice(PRECISIONS, case_sensitive=False),
-            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16]",
+            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; `check` answers both, first int8 on Orin]",
         ),
         option(
             "--mode",
@@ -184,6 +184,11 @@ def _as_onnx(model: str) -> str:
             err=True,
         )
     return str(converted)
+
+
+def precision_is_open(precision: Optional[str], trtexec: Mapping[str, Any]) -> bool:
+    """Whether neither an option nor a pasted line of trtexec names a precision: then `check` answers both."""
+    return precision is None and not any(value for name, value in trtexec.items() if name != "trtexec_onnx")
 
 
 def resolve_network(

@@ -29,13 +29,18 @@ def has_sizes(graph: LayerGraph) -> bool:
 
 
 def with_cost(
-    report: CheckReport, graph: LayerGraph, options: Optional[CostOptions] = None, every_change: bool = False
+    report: CheckReport,
+    graph: LayerGraph,
+    options: Optional[CostOptions] = None,
+    every_change: bool = False,
+    both: bool = False,
 ) -> CheckReport:
     """The report with predicted costs; unchanged if a size is open.
 
     Args:
         graph: the report's network.
         every_change: predict the time after each ranked change; else only after the last one, for all together.
+        both: also find the best splits at the other precision.
 
     Raises:
         UsageError: an unknown power mode, or a profile of another module or mode.
@@ -45,7 +50,7 @@ def with_cost(
         return report
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
     costs = costs_of(graph, report.platform, report.precision, options)
-    worth = worth_of(graph, report.platform, verdicts, costs)
+    worth = worth_of(graph, report.platform, verdicts, costs, both)
     if graph.gpu_alone and costs.profile is None:
         from edgedla.placement.worth.own_model import baselines_of
 

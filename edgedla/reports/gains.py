@@ -59,6 +59,15 @@ def verdict(report: CheckReport) -> Verdict:
     return Verdict(said.tone, said.word, said.text)
 
 
+def other_headlines(report: CheckReport) -> Iterator[str]:
+    """The headline at the other precision, on a module whose DLA is made for both, where the words differ."""
+    worth = worth_of(report)
+    if worth is not None and report.platform.module.dla_version == 1:
+        for other in map(worth.headline, worth.precisions[1:]):
+            if other.word != worth.headline().word:
+                yield f"In {other.precision.upper()} {other.line}"
+
+
 #: Axis -> what it is called, and what people should know of it.
 AXES = {
     "time": ("time", "of a frame, as TensorRT places it"),

@@ -81,7 +81,7 @@ def explain(rule_id: str) -> str:
         if rule_id.strip().upper() == engine_id or rule_id.strip().lower() == name:
             return f"{engine_id} {name}\n\n{text}\n"
     rule = rule_for(rule_id)
-    lines = [f"{rule.id} {rule.name}", "", rule.summary]
+    lines = [f"{rule.id} {rule.name}", "", f"Needed: {rule.summary}"]
     lines += ["", f"If not met: {_MEANING[rule.effect.value]} ({_STAGE[rule.stage]})."]
     if rule.kinds != ("",):
         lines.append(f"Layers: {', '.join(rule.kinds)}{_selected(rule)}")

@@ -101,6 +101,11 @@ class Platform:
     dla_unknown: bool = False
 
     @property
+    def precision(self) -> str:
+        """What to answer first: INT8, which Orin's DLA is made for; on Xavier, and where a model's own types decide, FP16."""
+        return "fp16" if self.module.dla_version == 1 or self.release.strongly_typed else "int8"
+
+    @property
     def has_dla(self) -> bool:
         return self.no_dla is None
 

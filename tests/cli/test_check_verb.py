@@ -159,7 +159,7 @@ def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path)
     document = json.loads(files["json"].read_text())
     jsonschema.validate(document, schema("edgedla.table"))
     assert [row["model"] for row in document["rows"]] == ["one", "two"]
-    assert [c["precision"] for c in document["columns"]] == ["int8", "fp16", "fp16"]
+    assert [c["precision"] for c in document["columns"]] == ["int8", "fp16", "int8"]
     rows = list(csv.DictReader(files["csv"].read_text().splitlines()))
     assert [(r["model"], r["target"]) for r in rows[:2]] == [
         ("one", "agx-orin-64gb"),
@@ -197,7 +197,7 @@ def test_an_unreadable_model_is_listed_in_every_report_format(
     assert exit_code_of(["check", *sound, "broken.onnx", "gone.onnx", "--fail-on", "never", *outputs]) == 3
     told = capsys.readouterr()
     assert [line.split(": ")[1] for line in told.err.splitlines() if line.startswith("edgedla")] == ["error"] * 2
-    assert "broken.onnx on agx-orin-64gb, fp16: NOT READ" in told.out
+    assert "broken.onnx on agx-orin-64gb, int8: NOT READ" in told.out
     for form in FORMS:
         text = Path(f"r.{form}").read_text(encoding="utf-8").replace("<wbr>", "").replace("\\", "")
         for name in ("broken.onnx", "gone.onnx"):

@@ -20,8 +20,8 @@ COSTED_FORMS = ("text", "markdown", "html", "csv", "sarif")
 class CheckRequest:
     """Options that hold for every model: precision, mode, cost, shapes."""
 
-    def __init__(self, given: Dict[str, Any], precision: str, mode: str, core: Optional[int] = None) -> None:
-        self.precision, self.mode, self.core = precision, mode, core or 0
+    def __init__(self, given: Dict[str, Any], precision: Optional[str], mode: str, core: Optional[int] = None) -> None:
+        self._precision, self.mode, self.core = precision, mode, core or 0
         self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
         if given["compare"] and given["with_fixes"]:
             raise UsageError(
@@ -56,8 +56,9 @@ class CheckRequest:
         from edgedla.regions.values import GivenCosts
         from edgedla.targets import platform_for
 
-        precision = place.pop("precision", None) or self.precision
+        asked = place.pop("precision", None) or self._precision
         platform = platform_for(**place)
+        precision = asked or platform.precision
         graph, report = read_and_check(source.source, platform, precision, self.mode, self.shapes, self.batch)
         report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core)
         if most is not None and len(graph.layers) > most:
@@ -67,7 +68,12 @@ class CheckRequest:
         from edgedla.placement.worth import CostOptions
 
         power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
-        return with_cost(report, graph, CostOptions(**{**self.costs, "power_mode": power_mode}), every_change)
+        options = CostOptions(**{**self.costs, "power_mode": power_mode})
+        return with_cost(report, graph, options, every_change, both=asked is None)
+
+    def precision_on(self, platform: Platform) -> str:
+        """The precision that was asked for, or the one that the module's DLA is made for."""
+        return self._precision or platform.precision
 
     def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
         """The report with the rewrites that `edgedla fix` would choose; runs no network."""
@@ -109,7 +115,7 @@ class CheckRequest:
         from edgedla.targets import platform_for
 
         platform = platform_for(**place)
-        purpose, precision = _purpose(self.mode), self.precision
+        purpose, precision = _purpose(self.mode), self.precision_on(platform)
         return with_hint(error, source, platform, purpose, precision=precision, **self._sizes_and_power(platform))
 
     def unchecked(self, broken: Sequence[Tuple[str, ModelError]], place: Mapping[str, Any]) -> Tuple[Unchecked, ...]:
@@ -121,7 +127,8 @@ class CheckRequest:
 
         platform = platform_for(**place)
         return tuple(
-            Unchecked(shown_file(file), without_passwords(error), platform, self.precision) for file, error in broken
+            Unchecked(shown_file(file), without_passwords(error), platform, self.precision_on(platform))
+            for file, error in broken
         )
 
     def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:

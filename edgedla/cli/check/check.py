@@ -15,6 +15,7 @@ from edgedla.cli.options import (
     network_options,
     output_options,
     platform_options,
+    precision_is_open,
     resolve_models,
     resolve_network,
     shape_options,
@@ -84,10 +85,11 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     trtexec = split_trtexec(given)
     models = models or (click.get_current_context().default_map or {}).get("models", ())
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
+    both = precision_is_open(given["precision"], trtexec)
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     gate = Gate(given)
     given["fail_on"] = gate.fail_on
-    request = CheckRequest(given, precision, mode, core)
+    request = CheckRequest(given, None if both else precision, mode, core)
     if given["everything"] and given["quiet"]:
         raise UsageError(
             "--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them"

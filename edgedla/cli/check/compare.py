@@ -98,7 +98,8 @@ def _table(
     columns = []
     for label, place in places.items():
         where = {key: value for key, value in place.items() if key != "precision"}
-        columns.append(column_at(platform_for(**where), place.get("precision") or request.precision, label))
+        platform = platform_for(**where)
+        columns.append(column_at(platform, place.get("precision") or request.precision_on(platform), label))
     rows, names = [], []
     for source in sources:
         cells: List[Cell] = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Tuple
 
 from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
-from edgedla.rules import Rule, all_rules
+from edgedla.rules import all_rules
 from edgedla.rules.verdict import Effect, Finding
 
 _NUMBERS = re.compile(r"\d+(?:x\d+)*")
@@ -68,7 +68,7 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
     heads: Dict[Tuple[str, str], Tuple[str, str]] = {}
 
     def add(tone: str, key: str, title: str, message: str, fixes: Tuple[str, ...], layer: LayerReport) -> None:
-        heads[tone, key] = (key, title)
+        heads.setdefault((tone, key), (key, title))
         # Messages that differ only in numbers are one message; the first one represents all.
         message = messages.setdefault(_NUMBERS.sub("0", message), message)
         lists.setdefault((tone, key), {}).setdefault((message, fixes), []).append(layer)
@@ -78,7 +78,7 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
             tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
             decisive = layer_groups.decisive(layer)
             for f in decisive:
-                add(tone, f.rule, _title(f), f.message, f.fixes, layer)
+                add(tone, f.rule, _wrong(f), f.message, f.fixes, layer)
             if not decisive:
                 add(tone, str(layer.cause), layer_groups.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
         elif layer.placed is Placed.GPU:
@@ -86,7 +86,7 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
         elif layer.placed is Placed.DLA:
             for f in layer.findings:
                 if f.effect in (Effect.WARN, Effect.SLOW):
-                    add("note", f.rule, _title(f), f.message, f.fixes, layer)
+                    add("note", f.rule, _wrong(f), f.message, f.fixes, layer)
     words = dict(KINDS)
     groups = [
         Group(tone, words[tone], *heads[tone, key], tuple(Entry(m, f, tuple(v)) for (m, f), v in entries.items()))
@@ -96,12 +96,13 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda g: (order.index(g.tone), -g.size, g.key)))
 
 
-def _title(finding: Finding) -> str:
-    """The rule's summary; its name if the summary is too long for a title."""
-    rule = _rules().get(finding.rule)
-    return rule.summary.rstrip(".") if rule is not None and len(rule.summary) <= TITLE else finding.rule_name
+def _wrong(finding: Finding) -> str:
+    """What is wrong, not the rule that it breaks: the message, or its first part where it is too long for a title."""
+    first = re.split(r"; |: (?=[a-z])|, (?=[a-z])", finding.message)[0]
+    title = next((text for text in (finding.message, first) if len(text) <= TITLE), finding.rule_name)
+    return title.rstrip(".")
 
 
 @lru_cache(maxsize=None)
-def _rules() -> Dict[str, Rule]:
-    return {rule.id: rule for rule in all_rules()}
+def _rules() -> FrozenSet[str]:
+    return frozenset(rule.id for rule in all_rules())

@@ -111,6 +111,7 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
     answer = gains.verdict(report)
     if report.platform.has_dla:
         yield _TONES.get(answer.tone, ""), 0, clean(f"{answer.word.upper()}: {answer.text}")
+    yield from (("", 0, clean(line)) for line in gains.other_headlines(report))
     yield "", 0, ""
     yield from _figures(report)
     if report.strict is not None:
