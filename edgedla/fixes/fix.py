@@ -110,7 +110,7 @@ def fix(
     opened = _opened(model, source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
-    gpu_alone = judge.gpu_alone()
+    gpu_alone = judge.gpu_alone(opened.before.metadata_props.get(GPU_ALONE, ""))
     layers_before = placed_layers(judge)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)

@@ -183,11 +183,17 @@ class Judge:
         )
         return self._with_times(counts, graph, report)
 
-    def gpu_alone(self) -> str:
-        """The figures of the last network on the GPU alone, as metadata of what is made from it; "" without costs."""
+    def gpu_alone(self, earlier: str) -> str:
+        """The figures of the last network on the GPU alone, as metadata of what is made from it; "" without costs.
+
+        Args:
+            earlier: the metadata that it has itself, as a result of `fix`.
+        """
         from edgedla.placement.worth.own_model import to_metadata
 
-        return to_metadata(self.last[0], self.platform, self._costs) if self.last and self._costs else ""
+        if self.last is None or self._costs is None:
+            return ""
+        return to_metadata(replace(self.last[0], gpu_alone=earlier), self.platform, self._costs)
 
     def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport) -> _Judged:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):

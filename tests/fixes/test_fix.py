@@ -273,10 +273,33 @@ def test_a_gain_from_folded_constants_alone_is_reported():
     assert not result.applied
     assert headline(result)[1].startswith("nothing to rewrite")
     faster = replace(result, after=replace(result.before, latency_us=result.before.latency_us / 2))
-    assert headline(faster) == (
-        "good",
-        "no site rewritten; constants folded; latency per frame 2.00 times better (predicted)",
+    tone, sentence = headline(faster)
+    assert tone == "good"
+    assert sentence.startswith(
+        "no site rewritten; constants folded; latency per frame 2.00 times better (predicted); now "
     )
+    assert "than your model on the GPU alone" in sentence
+
+
+def test_what_is_made_from_a_model_knows_the_gpu_time_of_that_model(tmp_path):
+    """The user's baseline is the own model, however slow the rewritten one is on the GPU."""
+    from edgedla.placement.worth import Worth
+
+    fixed = edgedla.fix(squeeze_excite(), **ORIN)
+    path = tmp_path / "fixed.onnx"
+    fixed.save(path)
+    again = edgedla.fix(path, **ORIN)
+    again.save(tmp_path / "again.onnx")
+    for file in (path, tmp_path / "again.onnx"):
+        worth = edgedla.check(file, **ORIN, cost=True).worth
+        assert isinstance(worth, Worth)
+        own = worth.baseline()
+        assert own is not None
+        assert own.latency_us == pytest.approx(fixed.before.gpu_us)
+        assert worth.headline().axes[0].base == own.latency_us
+        elsewhere = edgedla.check(file, target="orin-nx-16gb", precision=ORIN.get("precision", "fp16"), cost=True).worth
+        assert isinstance(elsewhere, Worth)
+        assert elsewhere.baselines == ()
 
 
 def test_a_network_that_the_parser_refuses_has_no_figures_before():

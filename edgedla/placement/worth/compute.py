@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edgedla.costs.trt_profile import PathLike
 
 #: Most processor seconds of a check for each best split.
-SEARCH_S = 0.35
+SEARCH_S = 0.6
 
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
 SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2

@@ -96,7 +96,7 @@ def _gain(result: FixResult) -> str:
         return ""
     times = f"{before / after:.2f}"
     gain = f"; {OBJECTIVE_WORDS[result.objective]} {times} times better (predicted)" if times != "1.00" else ""
-    return gain + against_gpu(result)
+    return gain + against_gpu(result) if gain else ""
 
 
 def against_gpu(result: FixResult) -> str:
