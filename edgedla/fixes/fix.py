@@ -121,9 +121,7 @@ def fix(
     layers_after = placed_layers(judge)
     network = network_proof(done, data, approximate) if prove else NetworkProof(None, detail="not asked for")
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
-    outputs = write_metadata(fixed, changes, interface, source)
-    if gpu_alone:
-        fixed.metadata_props[GPU_ALONE] = gpu_alone
+    outputs = write_metadata(fixed, changes, interface, source, gpu_alone)
     checked(fixed)
     return FixResult(
         model=fixed,

@@ -7,6 +7,7 @@ import json
 from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.fixes.apply import Changes
+from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.importers.model_file.changed_outputs import METADATA as METADATA_OUTPUTS
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, ChangedOutputs, changed_outputs, named
 
@@ -14,8 +15,16 @@ from edgedla.importers.model_file.changed_outputs import ChangedOutput, ChangedO
 METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
 
 
-def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where: str) -> Tuple[ChangedOutput, ...]:
-    """Writes the metadata; returns the outputs that differ from the original model's."""
+def write_metadata(
+    model: Any, changes: Changes, interface: Sequence[str], where: str, gpu_alone: str
+) -> Tuple[ChangedOutput, ...]:
+    """Writes the metadata; returns the outputs that differ from the original model's.
+
+    Args:
+        gpu_alone: what the user's own model takes on the GPU alone; "" if it is not known.
+    """
+    if gpu_alone:
+        model.metadata_props[GPU_ALONE] = gpu_alone
     counts: Dict[str, int] = {}
     for a in changes.applied:
         counts[a.rewrite] = counts.get(a.rewrite, 0) + 1
