@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.placement.api import place
+from edgedla.placement.problem.goal import GAPS
 from edgedla.placement.result.placement import Placement
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "02_place_two_models" / "make_models.py"
@@ -38,7 +39,7 @@ def test_pipelined_frames_on_three_engines_beat_both_baselines(folder: Path) -> 
 def test_one_frame_of_both_models_beats_both_baselines_in_makespan(folder: Path) -> None:
     found = placed(folder, "makespan")
     by_name = {b.name: b.figures.makespan_us for b in found.baselines}
-    assert found.proof.optimal
+    assert found.proof.gap <= GAPS["makespan"] * (1 + 1e-9)
     for name in ("gpu", "one-per-device"):
         other = by_name[name]
         assert other is not None
