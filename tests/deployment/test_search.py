@@ -24,11 +24,15 @@ class StepsOfTimes:
         self.source, self.fixed = folder / "plain", folder / "fixed"
         for file in (self.source, self.fixed):
             file.write_text(file.name)
-        self.request = SimpleNamespace(level=2, objective="latency", place="tensorrt", max_drop=0.005)
+        platform = {"target": "agx-orin-64gb"}
+        self.request = SimpleNamespace(
+            level=2, objective="latency", place="tensorrt", max_drop=0.005, platform=platform
+        )
         self.parts = SimpleNamespace(calibration="samples")
         self.calibrated: List[str] = []
         self.precisions: Dict[str, str] = {}
         self.int8_nodes = 3
+        self.converted = ""
         self._extra_us, self._unmet = extra_us, unmet
 
     def fix(self, model: Path, precision: str, title: str, **options: Any) -> SimpleNamespace:
@@ -47,7 +51,7 @@ class StepsOfTimes:
     def quantize(self, model: Path, method: str, watch: Any) -> SimpleNamespace:
         self.calibrated.append(model.name)
         value = {
-            "met": model.name != self._unmet, "methods": {}, "changed": False, "precisions": self.precisions,
+            "met": model.name != self._unmet, "dead": [], "methods": {}, "changed": False, "precisions": self.precisions,
             "int8_nodes": self.int8_nodes,
             "extra_us": self._extra_us.get(model.name, 0.0),
         }  # fmt: skip
