@@ -126,7 +126,8 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     times = layer_times(job.graph, job.platform)
     feeds = judged.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
-    channels = ChannelNoise(job.model, measured_outputs(job.model))
+    channels = ChannelNoise(job.model, measured_outputs(job.model), feeds[0])
+    job.notes.extend(f"channels of {name} are not measured" for name in channels.outputs if name not in channels.units)
     method = request.method if given is None else GIVEN
     repairs = Repairs(job, state, collection, feeds)
     if request.quick:

@@ -117,3 +117,30 @@ def test_channels_of_one_kind_are_one_group_and_a_healthy_network_has_no_dead_on
     assert not result.dead
     assert sorted(c for g in result.channels for c in g.channels) == list(range(10))
     assert not any("apart" in s.name for s in result.steps)
+
+
+def test_sizes_that_shape_inference_does_not_find_are_learnt_from_a_run() -> None:
+    """As in exported YOLO heads: the shape of the last Reshape is computed."""
+    from onnx import helper
+
+    from edgedla.accuracy.channels.units import units_of
+    from tests.models import onnx_model
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["b"]), helper.make_node("Conv", ["x", "v"], ["l"]), helper.make_node("Sigmoid", ["l"], ["s"]),
+        helper.make_node("Shape", ["b"], ["dims"]), helper.make_node("Gather", ["dims", "zero"], ["n"]),
+        helper.make_node("Mul", ["n", "one"], ["m"]), helper.make_node("Concat", ["m", "five", "rest"], ["shape"], axis=0),
+        helper.make_node("Concat", ["b", "s"], ["j"], axis=1), helper.make_node("Reshape", ["j", "shape"], ["f"]),
+        helper.make_node("Transpose", ["f"], ["y"], perm=[0, 2, 1]),
+    ]  # fmt: skip
+    constants = {
+        "w": np.ones((2, 3, 1, 1), np.float32), "v": np.ones((3, 3, 1, 1), np.float32), "zero": np.array([0]), "one": np.array([1]),
+        "five": np.array([5]), "rest": np.array([-1]),
+    }  # fmt: skip
+    model = onnx_model(nodes, {"x": (1, 3, 4, 4)}, {"y": None}, constants)
+    units = units_of(model, ["y"], {"x": np.zeros((1, 3, 4, 4), np.float32)})["y"]
+    assert {s.tensor: (s.channels, s.bounded) for s in units.sources} == {"b": (2, False), "s": (3, True)}
+    first = {s.tensor: s.first for s in units.sources}
+    rows = units.ids.reshape(16, 5)
+    assert (rows == rows[0]).all()
+    assert list(rows[0]) == [first["b"], first["b"] + 1, *(first["s"] + k for k in range(3))]

@@ -54,10 +54,10 @@ class ChannelGroup:
 class ChannelNoise:
     """Measures the groups of a network's outputs for any simulation of it."""
 
-    def __init__(self, model: Any, outputs: Sequence[str]) -> None:
-        """Args: model: onnx.ModelProto with static inputs. outputs: see Simulation.outputs."""
+    def __init__(self, model: Any, outputs: Sequence[str], feed: Feed) -> None:
+        """Args: model: onnx.ModelProto with static inputs. outputs: see Simulation.outputs. feed: any sample."""
         self.outputs = tuple(outputs)
-        self.units: Mapping[str, Units] = units_of(model, outputs)
+        self.units: Mapping[str, Units] = units_of(model, outputs, feed)
         self._sorted = {name: _by_unit(units.ids) for name, units in self.units.items()}
 
     def groups(self, simulation: Simulation, feeds: Sequence[Feed]) -> Tuple[ChannelGroup, ...]:

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.measured_outputs import output_fields
+from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
 from edgedla.quantization.tensor_types import FLOAT, tensor_types
 
@@ -51,12 +53,15 @@ class Units:
         return max((s.first + s.channels for s in self.sources), default=1)
 
 
-def units_of(model: Any, names: Sequence[str]) -> Dict[str, Units]:
-    """The channels of these float tensors of an onnx.ModelProto with static inputs; leaves out those of unknown size.
+def units_of(model: Any, names: Sequence[str], feed: Feed) -> Dict[str, Units]:
+    """The channels of these float tensors of an onnx.ModelProto with static inputs; leaves out those of no element.
 
     Numbers the channels of every source, and runs the moves behind on these numbers.
+
+    Args:
+        feed: a sample, for the sizes that ONNX's shape inference does not find.
     """
-    graph = _Graph(model)
+    graph = _Graph(model, feed)
     units = {}
     for name in names:
         if all(graph.dims(name)):
@@ -66,10 +71,22 @@ def units_of(model: Any, names: Sequence[str]) -> Dict[str, Units]:
     return units
 
 
+def _ran(model: Any, names: Tuple[str, ...], feed: Feed) -> Dict[str, Tuple[int, Tuple[int, ...]]]:
+    """Tensor -> (element type, dims), from a run with every tensor as an output."""
+    from onnx import helper
+
+    values = open_session(model.SerializeToString() + output_fields(model, names)).run(names, feed)
+    arrays = {name: value for name, value in zip(names, values) if isinstance(value, np.ndarray)}
+    return {n: (helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in arrays.items() if a.dtype.kind in "biuf"}
+
+
 class _Graph:
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, feed: Feed) -> None:
         self.model = model
         self.types = tensor_types(model)
+        names = [o for node in model.graph.node for o in node.output if o]
+        if not all(name in self.types and all(self.types[name][1]) for name in names):
+            self.types.update(_ran(model, tuple(names), feed))
         self.makers = {o: node for node in model.graph.node for o in node.output if o}
         self.constants = {i.name for i in model.graph.initializer}
 
