@@ -52,7 +52,7 @@ class Cell:
         return None if axis is None else axis.ratio
 
     def time_us(self, name: str) -> Optional[float]:
-        """Time per frame: "tensorrt", "gpu" or "best"; None if not costed."""
+        """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed."""
         way = None if self.report is None else gains.way(self.report, name)
         return None if way is None else way.cost.latency_us
 
