@@ -74,11 +74,6 @@ class Layout:
         return self.row_vectors * self.vector * self.element_bytes
 
     @property
-    def padding_bytes(self) -> int:
-        n, c, h, w = self.nchw
-        return self.size_bytes - n * c * h * w * self.element_bytes
-
-    @property
     def strides_nchw(self) -> Tuple[int, int, int, int]:
         """Steps along N, C (one group), H and W in vectors, as getTensorStrides and TensorRT's logs count them."""
         _, _, h, _ = self.nchw

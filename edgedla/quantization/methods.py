@@ -182,9 +182,3 @@ def thresholds(collection: Collection, method: str = DEFAULT) -> Dict[str, float
 def holds_scale(absmax: float) -> bool:
     """True if absmax / 127 is a normal FP32 number; TensorRT treats any other as a missing scale."""
     return absmax / INT8_MAX >= float(np.finfo(np.float32).tiny)
-
-
-def worst_tensors(collection: Collection, absmax: Mapping[str, float]) -> Tuple[Tuple[str, float], ...]:
-    """(tensor, SQNR in dB of the tensor alone), worst first."""
-    alone = ((n, sqnr_db(h, absmax[n])) for n, h in collection.histograms.items() if n in absmax)
-    return tuple(sorted(alone, key=lambda item: (item[1], item[0])))

@@ -185,10 +185,6 @@ class BuildLog:
         """True if the DLA list names loadables (ForeignNode, or the braces of TensorRT 7) instead of single layers."""
         return bool(self.dla_layers) and all(layer.name.startswith("{") for layer in self.dla_layers)
 
-    @property
-    def version_tuple(self) -> Tuple[int, ...]:
-        return tuple(int(n) for n in self.version.split(".") if n) if self.version else ()
-
     def to_dict(self) -> Dict[str, Any]:
         def each(items: Tuple[Any, ...]) -> list:
             return [item.to_dict() for item in items]
