@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from edgedla.graph.open_sizes import OF_THE_DATA
@@ -195,16 +196,13 @@ def slow_text(report: CheckReport) -> str:
     more = f" and {len(priced.slow) - NAMED} more" if len(priced.slow) > NAMED else ""
     verb, them = ("takes", "it") if len(priced.slow) == 1 else ("take", "them")
     rest = milliseconds(priced.pinned.cost.latency_us)
+    if len(priced.slow) <= NAMED:
+        pins = ",".join(f"{clean(s.name)}:GPU" for s in priced.slow)
+        rest += f" (--layerDeviceTypes={shlex.quote(pins)})"
     return (
         f"{names}{more} {verb} {on_dla} of {milliseconds(dla.cost.latency_us)}, on the GPU {on_gpu}; "
         f"with {them} on the GPU a frame takes {rest}"
     )
-
-
-def pins(report: CheckReport) -> str:
-    """The value of trtexec's --layerDeviceTypes that keeps the slow layers on the GPU; "" without any."""
-    priced = worth_of(report)
-    return ",".join(f"{s.name}:GPU" for s in priced.slow) if priced is not None else ""
 
 
 def parts_text(parts: Breakdown) -> str:

@@ -100,4 +100,5 @@ def test_a_softmax_that_takes_much_of_the_frame_is_named_as_slow(positions: int,
     for form in (text, to_markdown((report,), CheckView())):
         assert ("attention takes " in form) == names
     assert ("slow on the DLA" in text) == names
+    assert ("--layerDeviceTypes=attention:GPU" in text) == names
     assert bool(priced.to_dict()["slow"]) == names

@@ -34,13 +34,19 @@ NOTES = 2
 
 
 def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """The reports in order, followed by a table if there are several."""
+    """The reports in order, after a table if there are several."""
     if view.quiet:
         headlines = [one_line(report) for report in reports]
         headlines += [clean(f"{m.file} on {m.platform.module.id}, {m.precision}: {m.headline}") for m in view.unchecked]
         return "".join(f"{line}\n" for line in headlines)
     lines: List[Line] = []
     models = len(reports) + len(view.unchecked)
+    if models > 1:
+        from edgedla.reports.table import table_of_reports
+        from edgedla.reports.table.text import table_lines
+
+        # First: who compares models looks for the one table.
+        lines += table_lines(table_of_reports(reports, unchecked=view.unchecked))
     if view.everything or models <= SCREENS:
         for report, file in zip(reports, view.commands(reports)):
             if lines:
@@ -53,13 +59,6 @@ def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
             if lines:
                 lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
             lines += [part for line in _unchecked(model) for part in folded(line)]
-    if models > 1:
-        from edgedla.reports.table import table_of_reports
-        from edgedla.reports.table.text import table_lines
-
-        if lines:
-            lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
-        lines += table_lines(table_of_reports(reports, unchecked=view.unchecked))
     return print_lines(lines, view.terminal)
 
 
