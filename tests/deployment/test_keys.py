@@ -45,7 +45,8 @@ def keys(folder: Path, request: DeployRequest, **given: Any) -> Dict[str, str]:
     """The keys of every step of a deployment of the files in `folder`. `given` replaces arguments of the steps."""
     store = Keys(folder)
     metric = metric_of("l2" if request.metric == "map" else request.metric or "l2")
-    parts = parts_of(replace(request, data=folder / "samples.npz"), [InputSpec("x", (1, 3, 32, 32), np.float32)])
+    inputs = [InputSpec("x", (1, 3, 32, 32), np.float32)]
+    parts = parts_of(replace(request, data=folder / "samples.npz"), inputs, lambda samples: None)
     steps = Steps(request, store, parts, metric, folder / "small.onnx")
     candidate: Any = SimpleNamespace(
         name="a", precision="fp16", model=steps.source, model_sha256="m", quantization=None, quantization_key="",
