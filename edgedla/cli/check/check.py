@@ -138,10 +138,13 @@ def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dic
     from edgedla.builder.request import BuildRequest
     from edgedla.builder.tensorrt.drift import drift_yaml
     from edgedla.files import write_atomic
+    from edgedla.targets import platform_for
 
     if len(sources) != 1 or request.mode != "fallback":
         raise UsageError("it asks about one model with GPU fallback", where="--on-device", allowed="one MODEL")
-    named = BuildRequest(**place, precision=request.precision, shapes=request.shapes, batch=request.batch)
+    named = BuildRequest(
+        **place, precision=request.precision_on(platform_for(**place)), shapes=request.shapes, batch=request.batch
+    )
     asked = ask_board(sources[0].source, named)
     for line in asked.lines():
         echo(f"edgedla: {line}", err=True)
