@@ -103,7 +103,7 @@ def test_another_edgedla_or_library_runs_every_step_again(
         ("place", "dla", "place"),
         ("devices", "dla", "place"),
         ("max_latency_us", 5.0, "place"),
-        ("max_drop", 0.1, "quantize"),
+        ("max_drop", 0.1, "quantize score"),
         ("metric", "cosine", "quantize score"),
         ("shapes", {"x": [2, 3, 32, 32]}, "types fix place quantize build"),
         ("batch", 2, "types fix place quantize build"),
