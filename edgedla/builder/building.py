@@ -96,7 +96,8 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
         source, script = OnnxSource(path), Path(out)
         folder = script if script.suffix != ".sh" or script.is_dir() else script.parent
         written = folder / f"{path.stem}.fp16.onnx"
-        return scripts_of(_plan(source, request, None, say, converted=written), script, source.halved and written)
+        plan = _plan(source, request, None, say, converted=written)
+        return scripts_of(plan, script, None if source.halved is None else written)
 
 
 def build(
