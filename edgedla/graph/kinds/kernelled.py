@@ -47,6 +47,10 @@ class Kernelled(Kind):
         return len(self.kernel)
 
     @property
+    def dilated(self) -> bool:
+        return any(d > 1 for d in self.dilation)
+
+    @property
     def padding(self) -> Tuple[int, ...]:
         """Padding of all sides in one row: before, then after."""
         return self.pre_padding + self.post_padding

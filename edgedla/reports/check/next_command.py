@@ -32,7 +32,7 @@ PAYS = 0.05
 def next_command(report: CheckReport, file: str) -> Optional[str]:
     """The one command to run next; None if there is none."""
     before = _before_fix(report, file)
-    if before is not None:
+    if before is not None or sizes_to_choose(report):
         return before
     rest = f"{argument(file)} {_options(report)}"
     if worth_of(report) is None and of_the_data(report) and report.mode == "fallback":
@@ -102,7 +102,9 @@ def promise(report: CheckReport, command: Optional[str]) -> str:
 
 
 def nothing_to_do(report: CheckReport) -> str:
-    """The sentence in place of a command where the costs show that no placement gains anything; "" elsewhere."""
+    """The sentence in place of a command: sizes that are open, or costs by which no placement gains anything; "" elsewhere."""
+    if report.platform.has_dla and sizes_to_choose(report):
+        return sizes_to_choose(report)
     if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) is not None:
         return ""
     return "Nothing to gain from the DLA here: build for the GPU."
@@ -110,7 +112,17 @@ def nothing_to_do(report: CheckReport) -> str:
 
 def asks_for_fix(report: CheckReport) -> bool:
     """True if the next command depends on what `edgedla fix` gains."""
-    return _before_fix(report, "") is None
+    return _before_fix(report, "") is None and not sizes_to_choose(report)
+
+
+def sizes_to_choose(report: CheckReport) -> str:
+    """What to do about open sizes, a command with letters for numbers being one that nobody can paste; "" where none is open."""
+    # A note with "; give --..." names the options that fix the open sizes.
+    closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
+    if worth_of(report) is not None or not (closing or open_sizes(report)):
+        return ""
+    option = report.sizes.options(closing) if closing else "--shapes"
+    return f"Check again with your own numbers for the sizes that are open: {option}"
 
 
 def _before_fix(report: CheckReport, file: str) -> Optional[str]:
@@ -118,12 +130,8 @@ def _before_fix(report: CheckReport, file: str) -> Optional[str]:
     if not report.platform.has_dla:
         return "edgedla targets"
     given, file, platform = file, argument(file), target_options(report.platform)
-    int8 = _int8(report)
-    # A note with "; give --..." names the options that fix the open sizes. Its letters stand for numbers only the user knows.
-    closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
-    if worth_of(report) is None and (closing or open_sizes(report)):
-        options = f"{platform}{int8}{_mode(report)}{_power(report)}{report.given_costs.measured()}"
-        return f"edgedla check {file} {options} {report.sizes.options(closing)}".rstrip()
+    if sizes_to_choose(report):
+        return None
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {_options(report)}{_mode(report)} --cost"
     if turns_qdq(report):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
-from edgedla.reports.check.next_command import turns_qdq
+from edgedla.reports.check.next_command import rewrites_of, turns_qdq
 from edgedla.reports.gains import stays_behind, way
 from edgedla.reports.page.numbers import milliseconds
+from edgedla.rules.remedies import remedies
 
 
 def nothing_to_change(report: CheckReport) -> str:
@@ -30,7 +31,10 @@ def by_fix(report: CheckReport) -> str:
         now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.cut_us)
         return f"`edgedla fix --change-outputs` leaves the decoder to the host: {now} become {after} without it (predicted)."
     if not gain.pays:
-        return "`edgedla fix` gains nothing here: such changes are made by hand." if report.ranking else ""
+        names = rewrites_of(report)
+        if not names:
+            return "No rewrite of `edgedla fix` makes these changes." if report.ranking else ""
+        return f"`edgedla fix` knows such changes ({', '.join(names)}), but predicts no gain for this model."
     if report.mode != "fallback":
         return f"`edgedla fix --for {report.mode}` brings this build nearer (predicted)."
     if dla is None or gain.latency_us is None:
@@ -47,4 +51,9 @@ def slower_changes(report: CheckReport) -> str:
         return ""
     with_them, without = milliseconds(slower.latency_us), milliseconds(slower.without_us)
     instead = f"{with_them} instead of {without}" if with_them != without else f"as long, {without}"
-    return f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {instead} (predicted)."
+    known = [fix for fix in slower.fixes if fix in remedies() and remedies()[fix].rewrites]
+    by = f" `edgedla fix` makes {', '.join(known)} where that pays." if known else ""
+    return (
+        f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {instead} "
+        f"(predicted).{by}"
+    )
