@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
@@ -127,3 +127,8 @@ def significant(value: float, digits: int = 3) -> str:
     magnitude = math.floor(math.log10(abs(rounded)))
     text = f"{abs(rounded):.{max(digits - 1 - magnitude, 0)}f}"
     return f"{MINUS}{text}" if value < 0 else text
+
+
+def or_not_known(value: Optional[float]) -> Union[float, str]:
+    """A number as it is, "not known" for None."""
+    return "not known" if value is None else value

@@ -14,7 +14,14 @@ from edgedla.cli.arguments.build_trtexec import take_over
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import memory_option, platform_flags, resolve_models, shape_options, split_trtexec
+from edgedla.cli.options import (
+    format_options,
+    memory_option,
+    platform_flags,
+    resolve_models,
+    shape_options,
+    split_trtexec,
+)
 from edgedla.cli.output import deliver, echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CALIBRATION_METHODS, PRECISIONS
@@ -91,17 +98,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @option(
     "--set-ranges", is_flag=True, help="Set each tensor's dynamic range through TensorRT's API, without a calibrator."
 )
-@option(
-    "--input-formats",
-    "--inputIOFormats",
-    "input_formats",
-    joins=True,
-    metavar="LIST",
-    help="As int8:dla_hwc4,fp16:chw16.",
-)
-@option(
-    "--output-formats", "--outputIOFormats", "output_formats", joins=True, metavar="LIST", help="As fp16:dla_linear."
-)
+@format_options()
 @option(
     "--reformat-free", is_flag=True, help="Choose input and output formats that need no reformat, in hybrid mode too."
 )

@@ -80,6 +80,17 @@ def shape_options() -> Callable[[Command], Command]:
     )
 
 
+def format_options() -> Callable[[Command], Command]:
+    """--input-formats, --output-formats, in trtexec's spelling too."""
+    examples = (("input", "int8:dla_hwc4,fp16:chw16"), ("output", "fp16:dla_linear"))
+    return stacked(
+        *(
+            option(f"--{d}-formats", f"--{d}IOFormats", f"{d}_formats", joins=True, metavar="LIST", help=f"As {like}.")
+            for d, like in examples
+        )
+    )
+
+
 MODE_HELP = (
     "fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one DLA loadable.  "
     "[default: fallback]"

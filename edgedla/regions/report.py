@@ -216,8 +216,8 @@ class CheckReport(Report):
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
-        sizes, given_costs, core: of inputs, for the costs, and the DLA core, as the user gave them, for the commands that a report
-            shows; not in the document.
+        sizes, given_costs, core, formats: of inputs, for the costs, the DLA core, formats of inputs and of outputs, as the user
+            gave them, for the commands that a report shows; not in the document.
         narrow_layers: layers that compute in FP16 or BF16 by the model's own types and get no INT8 scale, for the next command
             that the report suggests; not in the document.
         verdicts: the rules' verdicts, one per layer in mode "fallback", for the cost model; not in the document.
@@ -255,6 +255,7 @@ class CheckReport(Report):
     sizes: GivenSizes = field(default=GivenSizes(), compare=False)
     given_costs: GivenCosts = field(default=GivenCosts(), compare=False)
     core: int = field(default=0, compare=False)
+    formats: Tuple[str, str] = field(default=("", ""), compare=False)
     fix_gain: Optional[FixGain] = field(default=None, compare=False)
     verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
     narrow_layers: int = field(default=0, compare=False)

@@ -9,6 +9,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.text import describe, per_device
+from edgedla.printable import or_not_known
 from edgedla.reports.text import clean, labelled, print_lines
 from edgedla.reports.words import count
 
@@ -111,8 +112,8 @@ def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
             continue
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
         lines.append(
-            f"            {output['name']}: relative L2 {output['rel_l2']}, largest difference {output['max_abs']}, "
-            f"cosine {output['cosine']}{same}"
+            f"            {output['name']}: relative L2 {or_not_known(output['rel_l2'])}, "
+            f"largest difference {or_not_known(output['max_abs'])}, cosine {or_not_known(output['cosine'])}{same}"
         )
     nodes = accuracy["nodes"]
     lines.append(

@@ -11,7 +11,7 @@ from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Feed
 
 #: `auto` may lose this much to the best single method at an output; less is chance.
-_MOST_LOSS_DB = 0.3
+MOST_LOSS_DB = 0.3
 #: Beyond this SQNR outputs count as equal.
 _EXACT_DB = 100.0
 
@@ -47,7 +47,7 @@ def no_worse_than_single(
     before = state.simulation().noise(feeds)
     lost = loss(_db(before))
     name = min(by_method, key=lambda m: loss(by_method[m]))
-    if lost <= _MOST_LOSS_DB or loss(by_method[name]) >= lost:
+    if lost <= MOST_LOSS_DB or loss(by_method[name]) >= lost:
         return
     old = dict(state.absmax)
     state.absmax = {**thresholds(collection, name), **({stated: old[stated]} if stated in old else {})}

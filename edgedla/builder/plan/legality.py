@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 from typing import AbstractSet, Dict, Iterator, List, Sequence, Tuple
 
+from edgedla.builder.plan.borders import Border, format_offences, rejected
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size, sram_budget_bytes
 from edgedla.errors import BuildError, ModelError, UsageError
-from edgedla.formats.tensor_format import TYPE_PREFIX
+from edgedla.formats import IoFormat, TensorFormat
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import open_sizes_text, shape_text
 from edgedla.graph.tensor import dims_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
-from edgedla.rules.verdict import Effect, Finding, Support
+from edgedla.rules.verdict import Effect, Support
 from edgedla.targets.platform import Platform
 from edgedla.vocabulary import GPU
 
@@ -26,6 +27,8 @@ PLAN_RULES = {
     "subgraph-cap": "TensorRT keeps so many DLA subgraphs of one engine on a core and gives the rest to the GPU",
     "no-gpu": "a standalone loadable has no GPU part",
     "one-region": "a standalone loadable holds the whole network in one DLA subgraph",
+    "integer-border": "indices and classes stay whole numbers at the border, in LINEAR",
+    "buffer-layout": "a format has to hold the tensor's dims and type",
     "typed-border": "and in TensorRT 11 the tensors' own types hold",
     "int8-scale": "an INT8 buffer at the border needs a scale",
     "sram-budget": "the SRAM pools of engines that are loaded at once must fit into the hardware together",
@@ -73,7 +76,7 @@ def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
         "local_dram": plan.pools.dla_local_dram_bytes,
         "global_dram": plan.pools.dla_global_dram_bytes,
     }
-    offences = [_rejected(f) for f in load_rules().check_pools(pools, platform) if f.effect is Effect.REJECT]
+    offences = [rejected(f) for f in load_rules().check_pools(pools, platform) if f.effect is Effect.REJECT]
     budget = sram_budget_bytes(platform, plan.concurrent_engines)
     if plan.pools.dla_sram_bytes > budget:
         offences.append(
@@ -85,26 +88,13 @@ def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
 
 def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> Iterator[Tuple[str, str]]:
     """(input or output, offence)."""
-    for io in plan.io:
-        # A tensor that is INT8 in the model itself needs no scale at the border.
-        has_int8_type = graph.tensors[io.name].dtype == "INT8"
-        if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
-            has = graph.tensors[io.name].dtype
-            text = f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}"
-            yield io.name, text
-        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not has_int8_type:
-            half = "; ranges are measured on FP32 tensors: `edgedla fix --precision int8` turns them"
-            why = half if graph.tensors[io.name].dtype == "HALF" else ""
-            yield io.name, f"int8-scale: {io.name} is INT8 at the border and has no range{why}"
-    if plan.dla_core is None:
-        return
     mode = "standalone" if plan.mode == "standalone" else "fallback"
     typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
-    border = "fp16" if typed_float else plan.precision
-    formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
-    for finding in load_rules().check_io(graph, platform, border, mode, formats):
-        if finding.effect is Effect.REJECT:
-            yield finding.layer, _rejected(finding)
+    precision = "fp16" if typed_float else plan.precision
+    formats = {io.name: IoFormat(TensorFormat(io.format), io.dtype) for io in plan.io}
+    ranged = {io.name for io in plan.io if io.scale is not None}
+    border = Border(precision, mode, plan.strongly_typed, ranged, plan.dla_core is not None)
+    yield from format_offences(graph, platform, border, formats)
 
 
 def _device_offences(
@@ -151,10 +141,6 @@ def _plan_offences(
     if plan.mode == "standalone" and len(plan.regions) != 1:
         offences.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
     return offences
-
-
-def _rejected(finding: Finding) -> str:
-    return f"{finding.rule} {finding.rule_name}: {finding.layer}: {finding.message}"
 
 
 def refuse_dynamic(graph: LayerGraph) -> None:

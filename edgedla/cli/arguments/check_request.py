@@ -27,6 +27,7 @@ class CheckRequest:
             raise UsageError(
                 "a table of platforms shows no rewrites", where="--with-fixes", allowed="without --compare"
             )
+        self.formats = (given["input_formats"] or "", given["output_formats"] or "")
         self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
         if any(self.costs.values()):
             measured = given["profile"] or given["layer_info"]
@@ -60,7 +61,11 @@ class CheckRequest:
         platform = platform_for(**place)
         precision = asked or platform.precision
         graph, report = read_and_check(source.source, platform, precision, self.mode, self.shapes, self.batch)
-        report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core)
+        if any(self.formats):
+            from edgedla.builder.plan.borders import require_formats
+
+            require_formats(graph, platform, precision, self.mode, *self.formats, report.model)
+        report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core, formats=self.formats)
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode

@@ -12,6 +12,7 @@ from edgedla.cli.arguments.models import ModelSource, model_sources
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
+    format_options,
     network_options,
     output_options,
     platform_options,
@@ -36,6 +37,7 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
 @platform_options()
 @network_options()
 @shape_options()
+@format_options()
 @option(
     "--compare",
     joins=True,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Tuple, Union
+from typing import Any, List, Mapping, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.inspection.facts.fact import Fact, devices_of, scalars, yes
+from edgedla.printable import or_not_known
 
 #: Sections of a stage's rows that would repeat the chain's.
 _SHARED = frozenset({"Artifact", "Built with"})
@@ -38,21 +39,15 @@ def _accuracy(accuracy: Mapping[str, Any], section: str) -> List[Fact]:
     nodes = accuracy["nodes"]
     rows = scalars(section, [
         ("reference", accuracy["reference"]), ("samples", accuracy["samples"]),
-        ("tolerance, relative L2", accuracy["tolerance_rel_l2"]), ("worst, relative L2", _or_not_known(accuracy["worst_rel_l2"])),
+        ("tolerance, relative L2", accuracy["tolerance_rel_l2"]), ("worst, relative L2", or_not_known(accuracy["worst_rel_l2"])),
         ("within the tolerance", yes(accuracy["within"]) or "not known"),
         ("ONNX nodes", f"{nodes['dla_int8']} DLA INT8, {nodes['dla_fp16']} DLA FP16, {nodes['gpu_fp32']} GPU FP32"),
     ])  # fmt: skip
     for output in accuracy["outputs"]:
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
-        text = f"relative L2 {_or_not_known(output['rel_l2'])}, largest difference {_or_not_known(output['max_abs'])}"
-        rows.append(
-            Fact(section, f"output {output['name']}", f"{text}, cosine {_or_not_known(output['cosine'])}{same}")
-        )
+        text = f"relative L2 {or_not_known(output['rel_l2'])}, largest difference {or_not_known(output['max_abs'])}"
+        rows.append(Fact(section, f"output {output['name']}", f"{text}, cosine {or_not_known(output['cosine'])}{same}"))
     return rows
-
-
-def _or_not_known(value: Optional[float]) -> Union[float, str]:
-    return "not known" if value is None else value
 
 
 def of_chain(chain: Artifact) -> Tuple[Fact, ...]:

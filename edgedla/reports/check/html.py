@@ -113,7 +113,7 @@ def _figures(report: CheckReport) -> List[Figure]:
             dropped,
             pips=(totals.regions, max(limit - totals.regions, 0), totals.regions_dropped),
         ),
-        Figure("Transitions", str(totals.transitions), "per frame", "between DLA and GPU"),
+        Figure("Transitions", str(totals.transitions), "per frame", "between layers on DLA and GPU"),
         Figure("Data crossing", crossing, unit, f"per frame{each}", wide=True),
     ]
 
@@ -141,7 +141,11 @@ def _split(report: CheckReport) -> List[Tuple[str, str, str, float]]:
     rows = (
         ("gpu", f"{totals.layers_gpu} layers on the GPU", parts.gpu_us),
         ("dla", f"{totals.layers_dla} layers on the DLA", parts.dla_us),
-        ("move", f"{len(parts.loadables)} starts, {parts.crossings} crossings", parts.moving_us),
+        (
+            "move",
+            f"{count(len(parts.loadables), 'start')}, {count(parts.crossings, 'tensor')} moved, inputs and outputs too",
+            parts.moving_us,
+        ),
     )
     return [(kind, text, milliseconds(us), us / way.cost.latency_us) for kind, text, us in rows if us > 0]
 

@@ -169,7 +169,9 @@ def _build_options(report: CheckReport) -> str:
     """As `_options`, for `build`: it takes no power mode, and its DLA modes differ from those of `check`."""
     mode = {"fallback": "", "strict": " --reformat-free", "standalone": " --mode standalone"}[report.mode]
     core = f" --dla-core {report.core}" if report.core else ""
-    return f"{target_options(report.platform)}{_int8(report)}{mode}{core}{_sizes(report)}"
+    names = ("--input-formats", "--output-formats")
+    formats = "".join(f" {name} {given}" for name, given in zip(names, report.formats) if given)
+    return f"{target_options(report.platform)}{_int8(report)}{mode}{core}{formats}{_sizes(report)}"
 
 
 def _int8(report: CheckReport) -> str:

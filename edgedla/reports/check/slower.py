@@ -40,8 +40,12 @@ def by_fix(report: CheckReport) -> str:
     if dla is None or gain.latency_us is None:
         return "`edgedla fix` lowers the number of loadables (predicted)."
     now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.latency_us)
+    ranked = report.ranking[-1].latency_us if report.ranking else None
+    added = ""
+    if ranked is not None and ranked < gain.latency_us:
+        added = " Its rewrites add layers, which the changes above leave out."
     gpu_note = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
-    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{gpu_note}"
+    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{added}{gpu_note}"
 
 
 def slower_changes(report: CheckReport) -> str:

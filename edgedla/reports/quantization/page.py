@@ -62,9 +62,18 @@ def _error(r: Quantized) -> Verdict:
     text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise."
     if r.methods:
         best = max(r.methods, key=lambda name: r.methods[name])
-        text += f" Best single method: {best}, {db(r.methods[best])}."
+        text += f" Best single method: {best}, {db(r.methods[best])}{_beside_best(r.methods[best] - r.sqnr_db)}."
     tone = "good" if r.sqnr_db >= 20 else "mixed" if r.sqnr_db >= 10 else "bad"
     return Verdict(tone, "simulated accuracy", text)
+
+
+def _beside_best(more_db: float) -> str:
+    """Why the ranges in use may stand below the best single method."""
+    from edgedla.accuracy.repairs.single_method import MOST_LOSS_DB
+
+    if more_db <= 0:
+        return ""
+    return f", not in use: up to {MOST_LOSS_DB} dB is chance" if more_db <= MOST_LOSS_DB else ", not in use"
 
 
 def _goal(r: Quantized) -> Verdict:
