@@ -62,7 +62,7 @@ class CheckRequest:
         precision = asked or platform.precision
         graph, report = read_and_check(source.source, platform, precision, self.mode, self.shapes, self.batch)
         if any(self.formats):
-            from edgedla.builder.plan.borders import require_formats
+            from edgedla.builder.plan.given_formats import require_formats
 
             require_formats(graph, platform, precision, self.mode, *self.formats, report.model)
         report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core, formats=self.formats)
