@@ -51,4 +51,4 @@ def test_check_and_build_judge_formats_alike(
         codes.append(exit_code_of([verb, *words, *more]))
         assert said in capsys.readouterr().err
     assert codes == [2 if said else 0] * 2
-    assert (tmp_path / "b" / "artifact.json").exists() != bool(said), "a refused build leaves no artifact"
+    assert (tmp_path / "b" / "manifest.json").exists() != bool(said), "a refused build leaves no artifact"
