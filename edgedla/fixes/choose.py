@@ -103,8 +103,10 @@ class Chooser:
         self._loadables: Dict[FrozenSet[Key], Dict[Key, Optional[int]]] = {}
 
     def choose(self) -> Choice:
-        before = self.judge.figures(outline(self.model))
         after, sites = self._trial(frozenset())
+        if self._enough(after):
+            return Choice(frozenset(), after, after, (), len(self._seen))
+        before = self.judge.figures(outline(self.model))
         self._most = _most_trials(max(before.layers, after.layers, 1))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []

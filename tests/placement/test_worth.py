@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 import edgedla
 from edgedla.costs.cost import Cost
+from edgedla.graph import LayerGraph
+from edgedla.importers import load_onnx
 from edgedla.placement.prediction.breakdown import Breakdown, LoadableTime
-from edgedla.placement.worth import Axis, Headline, Worth, headline
+from edgedla.placement.worth import Axis, Headline, Worth, Worthiness, costs_of, headline
 from edgedla.placement.worth.headline import EQUAL, LITTLE_WORK, MORE, MUCH, SAVES, WORDS
 from edgedla.placement.worth.value import Baseline, Spreads, Way
+from edgedla.rules import load_rules
+from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model
 
 GPU_US, GPU_MJ = 1000.0, 10.0
@@ -188,3 +192,20 @@ def test_what_both_sides_share_has_no_spread() -> None:
     assert placed.parts.gpu_us > 0
     independent = (placed.cost.spread**2 + gpu.cost.spread**2) ** 0.5
     assert 0 < placed.spreads.time < independent
+
+
+def chain(length: int) -> LayerGraph:
+    nodes = [node("Relu" if k % 3 else "Erf", f"v{k}", f"v{k + 1}") for k in range(length)]
+    return load_onnx(onnx_model(nodes, {"v0": [1, 32, 32, 32]}, {f"v{length}": [1, 32, 32, 32]}))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 2.0])
+def test_a_search_cut_short_is_no_worse_than_one_engine_and_a_bound_is_known(seconds: float) -> None:
+    graph, platform = chain(60), platform_for("orin-nx-16gb")
+    costs = costs_of(graph, platform, "int8")
+    worthiness = Worthiness(graph, platform, load_rules().check(graph, platform, "int8"), costs)
+    most = next(way for way in worthiness.best(seconds) if way.name == "throughput")
+    longer = next(way for way in worthiness.best(5.0) if way.name == "throughput")
+    assert most.fps >= max(worthiness.way("gpu").fps, worthiness.way("tensorrt").fps) * (1 - 1e-9)
+    assert most.fps <= longer.fps / (1 - longer.gap) * (1 + 1e-9)
+    assert longer.fps <= most.fps / (1 - most.gap) * (1 + 1e-9), "the gap bounds what a longer search finds"

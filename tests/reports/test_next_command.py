@@ -24,8 +24,9 @@ from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions, Worth
 from edgedla.quantization.qdq import strip_qdq
-from edgedla.reports.check.next_command import next_command, nothing_to_do
+from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do
 from edgedla.reports.check.refusals import by_remedy
+from edgedla.reports.check.slower import by_fix
 from edgedla.reports.check.text import screen
 from edgedla.reports.gains import way, why_not_costed
 from edgedla.targets import platform_for
@@ -360,3 +361,21 @@ def test_the_next_command_repeats_every_option_that_affects_the_answer(
             assert exit_code_of(command[1:]) == 0
             capsys.readouterr()
     assert verb in seen
+
+
+@pytest.mark.parametrize(("gains", "verb"), [(0.5, "fix"), (0.99, None)])
+def test_above_a_limit_fix_is_not_tried_and_suggested_only_for_what_the_changes_gain(
+    gains: float, verb: Optional[str]
+) -> None:
+    nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
+    model = onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]})
+    report = edgedla.check(model, target="orin", precision="int8", cost=True)
+    placed = way(report, "tensorrt")
+    assert placed is not None
+    assert asks_for_fix(report)
+    ranking = (*report.ranking[:-1], replace(report.ranking[-1], latency_us=gains * placed.cost.latency_us))
+    many = replace(report, layers=(*report.layers, *report.layers[:1] * TRIED_LAYERS), ranking=ranking)
+    assert not asks_for_fix(many)
+    assert "--with-fixes" in by_fix(many)
+    command = shlex.split(next_command(many, "m.onnx") or "")
+    assert (command[1] if "fix" in command else None) == verb

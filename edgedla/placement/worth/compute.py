@@ -29,8 +29,15 @@ from edgedla.vocabulary import GPU
 if TYPE_CHECKING:
     from edgedla.costs.trt_profile import PathLike
 
-#: Most processor seconds of a check for each best split.
-SEARCH_S = 0.6
+#: Most processor seconds of the search for frames/s: at the headline's precision, and at the other one, or where little can be gained.
+#: Most searches end in a third of that, within SEARCH_GAP; latency and energy are proven in hundredths of a second.
+SEARCH_S, SHORT_S = 0.6, 0.08
+
+#: The gap at which that search ends: a difference that changes no answer.
+SEARCH_GAP = 0.02
+
+#: Less of the GPU's time that could leave it is worth no search.
+LITTLE = 0.1
 
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
 SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
@@ -108,24 +115,34 @@ class Worthiness:
         slow = sum(s.dla_us for s, _ in layers) > SLOW * frame_us
         return tuple(sorted(layers, key=lambda s: -s[0].dla_us)) if slow else ()
 
-    def best(self) -> Tuple[Way, ...]:
-        """What `place` finds for the latency, for frames/s and for energy; () without a DLA."""
+    def best(self, search_s: float = SEARCH_S) -> Tuple[Way, ...]:
+        """What `place` finds for the latency, for frames/s and for energy; () without a DLA.
+
+        Args:
+            search_s: most processor seconds of each search.
+        """
         from edgedla.placement.api import Prepared
         from edgedla.placement.request import PlacementRequest
 
         if not self.problem.cores:
             return ()
-        prepared = Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id))
+        prepared = {
+            gap: Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id, gap=gap))
+            for gap in (None, SEARCH_GAP)
+        }
         ways = []
         for objective in ("latency", "throughput", "energy"):
             goal = Goal(objective)
             if _gpu_alone_is_best(self.problem, objective):
                 ways.append(replace(self.way("gpu"), name=objective))
                 continue
-            solution = prepared.solved(goal, Deadline.after(SEARCH_S))
+            of_objective = prepared[SEARCH_GAP if objective == "throughput" else None]
+            problem = of_objective.problem(goal)
+            seconds = search_s if objective != "throughput" or _may_gain(problem) else min(search_s, SHORT_S)
+            solution = of_objective.solved(goal, Deadline.after(seconds))
             evaluation = solution.best
             assert evaluation is not None, "without bounds the GPU alone is always legal"
-            way = self._way(objective, prepared.problem(goal), evaluation)
+            way = self._way(objective, problem, evaluation)
             ways.append(way if solution.optimal else replace(way, gap=solution.gap))
         return tuple(ways)
 
@@ -191,7 +208,7 @@ def worth_of(
         other = "fp16" if costs.precision == "int8" else "int8"
         verdicts = load_rules().check(graph, platform, other)
         beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None))
-        ways += [*(beside.way(name) for name in names), *(beside.best() if both else ())]
+        ways += [*(beside.way(name) for name in names), *(beside.best(SHORT_S) if both else ())]
     return Worth(
         costs.precision,
         tuple(ways),
@@ -255,6 +272,12 @@ def _of_ratio(cost: Cost, shared: Cost, gpu: Cost, widening: float = 0.0) -> flo
         return 0.0
     deviation = max(cost.spread * cost.latency_us - shared.spread * shared.latency_us, 0.0) / alone_us
     return min(alone_us / cost.latency_us, 1.0) * math.sqrt(deviation**2 + gpu.spread**2 + widening**2)
+
+
+def _may_gain(problem: Problem) -> bool:
+    """Whether the layers that may leave the GPU take LITTLE of its time or more."""
+    gpu_us = [(item.time_us(GPU), len(item.allowed) > 1) for item in problem.items if GPU in item.allowed]
+    return sum(us for us, may_leave in gpu_us if may_leave) >= LITTLE * sum(us for us, _ in gpu_us)
 
 
 def _gpu_alone_is_best(problem: Problem, objective: str) -> bool:

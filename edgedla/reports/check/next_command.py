@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NOTABLE = 1.25
 #: Least share that a placement has to gain.
 PAYS = 0.05
+#: Most layers up to which a check tries what `edgedla fix` gains: it reads the network again and rewrites it, some 5 ms per layer.
+TRIED_LAYERS = 800
 
 
 def next_command(report: CheckReport, file: str) -> Optional[str]:
@@ -111,8 +113,8 @@ def nothing_to_do(report: CheckReport) -> str:
 
 
 def asks_for_fix(report: CheckReport) -> bool:
-    """True if the next command depends on what `edgedla fix` gains."""
-    return _before_fix(report, "") is None and not sizes_to_choose(report)
+    """True if the next command depends on what `edgedla fix` gains, and that is soon known."""
+    return len(report.layers) <= TRIED_LAYERS and _before_fix(report, "") is None and not sizes_to_choose(report)
 
 
 def sizes_to_choose(report: CheckReport) -> str:
@@ -194,11 +196,13 @@ def _sizes(report: CheckReport) -> str:
 
 
 def _fix_pays(report: CheckReport) -> bool:
-    """As `edgedla fix` judges; if that is unknown, True if the ranked changes have rewrites."""
+    """As `edgedla fix` judges; if that is unknown, True if the ranked changes have rewrites, and gain PAYS where fix was not tried."""
     gain = report.fix_gain
     if gain is not None:
         return gain.pays and not stays_behind(report, gain.latency_us)
-    after_us = report.ranking[-1].latency_us if report.ranking else None
+    after_us, now = report.ranking[-1].latency_us if report.ranking else None, way(report, "tensorrt")
+    if len(report.layers) > TRIED_LAYERS and now is not None and after_us is not None:
+        return bool(rewrites_of(report)) and after_us <= (1 - PAYS) * now.cost.latency_us
     return bool(rewrites_of(report)) and not stays_behind(report, after_us)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
-from edgedla.reports.check.next_command import rewrites_of, turns_qdq
+from edgedla.reports.check.next_command import TRIED_LAYERS, rewrites_of, turns_qdq
 from edgedla.reports.gains import stays_behind, way
 from edgedla.reports.page.numbers import milliseconds
 from edgedla.rules.remedies import remedies
@@ -24,6 +24,8 @@ def by_fix(report: CheckReport) -> str:
     if turns_qdq(report) and report.ranking:
         return "`edgedla quantize` turns Q/DQ into scales."
     gain = report.fix_gain
+    if gain is None and rewrites_of(report) and len(report.layers) > TRIED_LAYERS and report.with_fixes is None:
+        return f"Above {TRIED_LAYERS} layers, `edgedla check --with-fixes` tries what `edgedla fix` gains."
     if gain is None or report.with_fixes is not None:
         return ""
     dla = way(report, "tensorrt")
