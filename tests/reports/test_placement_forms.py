@@ -147,7 +147,7 @@ def test_a_period_of_other_numbers_of_frames_states_the_frames_per_second_of_eac
 
 def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.CaptureFixture) -> None:
     """The rule of `significant`: three digits with trailing zeros, everywhere."""
-    asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--power-mode", "MAXN_SUPER"]
+    asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--precision", "fp16", "--power-mode", "MAXN_SUPER"]
     for command, shown in (
         (["check"], "energy 7.60 mJ"),
         (["check", "--all"], "time 1.04 ms against"),
@@ -256,3 +256,14 @@ def test_an_unproven_stream_is_told_in_frames_per_second_beside_the_gpu_alone() 
         f"{significant(1e6 / us)} frames/s per model ({significant(times)} times the GPU alone); "
         "best found, at most 4 % from the optimum"
     )
+
+
+@pytest.mark.parametrize(("objective", "unit"), [("latency", "ms"), ("throughput", "frames/s"), ("energy", "mJ")])
+def test_the_page_charts_the_objective(objective: str, unit: str, tmp_path: Path) -> None:
+    """Milliseconds of one frame beside the best number of frames per second made the best placement look the worst."""
+    page = tmp_path / "p.html"
+    asked = ["--target", "orin-nx-16gb", "--objective", objective, "--format", "html", "-o", str(page)]
+    assert exit_code_of(["place", str(EXAMPLE), *asked]) == 0
+    bars = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith('<span class="num"><b>')]
+    assert bars
+    assert all(line.partition('</span><span class="num mj">')[0].endswith(f" {unit}") for line in bars)

@@ -29,7 +29,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Bar:
-    """One way to run the model: time in ms with one standard deviation, energy in mJ, and the parts of the time."""
+    """One way to run the model: a value with one standard deviation, energy in mJ, and the parts of the value by device."""
 
     name: str
     note: str
@@ -37,6 +37,7 @@ class Bar:
     deviation: float
     energy_mj: float
     parts: Tuple[Part, ...]
+    unit: str = "ms"
 
     @property
     def end(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from edgedla.placement.result.placement import Baseline, Figures, Placement
 from edgedla.reports.page.figures import Bar, Fact, Part
@@ -29,14 +29,12 @@ def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
         about=f"{platform['title']}, {jetpack}TensorRT {platform['trt']}, {placement.precision.upper()}{mode}",
         verdicts=_verdicts(placement),
         per_second="Periods/s" if has_rates(placement) else "Frames/s",
+        charted=_CHARTED.get(placement.objective, "Time of one frame. Shorter is better"),
         bars=[
-            _bar("This placement", "", placement.figures),
-            *(_bar(b.title, _broken(b), b.figures) for b in placement.baselines),
+            _bar("This placement", "", placement.figures, placement),
+            *(_bar(b.title, _broken(b), b.figures, placement) for b in placement.baselines),
         ],
-        rows=[
-            ("this placement", placement.figures, ()),
-            *((b.title, b.figures, b.broken) for b in placement.baselines),
-        ],
+        rows=_rows(placement),
         kind=KINDS[placement.timeline.kind],
         legend=labels([m.name for m in placement.models]),
         stages=stage_names(placement),
@@ -72,17 +70,46 @@ def _verdicts(placement: Placement) -> List[Verdict]:
     return [first, Verdict("good", f"{on_dla} loadable{'s' * (on_dla != 1)} on the DLA", text)]
 
 
-def _bar(name: str, note: str, figures: Figures) -> Bar:
-    """Latency per frame; split by device if the loads of one frame add up to it."""
-    latency = figures.latency
+#: Objective -> what the bars show.
+_CHARTED = {
+    "throughput": "Frames per second, many in flight. Longer is better",
+    "energy": "Energy of one frame, above idle. Shorter is better",
+    "makespan": "Time until all models are done. Shorter is better",
+}
+
+
+def _rows(placement: Placement) -> List[Tuple[str, Figures, Sequence[str], str, str]]:
+    """(name, figures, what is not legal, latency, makespan), all times in one unit."""
+    rows = [("this placement", placement.figures, ()), *((b.title, b.figures, b.broken) for b in placement.baselines)]
+    small = all(figures.latency.latency_us < 100 for _, figures, _ in rows)
+
+    def time(us: Optional[float]) -> str:
+        return "-" if us is None else f"{significant(us)} µs" if small else f"{significant(us / 1e3)} ms"
+
+    return [(*row, time(row[1].latency.latency_us), time(row[1].makespan_us)) for row in rows]
+
+
+def _charted(figures: Figures, placement: Placement) -> Tuple[float, float, str]:
+    """What the placement was made for: value, relative spread, unit."""
+    if placement.objective == "throughput":
+        unit = "periods/s" if has_rates(placement) else "frames/s"
+        return figures.throughput_fps, figures.period.spread, unit
+    if placement.objective == "energy":
+        return figures.energy.energy_mj, figures.energy.energy_spread, "mJ"
+    us = figures.makespan_us if placement.objective == "makespan" else None
+    return (figures.latency.latency_us if us is None else us) / 1e3, figures.latency.spread, "ms"
+
+
+def _bar(name: str, note: str, figures: Figures, placement: Placement) -> Bar:
+    """The objective's value, split in the shares of the devices' loads."""
     by_kind = {"gpu": 0.0, "dla": 0.0}
     for device, cost in figures.loads.items():
         by_kind["gpu" if device == "GPU" else "dla"] += cost.latency_us / 1e3
-    total, loads = latency.latency_us / 1e3, sum(by_kind.values())
-    # Loads are per period, with slowdown: they give the shares, the latency gives the length.
+    (total, spread, unit), loads = _charted(figures, placement), sum(by_kind.values())
+    # Loads are per period, with slowdown: they give the shares, the value gives the length.
     scale = total / loads if loads else 0.0
     parts = tuple(Part(kind, value * scale) for kind, value in by_kind.items())
-    return Bar(name[0].upper() + name[1:], note, total, total * latency.spread, figures.energy.energy_mj, parts)
+    return Bar(name[0].upper() + name[1:], note, total, total * spread, figures.energy.energy_mj, parts, unit)
 
 
 def _broken(baseline: Baseline) -> str:

@@ -19,8 +19,8 @@ function cell(name, value) {
   return String(value);
 }
 
-// A table whose body holds what is in sight between two spacers.
-function sheet(box, head, count, draw) {
+// A table whose body holds what is in sight between two spacers; up to `whole` rows it holds all of them.
+function sheet(box, head, count, draw, whole) {
   const table = element("table"), body = element("tbody");
   table.append(head, body);
   box.replaceChildren(table);
@@ -33,8 +33,11 @@ function sheet(box, head, count, draw) {
     return tr;
   }
   function show() {
-    const first = Math.max(0, Math.floor(box.scrollTop / HEIGHT) - 5);
-    const last = Math.min(count(), first + Math.ceil(box.clientHeight / HEIGHT) + 10);
+    const all = count() <= whole;
+    const first = all ? 0 : Math.max(0, Math.floor(box.scrollTop / HEIGHT) - 5);
+    // An empty box has no height yet; style.css lets it grow to 70 % of the window.
+    const sight = Math.max(box.clientHeight, 0.7 * innerHeight);
+    const last = all ? count() : Math.min(count(), first + Math.ceil(sight / HEIGHT) + 10);
     const rows = [];
     for (let i = first; i < last; i++) rows.push(draw(i));
     body.replaceChildren(spacer(first), ...rows, spacer(Math.max(0, count() - last)));
@@ -112,8 +115,8 @@ function heatRow(i) {
   return tr;
 }
 
-const showRows = sheet(document.getElementById("rows"), head(), () => shown.length, row);
-const showHeat = sheet(document.getElementById("heat"), heatHead(), () => models.length, heatRow);
+const showRows = sheet(document.getElementById("rows"), head(), () => shown.length, row, 0);
+const showHeat = sheet(document.getElementById("heat"), heatHead(), () => models.length, heatRow, 300);
 
 function update() {
   const words = document.getElementById("text").value.toLowerCase().split(/\s+/).filter(Boolean);
