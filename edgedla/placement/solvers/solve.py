@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from typing import Iterable, List, Optional, Sequence, Tuple
 
@@ -18,6 +20,9 @@ from edgedla.placement.solvers.program.solve_program import solve_program
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
 #: (20,000 items: half a minute over 6 s). Real networks have a few thousand.
 MOST_ITEMS = 10_000
+
+#: Up to so many placements of a stream all are tried.
+FEW_PLACEMENTS = 81
 
 #: Share of the time limit for rounds of three and more models: HiGHS sometimes has the better bounds there.
 ROUNDS = 0.5
@@ -64,6 +69,8 @@ def _searched(
 ) -> Optional[Solution]:
     """The answer of the goal's own search; None if it has none, as for latency and energy."""
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
+        if math.prod(len(item.allowed) for item in problem.items) <= FEW_PLACEMENTS:
+            return _all_tried(problem, goal, start)
         from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 
         return solve_stream(problem, goal, start, until, gap)
@@ -84,6 +91,13 @@ def _searched(
     if has_more_models(problem, goal):
         return solve_many(problem, goal, start, until.part(ROUNDS), gap, value_of)
     return None
+
+
+def _all_tried(problem: Problem, goal: Goal, start: List[Tuple[str, ...]]) -> Solution:
+    """The best of all placements, so that a network of a few layers loads no numpy."""
+    watch, best = Stopwatch(), Best(problem, goal, None)
+    best.offer_all([*start, *itertools.product(*(item.allowed for item in problem.items))], NEVER)
+    return Solution(best.evaluation, best.value, best.value, "all", 0, watch.seconds, False)
 
 
 def _continued(
