@@ -24,6 +24,7 @@ from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions, Worth
 from edgedla.quantization.qdq import strip_qdq
+from edgedla.regions.values import FixGain
 from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.slower import by_fix
@@ -379,3 +380,14 @@ def test_above_a_limit_fix_is_not_tried_and_suggested_only_for_what_the_changes_
     assert "--with-fixes" in by_fix(many)
     command = shlex.split(next_command(many, "m.onnx") or "")
     assert (command[1] if "fix" in command else None) == verb
+
+
+def test_what_fix_can_make_is_no_work_by_hand() -> None:
+    """Changes with a rewrite that gains nothing were told as changes that are made by hand."""
+    report = edgedla.check(ODD, target="orin", batch=1)
+    assert report.ranking
+    no_gain = replace(report, fix_gain=FixGain(False, None))
+    assert "`edgedla fix` knows such changes (hard-sigmoid-into-conv, hard-sigmoid)" in by_fix(no_gain)
+    assert "predicts no gain" in by_fix(no_gain)
+    unknown = tuple(replace(change, fixes=("smaller-batch",)) for change in report.ranking)
+    assert by_fix(replace(no_gain, ranking=unknown)) == "No rewrite of `edgedla fix` makes these changes."
