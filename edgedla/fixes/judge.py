@@ -189,9 +189,11 @@ class Judge:
         Args:
             earlier: the metadata that it has itself, as a result of `fix`.
         """
+        from edgedla.placement.check_cost import has_sizes
         from edgedla.placement.worth.own_model import to_metadata
 
-        if self.last is None or self._costs is None:
+        # An input may leave a size open that no layer's output has.
+        if self.last is None or self._costs is None or not has_sizes(self.last[0]):
             return ""
         return to_metadata(replace(self.last[0], gpu_alone=earlier), self.platform, self._costs)
 

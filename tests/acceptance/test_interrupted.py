@@ -48,6 +48,9 @@ import os, sys
 from pathlib import Path
 from edgedla.acceptance import process
 from edgedla.cli.main import exit_code_of
+from edgedla.version import version
+# It asks git once: no step.
+version()
 popen, here, steps = process.subprocess.Popen, Path(sys.argv[1]), []
 def start(command, **how):
     steps.append(command)

@@ -147,7 +147,7 @@ def test_check_of_a_half_precision_model_gives_the_reason_and_the_fix_command(
     # Where types decide, FP16 is what the DLA takes.
     exit_code_of(["check", str(path), "--precision", "int8", "--trt", "11.4.1"])
     assert "own types" not in capsys.readouterr().out
-    exit_code_of(["check", str(path), "--format", "json"])
+    exit_code_of(["check", str(path), "--precision", "fp16", "--format", "json"])
     assert not any("own types" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 

@@ -232,7 +232,8 @@ def test_a_model_that_returns_its_input_is_built_and_evaluated(precision: str, t
     scored = ["--data", data, "--metric", "cosine"]
     assert exit_code_of(["evaluate", built, *scored, "--against", path, *sizes]) == 0
     assert exit_code_of(["evaluate", path, *scored, "--against", built, *sizes]) == 0
-    assert exit_code_of(["deploy", path, "--backend", "host", "--data", data, "-o", str(tmp_path / "d"), *sizes]) == 0
+    # It is written; that few samples do not show that it keeps the metric.
+    assert exit_code_of(["deploy", path, "--backend", "host", "--data", data, "-o", str(tmp_path / "d"), *sizes]) == 7
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])

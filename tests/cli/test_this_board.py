@@ -89,7 +89,7 @@ def test_layers_compare_sweep_and_build_default_to_the_board(
     board({**ORIN_NX, "etc/nv_tegra_release": "# R35 (release), REVISION: 4.1"})
     assert exit_code_of(["layers", SHAPES]) == 0
     assert "TensorRT 8.5" in capsys.readouterr().out
-    assert exit_code_of(["check", SHAPES, "--compare", "fp16,jp6.2", "--no-cost"]) == 0
+    assert exit_code_of(["check", SHAPES, "--precision", "fp16", "--compare", "fp16,jp6.2", "--no-cost"]) == 0
     shown = capsys.readouterr().out
     assert "orin-nx-16gb 8.5.2 fp16" in shown
     assert "orin-nx-16gb 10.3.0 fp16" in shown

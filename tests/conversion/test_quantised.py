@@ -255,7 +255,8 @@ def test_deploy_notes_that_the_sources_scales_are_not_used(
     samples = tflite_file.with_name("s.npz")
     np.savez(str(samples), x=np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32))
     folder = tflite_file.with_name("deployed")
-    assert exit_code_of(["deploy", str(tflite_file), "--data", str(samples), "-o", str(folder)]) == 0
+    # Few samples show nothing about the metric.
+    assert exit_code_of(["deploy", str(tflite_file), "--data", str(samples), "-o", str(folder)]) == 7
     assert f"the INT8 scales in {tflite_file} are not used" in capsys.readouterr().err
 
 

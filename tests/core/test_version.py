@@ -100,4 +100,3 @@ def test_version_with_verbose_names_digests_and_libraries(capsys: pytest.Capture
     expected = {**identity().digests, "python": sys.version.split()[0], **libraries()}
     assert dict(line.split(None, 1) for line in rest) == {k: v or "not installed" for k, v in expected.items()}
     assert exit_code_of(["--verbose", "--version"]) == 0
-    assert exit_code_of(["--verbose", "targets"]) == 2

@@ -53,6 +53,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "inspect": (("{art}",), ("{m}",), ("{log}",)),
     "monitor": (("--count", "1"),),
     "doctor": ((),),
+    "completion": (("bash",),),
     "explain": (("{log}",),),
 }
 

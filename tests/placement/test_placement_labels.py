@@ -446,12 +446,12 @@ def test_the_limit_rises_until_labels_are_no_longer_few_and_then_by_a_factor() -
     rounds = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))[1]
     rounds._pair.best.value = 2_000.0
     assert rounds._asked(1_000.0) == pytest.approx(1_005.0)
-    # Twice as many labels with each 10 us.
+    # Four times as many labels with each 10 us: more than is expected without a look.
     few = rounds_module.FEW
-    rounds._through = [(1_010.0, few // 32), (1_020.0, few // 16)]
-    assert rounds._asked(1_020.0) == pytest.approx(1_060.0, rel=1e-3)
-    rounds._through = [(1_010.0, few), (1_020.0, 2 * few)]
-    assert rounds._asked(1_020.0) == pytest.approx(1_040.0)
+    rounds._through = [(1_010.0, few // 64), (1_020.0, few // 16)]
+    assert rounds._asked(1_020.0) == pytest.approx(1_040.0, rel=1e-3)
+    rounds._through = [(1_010.0, few), (1_020.0, 4 * few)]
+    assert rounds._asked(1_020.0) == pytest.approx(1_030.0)
     # A look that would cover most of the gap covers all of it.
-    rounds._pair.best.value = 1_048.0
+    rounds._pair.best.value = 1_034.0
     assert rounds._asked(1_020.0) == rounds._pair.limit

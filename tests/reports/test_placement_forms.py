@@ -149,7 +149,7 @@ def test_screen_page_and_list_of_findings_write_a_figure_alike(capsys: pytest.Ca
     """The rule of `significant`: three digits with trailing zeros, everywhere."""
     asked = [str(EXAMPLE), "--target", "orin-nx-16gb", "--precision", "fp16", "--power-mode", "MAXN_SUPER"]
     for command, shown in (
-        (["check"], "energy 7.60 mJ"),
+        (["check"], "energy 7.60 mJ 1.81 mJ"),
         (["check", "--all"], "time 1.04 ms against"),
         (["check", "--format", "markdown"], "| Energy | 7.60 mJ against"),
         (["check", "--format", "html"], "7.60 mJ"),
