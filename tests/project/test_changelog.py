@@ -22,7 +22,8 @@ OF_THE_SHELL = {"--help", "--json", "--version"}
 
 def unreleased() -> str:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return re.split(r"^## ", text, flags=re.M)[1]
+    # In short, and in detail.
+    return "\n".join(re.split(r"^## ", text, flags=re.M)[1:3])
 
 
 def options_of(command: click.Command) -> Set[str]:
