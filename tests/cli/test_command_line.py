@@ -488,7 +488,7 @@ def test_check_predicts_times_in_text_and_where_requested(
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     assert main.exit_code_of(["check", str(model), "--precision", "int8", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert ("ms per frame" in printed or '"gpu_us"' in printed) == has
+    assert ("| Time |" in printed or '"gpu_us"' in printed) == has
 
 
 def test_check_costs_another_power_mode_and_takes_measured_times(
