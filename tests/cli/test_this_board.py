@@ -27,7 +27,8 @@ HIDDEN = {"dev/nvmap": ""}
 
 @pytest.fixture
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict], Path]:
-    """A root with these files, as the kernel of a board shows them."""
+    """A root with these files, as the kernel of a board shows them, and no TensorRT that another test may have left."""
+    monkeypatch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: None)
 
     def lay(files: dict) -> Path:
         root = tmp_path / "board"
