@@ -47,6 +47,7 @@ def assert_fits(
         UsageError, ModelError, DocumentError: the question, the model or the baseline is wrong.
     """
     from edgedla.errors import UsageError
+    from edgedla.placement.check_cost import check
     from edgedla.reports import gate
     from edgedla.reports.gate.baseline import against, read_baseline
     from edgedla.reports.gate.thresholds import Thresholds
@@ -55,8 +56,10 @@ def assert_fits(
     fail_on = fail_on or ("never" if baseline is not None or limits != Thresholds() else "unsupported")
     if baseline is not None and not isinstance(model, (str, Path)):
         raise UsageError("a baseline knows models by their path", where="model", allowed="the path of an ONNX file")
-    place = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision, "mode": mode}
-    report = _report(model, {**place, "shapes": shapes, "batch": batch}, limits.needs_cost or baseline is not None)
+    cost = limits.needs_cost or baseline is not None
+    report = check(
+        model, target=target, jetpack=jetpack, trt=trt, precision=precision, mode=mode, shapes=shapes, batch=batch, cost=cost
+    )  # fmt: skip
     faults: List[str] = list(limits.failures(report))
     if not gate.passes(report, fail_on):
         faults += _layers(report, fail_on) or ["the build without GPU fallback does not succeed"]
@@ -69,25 +72,6 @@ def assert_fits(
             "\n".join([f"{report.model} does not fit {target}:", *(f"  {fault}" for fault in faults + off)])
         )
     return report
-
-
-def _report(model: Any, question: Mapping[str, Any], with_cost: bool) -> CheckReport:
-    from edgedla.graph.open_sizes import TRTEXEC_BATCH
-    from edgedla.importers import load_onnx
-    from edgedla.placement import check_cost
-    from edgedla.regions import check_graph
-    from edgedla.targets import platform_for
-    from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
-
-    platform = platform_for(question["target"], jetpack=question["jetpack"], trt=question["trt"])
-    precision, mode = (
-        one_of("precision", question["precision"], PRECISIONS),
-        one_of("mode", question["mode"], CHECK_MODES),
-    )
-    sizes = {"shapes": question["shapes"], "batch": question["batch"]}
-    graph = load_onnx(model, trt=platform.release.trt, open_batch=TRTEXEC_BATCH, as_trained=True, **sizes)
-    report = check_graph(graph, platform, precision, mode)
-    return check_cost.with_cost(report, graph) if with_cost else report
 
 
 def _layers(report: CheckReport, fail_on: str) -> List[str]:

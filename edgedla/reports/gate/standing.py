@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from edgedla.regions.report import CheckReport
+from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
 from edgedla.reports.gains import way
@@ -60,15 +60,14 @@ def standing_of(report: CheckReport) -> Standing:
         totals.layers_gpu,
         totals.regions,
         totals.share_macs_dla,
-        {layer.name: _why(report, layer.index) for layer in report.layers if layer.placed is Placed.GPU},
+        {layer.name: _why(layer) for layer in report.layers if layer.placed is Placed.GPU},
         report.strict.passes if report.strict is not None else None,
         None if priced is None else priced.cost.latency_us,
         0.0 if priced is None else round(priced.cost.spread, 3),
     )
 
 
-def _why(report: CheckReport, index: int) -> str:
-    layer = next(layer for layer in report.layers if layer.index == index)
+def _why(layer: LayerReport) -> str:
     rules = dict.fromkeys(finding.rule for finding in layer_groups.decisive(layer))
     return ",".join(rules) or str(layer.cause)
 
