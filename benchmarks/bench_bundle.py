@@ -35,7 +35,7 @@ from typing import Any, Dict, List
 from provenance import provenance
 
 import edgedla
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
 DETECTOR = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional
 
 import edgedla
 from edgedla.errors import EdgedlaError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 TARGETS = ("agx-orin-64gb", "agx-xavier-32gb")
 #: A pickled module is found again by its module's name, as a user's own is.

@@ -33,7 +33,7 @@ from provenance import provenance
 
 import edgedla
 from edgedla.errors import EdgedlaError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
 DETECTOR = ROOT / "examples" / "00_shapes_detector"
@@ -106,7 +106,7 @@ def with_weights(path: Path, folder: Path) -> Path:
     from edgedla.fixes.network.model_file import open_model
     from edgedla.fixes.network.write_model import save_model
     from edgedla.fixes.seeded import with_seeded_weights
-    from edgedla.publishing import publication
+    from edgedla.io.publishing import publication
 
     out = folder / path.name
     with publication() as published:

@@ -26,7 +26,7 @@ from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.site import Rewrite
-from edgedla.python_files import import_file
+from edgedla.processes.python_files import import_file
 
 
 def generators() -> Dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from provenance import write_rows
 
 import edgedla
-from edgedla.python_files import import_file
+from edgedla.processes.python_files import import_file
 from edgedla.quantization.session import open_session
 
 

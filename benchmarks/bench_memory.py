@@ -20,7 +20,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from edgedla.guard import resident_bytes
+from edgedla.processes.guard import resident_bytes
 from edgedla.quantization.samples import NUMPY_OF_ORT
 from edgedla.quantization.session import import_onnxruntime, memory_of, open_session
 

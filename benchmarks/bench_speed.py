@@ -22,9 +22,9 @@ from bench_check import REFERENCE, ROOT, chain, rivals, with_weights
 from bench_formats import cases
 from provenance import provenance
 
-from edgedla.files import write_atomic
 from edgedla.formats import TensorFormat, layout
 from edgedla.formats.pack import NUMPY_TYPE, pack, unpack
+from edgedla.io.files import write_atomic
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 EDGEDLA = [sys.executable, "-m", "edgedla"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 HEAD = """What `edgedla deploy` reaches by level on networks with seeded random weights: MACs that the DLA can run (%), loadables, predicted
 latency of the best placement and of TensorRT's own on one core (us), relative L2 of the network that level 1 rewrote. Levels stand

@@ -73,7 +73,7 @@ stop_after: {grace_s: %(grace)g}
 def run(file: str) -> int:
     """The pipeline, until SIGTERM."""
     from edgedla.builder.artifact.load import load_artifact
-    from edgedla.malloc import limit_arenas
+    from edgedla.processes.malloc import limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.live.server import serve_view
     from edgedla.runtime.pipeline.config import load_config

@@ -12,7 +12,7 @@ from typing import Tuple
 
 import numpy as np
 
-from edgedla.python_files import import_file
+from edgedla.processes.python_files import import_file
 from edgedla.quantization.samples import Samples
 
 

@@ -77,7 +77,7 @@ _PUBLIC: Dict[str, str] = {
     "predict": "edgedla.placement.prediction.predict",
     "quantize": "edgedla.accuracy.quantize",
     "read_placement": "edgedla.placement.result.document",
-    "schema": "edgedla.documents",
+    "schema": "edgedla.io.documents",
     "verify": "edgedla.placement.verify",
     "write_scripts": "edgedla.builder.building",
 }

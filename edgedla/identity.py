@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from edgedla.data import rules_dir
+from edgedla.io.data import rules_dir
 from edgedla.version import version
 
 _PACKAGE = Path(__file__).resolve().parent

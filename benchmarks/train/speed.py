@@ -29,7 +29,7 @@ import network  # noqa: E402
 import pictures  # noqa: E402
 from captured import Step, optimizer_for  # noqa: E402
 
-from edgedla.files import write_atomic  # noqa: E402
+from edgedla.io.files import write_atomic  # noqa: E402
 from edgedla.torch import adapt, prepare_qat  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -9,7 +9,7 @@ import click
 
 from docs.generator.markdown import code, page, plain, table
 from edgedla.cli.main import EPILOG, VERBS, main
-from edgedla.pages import FOLDERS
+from edgedla.text.pages import FOLDERS
 
 
 def command(verb: str) -> click.Command:

@@ -6,8 +6,8 @@ import json
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from docs.generator.markdown import code, page, plain, table
-from edgedla.documents import DOCUMENTS, Document, schema
-from edgedla.pages import FOLDERS
+from edgedla.io.documents import DOCUMENTS, Document, schema
+from edgedla.text.pages import FOLDERS
 
 
 def document_pages() -> Dict[str, str]:

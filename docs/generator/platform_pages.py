@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Dict, List
 
 from docs.generator.markdown import code, page, plain, table
-from edgedla.pages import FOLDERS
 from edgedla.targets.modules import modules
 from edgedla.targets.platform import Module
 from edgedla.targets.releases import JetPack, dla_answer, release_for, releases
+from edgedla.text.pages import FOLDERS
 
 
 def platform_pages() -> Dict[str, str]:

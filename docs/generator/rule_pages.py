@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Dict, List, Mapping
 
 from docs.generator.markdown import code, page, plain, table
-from edgedla.pages import FOLDERS
 from edgedla.rules.docs import ENGINE_RULES, all_rules, remedy_entry, sources
 from edgedla.rules.examples import examples_of
 from edgedla.rules.messages import Message, messages
 from edgedla.rules.remedies import Remedy, RewriteEntry, all_entries, remedies
 from edgedla.rules.rule import Case, Rule
+from edgedla.text.pages import FOLDERS
 
 _EFFECT = {
     "reject": "the layer is **not on the DLA**",

@@ -17,7 +17,7 @@ from docs.generator.platform_pages import platform_pages
 from docs.generator.rule_pages import rule_pages
 from docs.generator.settings_pages import settings_pages
 from edgedla.cli.main import VERBS
-from edgedla.pages import FOLDERS, site
+from edgedla.text.pages import FOLDERS, site
 from edgedla.version import RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]

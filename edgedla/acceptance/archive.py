@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
 from edgedla.acceptance.redact import Redactor
-from edgedla.documents import conform, require
 from edgedla.errors import DocumentError, EnvironmentMissing
-from edgedla.files import MOST_NAME, write_atomic
 from edgedla.inspection.tar_files import blocks, members_of, open_tar
-from edgedla.printable import printable
-from edgedla.strict_documents import json_of
+from edgedla.io.documents import conform, require
+from edgedla.io.files import MOST_NAME, write_atomic
+from edgedla.io.strict_documents import json_of
+from edgedla.text.printable import printable
 
 #: A report is text: a file beyond these limits is not a report.
 MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 500, 16 << 20, 64 << 20

@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 from edgedla.acceptance.steps import STEPS, Context
 from edgedla.acceptance.values import Skip, StepResult, state_of
 from edgedla.errors import EdgedlaError, EnvironmentMissing
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 
 def main(arguments: List[str]) -> int:

@@ -17,7 +17,7 @@ from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.text import summary
 from edgedla.costs.profile import Profile, parse_profile, write_profile
 from edgedla.errors import DocumentError, EnvironmentMissing, described
-from edgedla.files import below, write_below
+from edgedla.io.files import below, write_below
 
 #: Times hold for one clock: a row is refused if its clocks changed by more than this share.
 CLOCK_SHARE = 0.01

@@ -15,9 +15,9 @@ from typing import IO, Any, Callable, Dict, List, Optional, Sequence
 from edgedla.acceptance.measure.clocks import restore
 from edgedla.acceptance.steps import STEPS, Context, Step
 from edgedla.acceptance.values import StepResult
-from edgedla.documents import header
-from edgedla.files import write_atomic
 from edgedla.identity import identity
+from edgedla.io.documents import header
+from edgedla.io.files import write_atomic
 
 Say = Callable[[str], None]
 #: Bytes of a step's output that the report keeps, from its end.

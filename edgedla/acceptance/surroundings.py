@@ -15,7 +15,7 @@ from edgedla.acceptance.decoding import decoding
 from edgedla.acceptance.programs import run_program
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
-from edgedla.data import jetson_dir
+from edgedla.io.data import jetson_dir
 from edgedla.targets.jetson import on_jetson
 
 #: Keys of the unit that define its sandbox; those of its start, watchdog and stop belong to a pipeline.

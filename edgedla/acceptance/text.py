@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from edgedla.printable import printable
+from edgedla.text.printable import printable
 
 #: Differences shown per step; the report has all of them.
 SHOWN = 8

@@ -12,12 +12,12 @@ from edgedla.accuracy.metrics import Metric, require_labels
 from edgedla.accuracy.scores.finite import FirstFault, first_not_finite, require_finite, require_score
 from edgedla.accuracy.scores.judgement import Judgement, Witness, judge
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.documents import header
 from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+from edgedla.io.documents import header
 from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
-from edgedla.printable import number
 from edgedla.quantization.samples import Feed, InputSpec, Samples
+from edgedla.text.printable import number
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
 

@@ -11,7 +11,7 @@ import numpy as np
 from edgedla.accuracy.scores.intervals import bootstrap, mean_interval, paired, wilson
 from edgedla.accuracy.scores.labels import IGNORED, Fault, class_fault, mask_fault, require_fitting
 from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
-from edgedla.python_files import function_of, source_digest
+from edgedla.processes.python_files import function_of, source_digest
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Samples
 

@@ -15,10 +15,10 @@ from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.arguments import typed
 from edgedla.builder.plan.from_quantization import PAGE
-from edgedla.documents import document_in, header
 from edgedla.errors import UsageError
-from edgedla.files import sha256_of, sha256_of_bytes, usable_folder
-from edgedla.publishing import publication
+from edgedla.io.documents import document_in, header
+from edgedla.io.files import sha256_of, sha256_of_bytes, usable_folder
+from edgedla.io.publishing import publication
 from edgedla.quantization.coverage import Coverage
 from edgedla.text.shown import Shown
 

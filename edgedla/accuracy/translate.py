@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, publish_result, require_no_foreign_model
 from edgedla.errors import UsageError
-from edgedla.files import usable_folder
+from edgedla.io.files import usable_folder
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.unify import dla_scales

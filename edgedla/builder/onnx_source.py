@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.onnx_input import MOST_WEIGHT_BYTES, fix_inputs, load_model, read_model
-from edgedla.files import write_atomic
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.float16_types import Halved
 from edgedla.importers.model_file.model_identity import dynamic_inputs, identity_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.io.files import write_atomic
 from edgedla.regions.float16_model import half_model, half_source
 from edgedla.targets import Platform
 

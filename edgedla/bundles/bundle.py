@@ -13,8 +13,8 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.files import write_atomic
-from edgedla.publishing import publication
+from edgedla.io.files import write_atomic
+from edgedla.io.publishing import publication
 
 #: The oldest time a zip can state. A fixed time makes equal bundles equal byte for byte.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -67,7 +67,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.health.endpoint": lambda c: c.prometheus or c.view,
     "edgedla.runtime.live": lambda c: c.view,
     # Settings and devices are resolved when the bundle is made; the board's own table of modules is not read.
-    "edgedla.strict_yaml": lambda c: False,
+    "edgedla.io.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
     "edgedla.targets": lambda c: c.rtsp,
     # The memory of a session was estimated when the artifact was built.

@@ -17,9 +17,9 @@ from edgedla.bundles.carried import Carried
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
-from edgedla.documents import artifact_folder, header
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.identity import identity
+from edgedla.io.documents import artifact_folder, header
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
 from edgedla.runtime.pipeline.open_engine import batch_of, read_model

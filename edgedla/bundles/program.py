@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
-from edgedla.malloc import collect_often, limit_arenas
-from edgedla.printable import printable_text, without_credentials
+from edgedla.processes.malloc import collect_often, limit_arenas
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.text.printable import printable_text, without_credentials
 
 SETTINGS = "bundle.json"
 

@@ -127,7 +127,7 @@ def bench(
     if trtexec_core is not None:
         devices = (*devices, f"DLA{trtexec_core}")
     from edgedla.builder.artifact.artifact import BARE_ENGINE
-    from edgedla.files import write_atomic
+    from edgedla.io.files import write_atomic
     from edgedla.runtime.measure.bench import bench_request
     from edgedla.runtime.measure.request import BenchRequest
     from edgedla.runtime.measure.timing import BenchOptions

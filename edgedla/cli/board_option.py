@@ -243,8 +243,8 @@ class Bundle:
 
 def named_files(pipeline: Path) -> Tuple[Path, ...]:
     """The files and folders that a pipeline file names below its own folder; all others are taken to be on the board."""
+    from edgedla.io.strict_documents import read_yaml
     from edgedla.runtime.sources.uri import path_in
-    from edgedla.strict_documents import read_yaml
 
     try:
         # YAML aliases can make a page of text an endless document.

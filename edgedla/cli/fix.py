@@ -19,7 +19,7 @@ from edgedla.cli.options import (
 )
 from edgedla.cli.output import FORMAT_OF_ENDING, deliver, destinations, require_apart, say_where
 from edgedla.errors import ModelError, RunError, UsageError
-from edgedla.files import require_room
+from edgedla.io.files import require_room
 
 FORMATS = ("text", "json", "markdown", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}

@@ -47,7 +47,7 @@ def with_topics(verb: str, command: click.Command) -> click.Command:
     """The command; its `--help` ends with its documentation page and related topics."""
     from edgedla.cli.terminal.topics import topics_of
     from edgedla.errors import RuleError
-    from edgedla.pages import page_path, page_url
+    from edgedla.text.pages import page_path, page_url
 
     try:
         names = [topic.name for topic in topics_of(verb)]

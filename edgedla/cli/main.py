@@ -19,8 +19,8 @@ from edgedla.cli.arguments.show_version import show_version
 from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
-from edgedla.guard import guard_command
-from edgedla.printable import printable_text, without_credentials
+from edgedla.processes.guard import guard_command
+from edgedla.text.printable import printable_text, without_credentials
 from edgedla.version import version
 
 #: verb -> (module:command, one line for `edgedla --help`). The table keeps the help line so that

@@ -121,7 +121,7 @@ def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
 
 
 def _limit_memory(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> None:
-    from edgedla.guard import hold_below
+    from edgedla.processes.guard import hold_below
 
     if value is None and not os.environ.get("EDGEDLA_MAX_MEMORY"):
         return

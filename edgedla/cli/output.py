@@ -11,8 +11,8 @@ import click
 
 from edgedla.cli.terminal.screen import columns
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
-from edgedla.printable import printable_text
+from edgedla.io.files import write_atomic
+from edgedla.text.printable import printable_text
 
 #: Ending -> format. The longest ending that fits wins.
 FORMAT_OF_ENDING: Mapping[str, str] = {

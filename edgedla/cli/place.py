@@ -321,7 +321,7 @@ def _verify(
     targets: Sequence[Tuple[str, str]],
     given: Mapping[str, Optional[str]],
 ) -> int:
-    from edgedla.documents import header
+    from edgedla.io.documents import header
     from edgedla.placement.result.document import read_placement
     from edgedla.placement.verify import verify
 
@@ -332,7 +332,7 @@ def _verify(
     def render(form: str, terminal: bool) -> str:
         if form == "json":
             result = {"placement": path, "kept": not broken, "broken": [v.to_dict() for v in broken]}
-            from edgedla.printable import json_text
+            from edgedla.text.printable import json_text
 
             return json_text({**header("edgedla.verification"), **result})
         if form != "text":

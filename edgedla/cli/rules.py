@@ -41,8 +41,8 @@ def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[
 @click.argument("rule")
 def explain_rule(rule: str) -> None:
     """Say what RULE (an id such as CONV009, or a name) asks for, where it holds, its sources and remedies."""
-    from edgedla.pages import page_of
     from edgedla.rules import explain
+    from edgedla.text.pages import page_of
 
     text = explain(rule)
     echo(f"{text}\nPage: {page_of('rule', text.split()[0])}")

@@ -175,7 +175,7 @@ def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[st
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
     """Runs to the end; a changed file, or SIGHUP, replaces models meanwhile."""
     from edgedla.cli.terminal.live_line import live_line
-    from edgedla.malloc import collect_often, limit_arenas
+    from edgedla.processes.malloc import collect_often, limit_arenas
     from edgedla.runtime.health.service import as_service
     from edgedla.runtime.pipeline.open_pipeline import opened_parts, watched
     from edgedla.runtime.pipeline.reload import Reloader, reloading

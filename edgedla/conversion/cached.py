@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 
 from edgedla.conversion.converted import cache_path
 from edgedla.conversion.kinds import kind_of
-from edgedla.files import remove_folder, sha256_of, sha256_of_bytes, write_atomic
 from edgedla.identity import identity, libraries
-from edgedla.sealed import is_plain_file, read_sealed, write_sealed
+from edgedla.io.files import remove_folder, sha256_of, sha256_of_bytes, write_atomic
+from edgedla.io.sealed import is_plain_file, read_sealed, write_sealed
 
 #: The facts of a conversion, beside its ONNX file.
 FACTS = "conversion.json"

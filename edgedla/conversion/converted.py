@@ -9,10 +9,10 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.errors import ModelError, UsageError
-from edgedla.files import special_file, write_atomic
 from edgedla.importers.model_file.port_names import without_identities
 from edgedla.importers.model_file.shape_inference import inferred
-from edgedla.publishing import publication
+from edgedla.io.files import special_file, write_atomic
+from edgedla.io.publishing import publication
 
 #: The newest operator set that all parsers read correctly: those of TensorRT 8 ignore the axes of operator set 18's
 #: reductions (sources in rules/, parser releases).

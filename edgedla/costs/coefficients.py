@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple, Tuple
 
-from edgedla import strict_yaml
 from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, SOFTMAX_SPREAD, Features
-from edgedla.data import rules_dir
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 
 
 @dataclass(frozen=True)

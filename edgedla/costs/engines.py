@@ -7,9 +7,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.targets.platform import Module, PowerMode
 from edgedla.vocabulary import PRECISIONS, did_you_mean
 

@@ -16,10 +16,10 @@ from typing import Dict, List, Tuple
 
 import click
 
-from edgedla.data import rules_dir
 from edgedla.errors import DocumentError
-from edgedla.files import write_atomic
 from edgedla.graph import Layer, LayerGraph, Tensor
+from edgedla.io.data import rules_dir
+from edgedla.io.files import write_atomic
 
 _COLUMNS = ("layer", "type", "inputs", "outputs", "params")
 #: Parameters that no cost depends on.

@@ -11,10 +11,10 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator
-from edgedla.documents import header, require
 from edgedla.errors import DocumentError
-from edgedla.files import open_plain, write_atomic
 from edgedla.graph import Layer, LayerGraph
+from edgedla.io.documents import header, require
+from edgedla.io.files import open_plain, write_atomic
 from edgedla.records.json_text import parse_json
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 

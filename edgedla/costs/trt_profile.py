@@ -19,9 +19,9 @@ from edgedla.costs.profile import (
     positive,
     read_json,
 )
-from edgedla.documents import described
 from edgedla.errors import DocumentError, UsageError
 from edgedla.graph import LayerGraph
+from edgedla.io.documents import described
 from edgedla.records.engine_info import EngineInfo, EngineLayer, is_engine_info, parse_engine_info
 
 PathLike = Union[str, "os.PathLike[str]"]

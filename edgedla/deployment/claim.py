@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence
 
 from edgedla.deployment.occupied import LOCK
-from edgedla.documents import document_in
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
-from edgedla.files import sha256_of, writing
-from edgedla.sealed import is_plain_file, read_sealed, write_sealed
+from edgedla.io.documents import document_in
+from edgedla.io.files import sha256_of, writing
+from edgedla.io.sealed import is_plain_file, read_sealed, write_sealed
 
 #: Report format -> its file name.
 REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}

@@ -108,7 +108,7 @@ def _identity(path: Union[None, str, Path]) -> List[str]:
         return []
     root = Path(path)
     if root.is_file():
-        from edgedla.files import sha256_of
+        from edgedla.io.files import sha256_of
 
         return [root.name, sha256_of(root)]
     files = sorted(p for p in root.rglob("*") if p.is_file())

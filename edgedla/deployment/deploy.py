@@ -28,10 +28,10 @@ from edgedla.deployment.source import Facts, as_source, front_text
 from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import RECORD, Store
 from edgedla.errors import UsageError
-from edgedla.files import remove_folder, sha256_of
 from edgedla.identity import identity
 from edgedla.importers.model_file.plugins import Front
-from edgedla.publishing import publication
+from edgedla.io.files import remove_folder, sha256_of
+from edgedla.io.publishing import publication
 from edgedla.quantization.samples import Samples
 
 Say = Callable[[str], None]

@@ -18,10 +18,10 @@ from edgedla.deployment.details import bound_kept
 from edgedla.deployment.networks import ArtifactRunner
 from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
-from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.printable import json_text
-from edgedla.publishing import Publication, publication
+from edgedla.io.documents import header
+from edgedla.io.publishing import Publication, publication
+from edgedla.text.printable import json_text
 from edgedla.text.shown import Shown
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.

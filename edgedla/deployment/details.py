@@ -13,7 +13,7 @@ from edgedla.deployment.data import Parts
 from edgedla.deployment.source import Facts
 from edgedla.deployment.steps import LAYERS, PLACEMENT
 from edgedla.identity import identity, libraries
-from edgedla.printable import short
+from edgedla.text.printable import short
 from edgedla.vocabulary import GPU
 
 #: Most tensors whose error the document names.

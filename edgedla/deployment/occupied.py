@@ -14,7 +14,7 @@ from edgedla.builder.artifact.store import own_folder
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.store import RECORD
 from edgedla.errors import BuildError, EdgedlaError
-from edgedla.files import open_lock_file, remove_folder, writing
+from edgedla.io.files import open_lock_file, remove_folder, writing
 
 try:
     import fcntl

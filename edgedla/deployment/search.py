@@ -13,7 +13,7 @@ from edgedla.deployment.request import APPROXIMATE
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.files import sha256_of
+from edgedla.io.files import sha256_of
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.targets import platform_for
 

@@ -12,8 +12,8 @@ from edgedla.conversion.objects import object_kind
 from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
-from edgedla.files import write_atomic
 from edgedla.importers.model_file.plugins import Front, part_in_front
+from edgedla.io.files import write_atomic
 from edgedla.targets import platform_for
 
 #: Facts of a conversion; None if the model came as ONNX.

@@ -17,7 +17,7 @@ from edgedla.deployment.data import CHECKED, Parts
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.store import Step, Store
 from edgedla.errors import NoPlacement, RunError
-from edgedla.files import remove_folder, sha256_of, write_atomic
+from edgedla.io.files import remove_folder, sha256_of, write_atomic
 from edgedla.quantization.samples import Samples
 
 MODEL, PLACEMENT, LAYERS = "model.onnx", "placement.json", "layers.json"

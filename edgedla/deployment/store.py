@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import remove_folder, sha256_of, without_links
 from edgedla.identity import identity, libraries
-from edgedla.publishing import runs
-from edgedla.sealed import is_plain_file, read_sealed, write_sealed
+from edgedla.io.files import remove_folder, sha256_of, without_links
+from edgedla.io.publishing import runs
+from edgedla.io.sealed import is_plain_file, read_sealed, write_sealed
 
 RECORD = "step.json"
 Make = Callable[[Path], Dict[str, Any]]

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Uni
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import DocumentError, ModelError, UsageError
-from edgedla.files import sha256_of
 from edgedla.graph.open_sizes import open_inputs
 from edgedla.importers import load_onnx
+from edgedla.io.files import sha256_of
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of

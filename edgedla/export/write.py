@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from edgedla.errors import UsageError
 from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
-from edgedla.files import below
-from edgedla.publishing import publication
-from edgedla.sealed import is_plain_file
+from edgedla.io.files import below
+from edgedla.io.publishing import publication
+from edgedla.io.sealed import is_plain_file
 from edgedla.vocabulary import one_of
 
 #: To add a runtime: its file, and its row here.

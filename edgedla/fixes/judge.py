@@ -8,11 +8,11 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge
-from edgedla.files import sha256_of_bytes
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.onnx_file import graph_size, read
+from edgedla.io.files import sha256_of_bytes
 from edgedla.placement.prediction.predict import Predictor
 from edgedla.placement.problem.model import Model
 from edgedla.regions import check_graph

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.arguments import typed
-from edgedla.documents import header
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
-from edgedla.publishing import publication
+from edgedla.io.documents import header
+from edgedla.io.publishing import publication
 from edgedla.text.shown import Shown
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping
 
-from edgedla.documents import header
 from edgedla.errors import DocumentError
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.graph.source import SourceLocation
 from edgedla.graph.tensor import Tensor
+from edgedla.io.documents import header
 
 
 def to_document(graph: LayerGraph) -> Dict[str, Any]:

@@ -25,7 +25,7 @@ from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
-from edgedla.malloc import paused_garbage_collection
+from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.vocabulary import HANDED_ON
 
 #: Note for a model that was exported before training.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 
 Version = Tuple[int, ...]
 

@@ -15,9 +15,9 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Tuple
 
-from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.inspection.tar_files import BLOCK_BYTES, blocks, members_of, open_tar
+from edgedla.io.documents import require
 
 SETTINGS = "bundle.json"
 TARS = (".tar", ".tar.gz", ".tgz")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from edgedla.builder.artifact.load import folder_hint
-from edgedla.documents import DOCUMENTS, MANIFEST, artifact_folder, identify
 from edgedla.errors import DocumentError
 from edgedla.inspection.bundle_file import is_bundle, read_bundle
+from edgedla.io.documents import DOCUMENTS, MANIFEST, artifact_folder, identify
+from edgedla.io.strict_documents import read_yaml
 from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.engine_info import is_engine_info
@@ -19,7 +20,6 @@ from edgedla.records.plan_header import plan_header
 from edgedla.records.profile_table import read_profile_table
 from edgedla.records.text_lines import BROKEN_STREAM, text_lines
 from edgedla.rules.messages import explain_line
-from edgedla.strict_documents import read_yaml
 from edgedla.text.addresses import shown_document
 
 HEAD_BYTES = 64 * 1024

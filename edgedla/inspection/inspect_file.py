@@ -9,9 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
-from edgedla.documents import header
 from edgedla.errors import DocumentError, UsageError
-from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
 from edgedla.inspection.bundle_file import bundle_bytes, is_bundle
@@ -26,6 +24,8 @@ from edgedla.inspection.facts.graph import of_graph
 from edgedla.inspection.facts.loadable import of_loadable
 from edgedla.inspection.facts.verdict import of_check
 from edgedla.inspection.file_kind import DetectedFile, detect
+from edgedla.io.documents import header
+from edgedla.io.files import sha256_of
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
 
-from edgedla.documents import document_in, is_artifact
 from edgedla.errors import ModelError
-from edgedla.files import sha256_of
 from edgedla.importers.model_file.onnx_file import of_artifact
+from edgedla.io.documents import document_in, is_artifact
+from edgedla.io.files import sha256_of
 
 ENDING, DECODER_ENDING = ".onnx", ".decoder.onnx"
 #: A deployment's report. It states the hash of the built model beside it, which tells that from a user's model.

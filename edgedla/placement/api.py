@@ -11,7 +11,6 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
-from edgedla.malloc import paused_garbage_collection
 from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines, starts
@@ -27,8 +26,9 @@ from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.region_moves import moved_regions
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
 from edgedla.placement.solvers.stages import stage_starts, whole_model_starts
-from edgedla.printable import short
+from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.targets import Platform, platform_for
+from edgedla.text.printable import short
 from edgedla.vocabulary import DEVICES, GPU
 
 #: Share of the remaining time for balanced stages to begin with, for a makespan or one frame in flight.

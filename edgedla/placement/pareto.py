@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
-from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
+from edgedla.io.documents import header
 from edgedla.placement.api import goal_of, prepare
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import GAP
@@ -16,7 +16,7 @@ from edgedla.placement.problem.model import import_notes
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
-from edgedla.printable import json_text
+from edgedla.text.printable import json_text
 
 #: Pairs with a front: for each bound on the latency of every model's frame, the second objective is optimised.
 PAIRS: Tuple[Tuple[str, str], ...] = (("latency", "energy"), ("latency", "throughput"))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, Mapping, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.files import open_plain
+from edgedla.io.files import open_plain
 
 INT8_MAX = 127.0
 _HEADER = re.compile(r"^TRT-(\d+)-(\w+)$")

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Iterator, List, Optional
 
-from edgedla import guard
 from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.processes import guard
 from edgedla.quantization.session_memory import MIB, SessionMemory
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
@@ -43,7 +43,7 @@ def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
     """Limits the memory of sessions opened in the `with` block. None takes EDGEDLA_MAX_MEMORY or the free memory.
 
     Refuses sessions whose estimate exceeds the limit. Only the `edgedla` command also watches its real use
-    (`edgedla.guard`).
+    (`edgedla.processes.guard`).
     """
     token = _limit.set(limit_bytes)
     try:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, Iterator, Mapping, Tuple
 
-from edgedla.data import rules_dir
 from edgedla.errors import UsageError
-from edgedla.strict_yaml import Table, load
+from edgedla.io.data import rules_dir
+from edgedla.io.strict_yaml import Table, load
 from edgedla.vocabulary import did_you_mean
 
 STATUSES = ("agreed", "disputed", "derived", "unknown")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import FrozenSet, Optional, Tuple
 
-from edgedla.data import rules_dir
 from edgedla.graph.layer import Layer
+from edgedla.io.data import rules_dir
+from edgedla.io.strict_yaml import Table, load
 from edgedla.rules.scope import Scope, read_scope
-from edgedla.strict_yaml import Table, load
 from edgedla.targets import Platform
 
 TENSORS = ("inputs", "inputs-and-outputs")

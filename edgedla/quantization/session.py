@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.malloc import give_back
+from edgedla.processes.malloc import give_back
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from edgedla.documents import described
 from edgedla.errors import DocumentError
-from edgedla.files import open_plain
+from edgedla.io.documents import described
+from edgedla.io.files import open_plain
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
 

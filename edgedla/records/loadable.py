@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
-from edgedla.files import open_plain
+from edgedla.io.files import open_plain
 from edgedla.records.flatbuffer import Table, open_buffer
 
 KNOWN_VERSION = (0, 7, 0)

@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Iterable, Iterator, Union
 
 from edgedla.errors import DocumentError
-from edgedla.files import open_plain
+from edgedla.io.files import open_plain
 
 #: A path, the content, or the lines themselves.
 Source = Union[str, "os.PathLike[str]", bytes, Iterable[str]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
-from edgedla.documents import header
 from edgedla.graph.open_sizes import GivenSizes
 from edgedla.graph.source import SourceLocation
+from edgedla.io.documents import header
 from edgedla.regions.values import (
     Cause,
     Cut,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 from edgedla.errors import DocumentError, UsageError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 _CLIENT = re.compile(r"[0-9a-z]{1,32}\Z")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Optional
 
-from edgedla.printable import printable
+from edgedla.text.printable import printable
 
 
 def holder_from(described: Any) -> Optional[Dict[str, str]]:

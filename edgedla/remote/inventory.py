@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import DocumentError, RuleError, UsageError
-from edgedla.files import make_folder, write_atomic
+from edgedla.io.files import make_folder, write_atomic
 from edgedla.remote.address import Address, parse_address
 
 #: Names another file than ~/.config/edgedla/boards.yaml.
@@ -52,8 +52,8 @@ def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
     Raises:
         DocumentError: an unknown key, a wrong type, an invalid name or address; `where` is file:line.
     """
-    from edgedla.strict_documents import read_yaml
-    from edgedla.strict_yaml import Table
+    from edgedla.io.strict_documents import read_yaml
+    from edgedla.io.strict_yaml import Table
 
     path = path or inventory_file()
     if not path.exists():

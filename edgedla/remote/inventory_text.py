@@ -83,7 +83,7 @@ def _block(name: str, values: Mapping[str, Any], indent: str) -> str:
 def _key(name: str) -> str:
     """A board's name as a YAML key: `n` or `7` would not be text without quotes."""
     from edgedla.errors import RuleError
-    from edgedla.strict_yaml import loads
+    from edgedla.io.strict_yaml import loads
 
     try:
         return name if name in loads(f"{name}: 1", "") else json.dumps(name)

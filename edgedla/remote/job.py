@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, RunError, UsageError
-from edgedla.files import remove_folder
 from edgedla.identity import identity
+from edgedla.io.files import remove_folder
 from edgedla.remote import client
 from edgedla.remote.board_side.wire import Message
 from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, printable

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from edgedla.errors import UsageError
-from edgedla.files import MOST_NAME, below, special_file, writing
+from edgedla.io.files import MOST_NAME, below, special_file, writing
 from edgedla.remote.client import state_folder
 from edgedla.remote.transfer import Output
 

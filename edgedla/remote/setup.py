@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import List, Tuple
 
-from edgedla.data import jetson_dir
 from edgedla.errors import EnvironmentMissing
+from edgedla.io.data import jetson_dir
 from edgedla.remote.boards import BoardState, state_of
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.job import Ended, Request, Terminal, run_on

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.guard import lasting_temporary_folder
+from edgedla.processes.guard import lasting_temporary_folder
 from edgedla.remote.address import Address
 
 #: The command to connect with, for example "ssh -F lab.config"; like git's GIT_SSH_COMMAND.

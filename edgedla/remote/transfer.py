@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import DataError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.files import make_folder, sha256_of
+from edgedla.io.files import make_folder, sha256_of
 from edgedla.remote.board_side.store import SHA256
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message
 from edgedla.remote.connection import Connection, printable

@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.identity import identity
+from edgedla.io.documents import header
 from edgedla.remote.measure import Measured
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from edgedla.data import jetson_dir, rules_dir
 from edgedla.errors import EnvironmentMissing
 from edgedla.identity import files_below
+from edgedla.io.data import jetson_dir, rules_dir
 from edgedla.version import version
 
 #: One time for every file, so that an installation always gives the same bytes, which a board may already have.

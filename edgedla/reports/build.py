@@ -9,9 +9,9 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.build import plans_document
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.text import describe, per_device
-from edgedla.printable import or_not_known
 from edgedla.reports.text import clean, labelled, print_lines
 from edgedla.reports.words import count
+from edgedla.text.printable import or_not_known
 
 #: Column at which the text behind a label begins.
 _LABEL = 10

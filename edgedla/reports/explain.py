@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping, Sequence, Tuple
 
-from edgedla.documents import header
-from edgedla.pages import page_of
+from edgedla.io.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
 from edgedla.rules.by_id import Entry
 from edgedla.rules.messages import Explained
+from edgedla.text.pages import page_of
 
 #: Lines of one message that the text shows, of those that name layers and of others: a verbose log repeats some by the hundred.
 _MOST_LAYERS, _MOST_LINES = 40, 3

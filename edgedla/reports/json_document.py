@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, List, Mapping
 
-from edgedla.printable import json_escaped
+from edgedla.text.printable import json_escaped
 
 
 def dump(document: Mapping[str, Any]) -> str:

@@ -7,8 +7,8 @@ from typing import List
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import to_document
 from edgedla.graph.tensor import dims_text
-from edgedla.printable import json_text
 from edgedla.reports.text import Line, clean, print_lines, table_lines
+from edgedla.text.printable import json_text
 
 
 def render_layers(graph: LayerGraph, output_format: str, terminal: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from edgedla.documents import header
+from edgedla.io.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import print_lines, table_lines
 from edgedla.rules import Rule, load_rules

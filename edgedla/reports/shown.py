@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
 
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 from edgedla.text.shown import Shown
 
 #: File ending -> form.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from edgedla.documents import header
+from edgedla.io.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, folded, print_lines, table_lines
 from edgedla.targets import Platform, module_for, modules, platform_for, releases

@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import Any, Iterable, Iterator, List, Literal, Optional, Sequence, Tuple
 
-from edgedla.printable import printable
+from edgedla.text.printable import printable
 
 #: (style, indent, text). Styles: the keys of STYLES.
 Line = Tuple[str, int, str]

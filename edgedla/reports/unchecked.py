@@ -6,8 +6,8 @@ import os
 from typing import Any, Dict, NamedTuple, Tuple
 
 from edgedla.errors import ModelError, ModelRefused
-from edgedla.printable import without_credentials
 from edgedla.targets import Platform
+from edgedla.text.printable import without_credentials
 
 NOT_READ, DOES_NOT_BUILD = "Not read", "Does not build"
 

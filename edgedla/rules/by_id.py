@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from edgedla.pages import page_of
 from edgedla.rules.docs import ENGINE_RULES, all_rules, explain
 from edgedla.rules.remedies import RewriteEntry, all_entries, remedies
+from edgedla.text.pages import page_of
 
 
 @dataclass(frozen=True)

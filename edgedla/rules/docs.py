@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.rules.remedies import remedies
 from edgedla.rules.rule import Case, Rule
 from edgedla.rules.ruleset import load_rules

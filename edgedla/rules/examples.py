@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.graph.kinds.base import Kind
+from edgedla.io.strict_yaml import Table
 from edgedla.rules.loader import kind_class
 from edgedla.rules.rule import Case, Rule
-from edgedla.strict_yaml import Table
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
-from edgedla import strict_yaml
 from edgedla.errors import RuleError
 from edgedla.graph import kinds as graph_kinds
 from edgedla.graph.kinds.base import Kind
+from edgedla.io import strict_yaml
+from edgedla.io.strict_yaml import Table
 from edgedla.rules.predicates import PREDICATES
 from edgedla.rules.rule import STAGES, STATUSES, Case, Rule, message_fields
 from edgedla.rules.scope import Scope, read_scope
 from edgedla.rules.verdict import Effect
-from edgedla.strict_yaml import Table
 
 #: Kinds of rules about the border of a network, not about layers.
 BORDER_KINDS = ("IO_TENSOR", "LOADABLE", "POOL")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.records.build_log_prefix import split_prefix
 
 #: A line about the DLA. If no message explains such a line, the report lists it.

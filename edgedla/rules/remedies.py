@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
-from edgedla.strict_yaml import Table
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
+from edgedla.io.strict_yaml import Table
 from edgedla.vocabulary import did_you_mean
 
 #: How equal a rewritten network is. bit: the same bits in FP32; round: sums in another order; approximate: a stated error.

@@ -9,10 +9,10 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.graph.kinds.base import Kind
 from edgedla.graph.tensor import dims_text
+from edgedla.io.strict_yaml import Table
 from edgedla.rules.predicates import PREDICATES
 from edgedla.rules.scope import Scope
 from edgedla.rules.verdict import Effect
-from edgedla.strict_yaml import Table
 
 STATUSES = ("agreed", "disputed", "observed")
 STAGES = ("layer", "subgraph")

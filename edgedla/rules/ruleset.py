@@ -6,11 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import Kind, kind_of
 from edgedla.graph.open_sizes import has_no_shape
+from edgedla.io.data import rules_dir
 from edgedla.rules.apply import (
     ORDER,
     Active,

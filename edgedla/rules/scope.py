@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import FrozenSet, NamedTuple, Optional, Tuple
 
-from edgedla.strict_yaml import Table
+from edgedla.io.strict_yaml import Table
 from edgedla.targets import Platform, VersionRange
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 

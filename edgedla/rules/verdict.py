@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
-from edgedla.pages import page_of
+from edgedla.text.pages import page_of
 
 
 class Support(str, Enum):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterable, List, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import make_missing, open_plain, remove_empty, without_links, writing
-from edgedla.sealed import sealed, unsealed
+from edgedla.io.files import make_missing, open_plain, remove_empty, without_links, writing
+from edgedla.io.sealed import sealed, unsealed
 from edgedla.sweep.row import FAILED, Row, is_row
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import write_atomic
-from edgedla.printable import cell, json_escaped
+from edgedla.io.files import write_atomic
 from edgedla.sweep.row import COLUMNS, Row
+from edgedla.text.printable import cell, json_escaped
 
 _WHOLE = ("layers", "layers_dla", "layers_gpu", "layers_unknown", "macs", "regions", "regions_dropped", "transitions")
 _REAL = (

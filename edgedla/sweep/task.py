@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.files import sha256_of
 from edgedla.identity import identity
+from edgedla.io.files import sha256_of
 
 #: What a sweep does with each model.
 ACTIONS = ("check", "place", "fix", "bench")

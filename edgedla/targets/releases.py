@@ -7,9 +7,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, Optional, Sequence, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.targets.platform import Module, Release
 from edgedla.targets.versions import Version, VersionRange, padded, parse_version
 

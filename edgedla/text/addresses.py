@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from edgedla.printable import SECRET_VALUE
+from edgedla.text.printable import SECRET_VALUE
 
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*")
 _NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")

@@ -17,7 +17,7 @@ from torch import nn
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.importers.model_file.port_names import name_ports
 from edgedla.importers.source_location import SCOPES, STACK, source_of
-from edgedla.malloc import paused_garbage_collection
+from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
 from edgedla.torch.decomposing import decompose_once
 from edgedla.torch.export_failures import export_failure

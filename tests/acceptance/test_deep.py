@@ -28,8 +28,8 @@ from edgedla.acceptance.steps import STEPS, Context
 from edgedla.builder.building import build
 from edgedla.cli.main import main
 from edgedla.costs.profile import Profile
-from edgedla.documents import header, schema
 from edgedla.errors import DocumentError, UsageError
+from edgedla.io.documents import header, schema
 from edgedla.quantization.numerics import single_departures
 from tests.fake_tensorrt.board_libraries import make_libraries
 

@@ -12,7 +12,7 @@ import pytest
 from edgedla.acceptance import redact
 from edgedla.acceptance.archive import pack, unpack
 from edgedla.acceptance.redact import Redactor
-from edgedla.documents import header
+from edgedla.io.documents import header
 
 pytestmark = pytest.mark.once
 

@@ -12,7 +12,7 @@ from edgedla.accuracy.result import require_no_foreign_model
 from edgedla.accuracy.translate import Translated
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import UsageError
-from edgedla.files import sha256_of_bytes
+from edgedla.io.files import sha256_of_bytes
 
 
 def test_a_model_in_the_folder_is_replaced_only_if_the_report_has_its_hash(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.documents import artifact_folder
+from edgedla.io.documents import artifact_folder
 
 
 @pytest.fixture

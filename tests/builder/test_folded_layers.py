@@ -13,7 +13,7 @@ from edgedla.builder import Artifact, build, plan_build
 from edgedla.builder.plan.plan import plan_from_dict
 from edgedla.builder.plan.text import describe
 from edgedla.builder.request import BuildRequest
-from edgedla.documents import schema
+from edgedla.io.documents import schema
 from edgedla.placement.api import place
 from edgedla.regions import check
 from edgedla.reports.build import render_build

@@ -14,7 +14,7 @@ from edgedla.builder.plan import from_quantization
 from edgedla.builder.plan.from_quantization import report_of, samples_without_scales
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import DocumentError, UsageError
-from edgedla.files import sha256_of_bytes
+from edgedla.io.files import sha256_of_bytes
 from edgedla.targets import platform_for
 
 

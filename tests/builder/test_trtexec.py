@@ -18,8 +18,8 @@ from edgedla.builder.plan.plan import BuildPlan, IoPlan, LayerPlan, Pools
 from edgedla.builder.trtexec import options as option_table
 from edgedla.builder.trtexec.options import options_of
 from edgedla.builder.trtexec.script import trtexec_script
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io.data import rules_dir
 from tests.amounts import examples
 
 RELEASES = [(8, 5, 2), (8, 6, 2), (10, 3, 0), (11, 4, 1)]

@@ -13,7 +13,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.documents import schema
+from edgedla.io.documents import schema
 from tests.models import node, ones, onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]

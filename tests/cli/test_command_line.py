@@ -455,7 +455,7 @@ def test_json_of_explain_targets_and_rules_meets_its_schema(args: List[str], doc
 
     import jsonschema
 
-    from edgedla.documents import schema
+    from edgedla.io.documents import schema
 
     out = tmp_path / "out.json"
     assert main.exit_code_of([*args, "-o", str(out)]) in (0, 1)

@@ -11,7 +11,7 @@ import pytest
 from edgedla.cli import main
 from edgedla.cli.main import VERBS
 from edgedla.cli.terminal.topics import topics, topics_of
-from edgedla.pages import SITE_VARIABLE
+from edgedla.text.pages import SITE_VARIABLE
 
 
 def test_help_lists_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ from typing import List
 
 import pytest
 
-from edgedla import files
 from edgedla.cli.main import exit_code_of
+from edgedla.io import files
 from tests.models import node, onnx_model, save
 
 

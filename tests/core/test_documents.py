@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from edgedla.acceptance.process import report as acceptance_report
 from edgedla.acceptance.values import StepResult
 from edgedla.cli.main import main
-from edgedla.documents import DOCUMENTS, header, identify, require, schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.inspection.inspect_file import inspect
+from edgedla.io.documents import DOCUMENTS, header, identify, require, schema
 from edgedla.remote.address import parse_address
 from edgedla.remote.boards import BoardJob
 from edgedla.remote.inventory import FILE_VARIABLE, BoardEntry, save_board

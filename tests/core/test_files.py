@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgedla import files
 from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.io import files
 
 
 def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:

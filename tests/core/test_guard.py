@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgedla import guard
 from edgedla.cli.main import VERBS
-from edgedla.guard import GUARDED
+from edgedla.processes import guard
+from edgedla.processes.guard import GUARDED
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="only Linux has what the guard needs")
 
-HEAD = "import os, signal, sys, time\nfrom edgedla.guard import guard_command\nguard_command(['check'], sys.stderr.write)\n"
+HEAD = "import os, signal, sys, time\nfrom edgedla.processes.guard import guard_command\nguard_command(['check'], sys.stderr.write)\n"
 
 
 def ended(body: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +58,7 @@ def test_a_process_killed_by_the_system_exits_with_4() -> None:
 
 def test_more_memory_than_allowed_ends_the_command() -> None:
     done = ended(
-        "from edgedla.guard import hold_below\nhold_below(150 << 20)\nkept = [bytearray(b'x') * (1 << 20) for _ in range(100)]\n"
+        "from edgedla.processes.guard import hold_below\nhold_below(150 << 20)\nkept = [bytearray(b'x') * (1 << 20) for _ in range(100)]\n"
         "print('held', flush=True)\nfor _ in range(4000):\n    kept.append(bytearray(b'x') * (1 << 20))\n    time.sleep(0.001)\n"
     )
     assert done.returncode == 4
@@ -86,7 +86,7 @@ def test_the_memory_limit_holds_for_the_watched_process_alone(monkeypatch: pytes
 
 #: Grows by 400 MiB within TensorRT's work, under a limit of 150 MiB.
 DEVICE = (
-    "from edgedla import guard\nfrom edgedla.errors import BuildError, RunError\nguard.hold_below(150 << 20)\n"
+    "from edgedla.processes import guard\nfrom edgedla.errors import BuildError, RunError\nguard.hold_below(150 << 20)\n"
     "def grow(mib):\n    return [bytearray(b'x') * (1 << 20) for _ in range(mib)]\n"
     "with guard.device_work(BuildError):\n    kept = grow(400)\n    time.sleep(0.2)\n"
 )
@@ -144,7 +144,7 @@ def test_whatever_ends_a_command_leaves_no_temporary_folder(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     body = f"os.kill(os.getpid(), signal.{end})" if end.startswith("SIG") else end
-    done = ended("from edgedla import guard\n" + KEEPS + body)
+    done = ended("from edgedla.processes import guard\n" + KEEPS + body)
     assert done.stdout == f"{tmp_path} 2\n", done.stderr
     assert done.returncode != 0
     assert list(tmp_path.iterdir()) == []
@@ -152,7 +152,7 @@ def test_whatever_ends_a_command_leaves_no_temporary_folder(
 
 def test_a_temporary_folder_that_cannot_be_made_stops_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/proc/nowhere")
-    done = ended("from edgedla import guard\n" + KEEPS)
+    done = ended("from edgedla.processes import guard\n" + KEEPS)
     assert (done.returncode, done.stderr) == (0, "")
     assert not done.stdout.startswith("/proc")
 

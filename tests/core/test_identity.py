@@ -10,8 +10,8 @@ from typing import Set, Tuple
 import pytest
 
 import edgedla
-from edgedla.data import rules_dir
 from edgedla.identity import Identity, identity, identity_of
+from edgedla.io.data import rules_dir
 from edgedla.remote.wheel import write_wheel
 
 

@@ -9,10 +9,10 @@ from typing import Any, List
 
 import pytest
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
-from edgedla.strict_yaml import SKIPPED, Table, load
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
+from edgedla.io.strict_yaml import SKIPPED, Table, load
 
 TEXT = "a: 1\nb:\n  - {c: 2.5, d: [x, null, true]}\nexamples: [{e: é}]\n"
 

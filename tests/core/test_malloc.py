@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from edgedla.malloc import paused_garbage_collection
+from edgedla.processes.malloc import paused_garbage_collection
 from tests.models import node, onnx_model
 
 CODE = """
 import gc
 gc.disable()
 gc.set_threshold(100_000, 20, 20)
-from edgedla.malloc import collect_often
+from edgedla.processes.malloc import collect_often
 collect_often()
 frozen = gc.get_freeze_count()
 class Frame: pass
@@ -39,7 +39,7 @@ def test_garbage_is_collected_soon_after_the_start() -> None:
 LOOP = """
 import gc, sys, weakref
 import edgedla
-from edgedla.malloc import paused_garbage_collection
+from edgedla.processes.malloc import paused_garbage_collection
 
 def resident_kb():
     with open("/proc/self/status") as f:

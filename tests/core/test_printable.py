@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.cli.main import exit_code_of
-from edgedla.printable import number, rounded, short, without_credentials
 from edgedla.reports.quantization.text import db, evaluation_text
 from edgedla.runtime.decode.detections import Detection
+from edgedla.text.printable import number, rounded, short, without_credentials
 from tests.models import node, onnx_model, save
 
 

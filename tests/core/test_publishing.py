@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.publishing import forget_unpublished, publication, runs
+from edgedla.io.publishing import forget_unpublished, publication, runs
 
 pytestmark = pytest.mark.once
 CALLS = ("open", "fsync", "replace", "rename", "link", "mkdir", "fchmod")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import UsageError, described
-from edgedla.python_files import function_of
+from edgedla.processes.python_files import function_of
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import DocumentError
-from edgedla.strict_documents import read_json, read_yaml
-from edgedla.strict_yaml import Table
+from edgedla.io.strict_documents import read_json, read_yaml
+from edgedla.io.strict_yaml import Table
 
 
 def test_json_and_yaml_values_are_read_unchanged(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgedla import strict_yaml
 from edgedla.costs.coefficients import coefficients
 from edgedla.costs.cost import total
 from edgedla.costs.fit.__main__ import fit_files, main
@@ -25,8 +24,9 @@ from edgedla.costs.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, 
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.costs.work import FITTED_TYPES, work_of
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.targets import modules, platform_for
 
 pytestmark = pytest.mark.once

@@ -19,8 +19,8 @@ from edgedla.costs.profile import (
     write_profile,
 )
 from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
-from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
+from edgedla.io.documents import schema
 from edgedla.placement.api import place
 from edgedla.placement.prediction.predict import predict
 from edgedla.placement.worth import CostOptions, costs_of

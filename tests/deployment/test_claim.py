@@ -14,7 +14,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.deployment.claim import MODEL_RECORD, REPORTS, WORK, claim, own_file_named, require_own_folder
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.sealed import read_sealed
+from edgedla.io.sealed import read_sealed
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "level": 0, "place": "dla"}
 

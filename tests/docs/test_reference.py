@@ -22,13 +22,13 @@ from docs.generator.site import generated_pages, write_site
 from docs.generator.versions import write_versions
 from edgedla import errors
 from edgedla.cli.main import VERBS, main
-from edgedla.documents import DOCUMENTS
-from edgedla.pages import FOLDERS, page_path
+from edgedla.io.documents import DOCUMENTS
 from edgedla.rules import load_rules
 from edgedla.rules.messages import messages
 from edgedla.rules.remedies import all_entries, remedies
 from edgedla.runtime.pipeline.config import PipelineConfig
 from edgedla.targets.modules import module_ids
+from edgedla.text.pages import FOLDERS, page_path
 
 pytestmark = pytest.mark.once
 

@@ -16,10 +16,10 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.documents import schema
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.preprocess import Embedded
 from edgedla.fixes.proofs.whole_network import NetworkProof
+from edgedla.io.documents import schema
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
 from edgedla.reports.fixes.text import figure_rows, headline, proof_text

@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 from tests.hostile import attack_builds, attack_files, attack_models, attack_parts, attack_soak
 
 ROOT = Path(__file__).resolve().parents[2]

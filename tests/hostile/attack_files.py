@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.documents import header
+from edgedla.io.documents import header
 from tests.hostile.commands import Scene, small_model
 from tests.hostile.mutate import mutated
 

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import onnx
 
 from edgedla.errors import ModelError
-from edgedla.guard import CRASHES
+from edgedla.processes.guard import CRASHES
 from tests.hostile.commands import small_model
 from tests.hostile.mutate import mutated
 from tests.hostile.nasty_models import SMALL, chain
@@ -194,7 +194,7 @@ def _read(reader: int, pid: int, at: int, end: int, report: Callable[[int, Dict[
             status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             if at < end and status.si_status != 0:
                 if status.si_code != os.CLD_EXITED and status.si_status in CRASHES:
-                    # The command runs under a process that says so in words (edgedla.guard, tests/core/test_guard.py).
+                    # The command runs under a process that says so in words (edgedla.processes.guard, tests/core/test_guard.py).
                     report(at, {"code": ModelError.exit_code, "crash": status.si_status, "wrong": None})
                 else:
                     how = "exit code" if status.si_code == os.CLD_EXITED else "signal"

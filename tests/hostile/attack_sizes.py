@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Tuple
 
 from onnx import ModelProto
 
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 from tests.hostile.attack import ROOT, commit, versions
 from tests.hostile.nasty_models import LARGE, alternating, chain, fan_out, wide_concat
 

@@ -19,7 +19,7 @@ from edgedla.bundles.contents import Contents
 from edgedla.deployment.store import Store
 from edgedla.errors import BuildError, EnvironmentMissing, UsageError
 from edgedla.export import export
-from edgedla.files import remove_folder, write_atomic
+from edgedla.io.files import remove_folder, write_atomic
 from edgedla.remote.results import place as place_results
 from edgedla.reports.sweeps.page import page_writer
 from edgedla.runtime.frames import Frame, FrameResult

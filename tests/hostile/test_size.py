@@ -115,7 +115,7 @@ def test_large_models_end_within_20_cpu_seconds_and_a_gigabyte(name: str, verb: 
 
 CHILD = """
 import sys
-from edgedla import guard
+from edgedla.processes import guard
 from edgedla.cli import main
 # It measures itself, so no second process watches over it.
 guard.GUARDED = frozenset()

@@ -10,7 +10,7 @@ from typing import Iterator, List
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.files import open_plain, sha256_of, without_links
+from edgedla.io.files import open_plain, sha256_of, without_links
 from edgedla.sweep.journal import Journal
 
 MODEL = str(Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx")

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.printable import json_escaped, printable, printable_text
+from edgedla.text.printable import json_escaped, printable, printable_text
 from tests.hostile.nasty_models import odd_names
 from tests.hostile.orders import ORDERS
 

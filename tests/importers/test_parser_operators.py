@@ -8,13 +8,13 @@ from typing import Dict, Set, Tuple
 
 import pytest
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import ModelRefused
 from edgedla.importers import load_onnx
 from edgedla.importers.known_ops import REFUSED, way_out
 from edgedla.importers.ops import OPERATORS
 from edgedla.importers.parser_operators import imports, operator_table
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from tests.importers.onnx_models import one
 
 FILE = Path(__file__).resolve().parent.parent / "data" / "parser_operators.csv"

@@ -16,10 +16,10 @@ import pytest
 from edgedla.builder import Artifact, Binding
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.cli import main
-from edgedla.documents import schema
 from edgedla.errors import DocumentError, EdgedlaError, UsageError
 from edgedla.inspection.file_kind import detect
 from edgedla.inspection.inspect_file import diff, inspect
+from edgedla.io.documents import schema
 from edgedla.records.plan_header import plan_header
 from edgedla.reports.inspect import render_diff, render_inspection
 from tests.models import node, ones, onnx_model, save

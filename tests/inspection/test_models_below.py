@@ -11,11 +11,11 @@ from typing import Any, Dict, List
 import pytest
 
 from edgedla.deployment.claim import FILES, REPORTS
-from edgedla.documents import header
 from edgedla.errors import ModelError
-from edgedla.files import sha256_of_bytes
 from edgedla.importers.model_file.changed_outputs import METADATA, ChangedOutput, ChangedOutputs, decoder_path
 from edgedla.inspection.models_below import DECODER_ENDING, DEPLOYMENT, models_below
+from edgedla.io.documents import header
+from edgedla.io.files import sha256_of_bytes
 from tests.models import node, onnx_model
 
 

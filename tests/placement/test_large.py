@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import edgedla
-from edgedla.documents import schema
 from edgedla.errors import NoPlacement
+from edgedla.io.documents import schema
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.solvers import solve

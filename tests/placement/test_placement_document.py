@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Tuple
 import jsonschema
 import pytest
 
-from edgedla.documents import schema
 from edgedla.errors import DocumentError, NoPlacement, UsageError
 from edgedla.graph.document import from_document
+from edgedla.io.documents import schema
 from edgedla.placement.api import place
 from edgedla.placement.problem.goal import GAPS
 from edgedla.placement.result.document import read_placement

@@ -44,6 +44,6 @@ def test_names_that_benchmarks_import_exist(path: Path) -> None:
 
 def test_an_import_of_a_missing_name_is_detected() -> None:
     tree = ast.parse(
-        "def run():\n    from edgedla.runtime.arenas import limit_arenas\n    from edgedla.malloc import nothing\n"
+        "def run():\n    from edgedla.runtime.arenas import limit_arenas\n    from edgedla.processes.malloc import nothing\n"
     )
-    assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.malloc.nothing"]
+    assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.processes.malloc.nothing"]

@@ -17,28 +17,8 @@ ORDER = (
     "errors graph targets records rules importers regions quantization costs placement fixes formats preprocess "
     "builder accuracy inspection runtime export acceptance remote sweep torch conversion deployment bundles reports testing cli"
 ).split()
-#: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
-FOUNDATION = {
-    "errors",
-    "version",
-    "identity",
-    "data",
-    "files",
-    "guard",
-    "malloc",
-    "strict_documents",
-    "strict_yaml",
-    "documents",
-    "vocabulary",
-    "arguments",
-    "printable",
-    "pasted",
-    "publishing",
-    "python_files",
-    "sealed",
-    "text",
-    "pages",
-}
+#: Modules and rooms that everybody may import.
+FOUNDATION = {"errors", "version", "identity", "vocabulary", "arguments", "io", "processes", "text"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": (

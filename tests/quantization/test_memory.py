@@ -17,8 +17,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from edgedla.cli.main import exit_code_of  # noqa: E402
 from edgedla.errors import EnvironmentMissing, UsageError  # noqa: E402
-from edgedla.guard import resident_bytes  # noqa: E402
 from edgedla.importers.model_file.shape_inference import inferred_by_values  # noqa: E402
+from edgedla.processes.guard import resident_bytes  # noqa: E402
 from edgedla.quantization import memory_limit as limits  # noqa: E402
 from edgedla.quantization.session import WORTH_SAYING_BYTES, memory_of, open_session  # noqa: E402
 from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory, tensor_bytes  # noqa: E402

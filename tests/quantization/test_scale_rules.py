@@ -8,8 +8,8 @@ from typing import Callable
 
 import pytest
 
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io.data import rules_dir
 from edgedla.quantization import scale_rules as module
 from edgedla.quantization.scale_rules import scale_rules
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
 from edgedla.importers import load_onnx
+from edgedla.io.documents import schema
 from edgedla.regions import Placed, check, check_graph, compare
 from edgedla.targets import platform_for
 

@@ -11,8 +11,8 @@ from click import Abort
 
 from edgedla.cli import board_option
 from edgedla.cli.fleet.board import report
-from edgedla.documents import schema
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError
+from edgedla.io.documents import schema
 from edgedla.remote import measure, truth
 from edgedla.remote.connection import ConnectionLost
 from edgedla.remote.job import Terminal

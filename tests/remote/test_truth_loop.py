@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from edgedla.documents import schema
+from edgedla.io.documents import schema
 from tests.fake_tensorrt.board_libraries import make_libraries
 from tests.models import onnx_model, save
 

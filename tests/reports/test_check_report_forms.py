@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Set
 import jsonschema
 import pytest
 
-from edgedla.documents import DOCUMENTS, schema
 from edgedla.errors import ModelError, ModelRefused, UsageError
+from edgedla.io.documents import DOCUMENTS, schema
 from edgedla.regions.report import CheckReport
 from edgedla.reports import CHECK_FORMATS, render_check
 from edgedla.reports.json_document import dump

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.cli import main
-from edgedla.pages import SITE_VARIABLE
+from edgedla.text.pages import SITE_VARIABLE
 from tests.models import node, onnx_model, save
 
 SITE = "https://docs.example/0.2/"

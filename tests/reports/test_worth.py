@@ -11,7 +11,6 @@ from onnx import numpy_helper
 from edgedla import PlacementRequest, pareto, place, predict
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
-from edgedla.printable import significant
 from edgedla.regions import check_graph
 from edgedla.regions.values import SlowerChanges
 from edgedla.reports import gains
@@ -23,6 +22,7 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.prediction import render_front
 from edgedla.reports.table import render_table, table_of_reports
 from edgedla.targets import platform_for
+from edgedla.text.printable import significant
 from tests.models import node, onnx_model
 
 #: A global average between two convolutions keeps parts off the DLA.

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from edgedla.cli import main
-from edgedla.pages import SITE_VARIABLE
 from edgedla.rules import load_rules
 from edgedla.rules.by_id import entry_of
 from edgedla.rules.remedies import rewrite_entries
+from edgedla.text.pages import SITE_VARIABLE
 
 
 def test_every_rule_and_rewrite_is_found_by_its_id() -> None:

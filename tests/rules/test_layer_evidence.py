@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.graph import Layer, LayerGraph, Tensor
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.rules import Support, load_rules
 from edgedla.targets import platform_for
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.rules.messages import explain_line, explain_log, messages, strip_prefix
 
 pytestmark = pytest.mark.once

@@ -8,9 +8,9 @@ from typing import Tuple
 import numpy as np
 import pytest
 
-from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
+from edgedla.io.data import rules_dir
 from edgedla.regions import check_graph
 from edgedla.rules import all_rules
 from edgedla.rules.docs import explain

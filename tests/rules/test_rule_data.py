@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import UsageError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.rules import all_rules, explain, fixes, load_rules, rule_for, rules_markdown, sources
 from edgedla.rules.remedies import rewrite_entries
 from edgedla.rules.verdict import Effect

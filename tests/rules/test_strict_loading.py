@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 from edgedla.rules.loader import load_file, read_file
 
 RULE = """kinds: [CONVOLUTION]

@@ -21,8 +21,8 @@ from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import read_profile
 from edgedla.costs.trt_profile import parse_times
 from edgedla.errors import DocumentError, RunError, UsageError
-from edgedla.files import sha256_of
 from edgedla.importers import load_onnx
+from edgedla.io.files import sha256_of
 from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.measure import layer_profile

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.sealed import sealed
+from edgedla.io.sealed import sealed
 from edgedla.sweep import journal as journal_module
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, TEXTS

@@ -15,7 +15,7 @@ import pytest
 
 from edgedla import check, place
 from edgedla.errors import EnvironmentMissing, ModelError
-from edgedla.guard import resident_bytes
+from edgedla.processes.guard import resident_bytes
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, new_row
 from edgedla.sweep.sweep import run_sweep

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from edgedla.documents import header
 from edgedla.errors import DocumentError
-from edgedla.files import sha256_of_bytes
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
+from edgedla.io.documents import header
+from edgedla.io.files import sha256_of_bytes
 
 #: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
 BARE_ENGINE = "engine"

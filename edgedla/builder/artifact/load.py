@@ -10,11 +10,11 @@ from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact, ArtifactFile, Binding, manifest_digest, written_name
 from edgedla.builder.artifact.manifest_types import wrong_types
 from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
-from edgedla.documents import MANIFEST, artifact_folder, require
 from edgedla.errors import DocumentError
-from edgedla.files import sha256_of
+from edgedla.io.documents import MANIFEST, artifact_folder, require
+from edgedla.io.files import sha256_of
+from edgedla.io.strict_documents import read_json
 from edgedla.records.plan_header import ENGINE_ENDINGS
-from edgedla.strict_documents import read_json
 
 #: A manifest has some hundred bytes per layer; a larger file is not a manifest.
 MANIFEST_LIMIT_BYTES = 64 << 20

@@ -15,9 +15,9 @@ from typing import Iterator, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
-from edgedla.documents import MANIFEST
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
-from edgedla.files import make_folder, open_lock_file, sha256_of, write_atomic
+from edgedla.io.documents import MANIFEST
+from edgedla.io.files import make_folder, open_lock_file, sha256_of, write_atomic
 
 try:
     import fcntl

@@ -23,9 +23,9 @@ from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.measured_scales import Explain
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import preprocess_of
-from edgedla.documents import header
 from edgedla.errors import EdgedlaError
-from edgedla.files import write_atomic
+from edgedla.io.documents import header
+from edgedla.io.files import write_atomic
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.targets.board import board_facts
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.request import BuildRequest
-from edgedla.documents import require
 from edgedla.errors import DocumentError, UsageError
-from edgedla.files import sha256_of
-from edgedla.strict_documents import read_json
+from edgedla.io.documents import require
+from edgedla.io.files import sha256_of
+from edgedla.io.strict_documents import read_json
 from edgedla.targets import Platform
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"

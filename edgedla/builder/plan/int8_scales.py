@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 from edgedla.builder.host.limits import require_measurable
 from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import DataError, EdgedlaError
-from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds.quantization import QUANTIZING
+from edgedla.io.files import write_atomic
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.documents import header, require
 from edgedla.errors import DocumentError
+from edgedla.io.documents import header, require
 from edgedla.vocabulary import GPU, PRECISIONS
 
 

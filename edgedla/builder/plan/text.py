@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size
-from edgedla.printable import printable
+from edgedla.text.printable import printable
 
 _MOST_PADDING = 80
 

@@ -23,7 +23,7 @@ from edgedla.builder.tensorrt.inspection import inspect_engine
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.builder.tensorrt.network import answers_of, configure, parse_model
 from edgedla.errors import BuildError
-from edgedla.guard import device_work
+from edgedla.processes.guard import device_work
 
 #: trtexec's marks, so that one reader reads its logs and ours.
 _LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}

@@ -16,7 +16,7 @@ from edgedla.builder.tensorrt.api import Built, build_engine
 from edgedla.builder.tensorrt.drift import Drift, drift_yaml
 from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 from edgedla.records.build_log import BuildLog
 from edgedla.records.engine_info import read_engine_info
 from edgedla.records.real_placement import DLA, real_of_engine, real_of_log

@@ -14,7 +14,7 @@ from typing import Any, List, Optional, Sequence
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.callbacks import overheard, process_logger
 from edgedla.errors import BuildError, EnvironmentMissing
-from edgedla.guard import device_work
+from edgedla.processes.guard import device_work
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.targets.installed import asked_for_a_builder
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.documents import header
+from edgedla.io.documents import header
 from edgedla.vocabulary import GPU
 
 #: Layer name -> (LayerType name, can_run_on_DLA) of each layer of that name in the parsed network.

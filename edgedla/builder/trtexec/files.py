@@ -10,7 +10,7 @@ from edgedla.builder.chain.plan import ChainPlan
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, Mapping, Optional, Tuple
 
-from edgedla import strict_yaml
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.formats import TensorFormat
+from edgedla.io import strict_yaml
+from edgedla.io.data import rules_dir
 
 Version = Tuple[int, ...]
 

@@ -93,7 +93,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
     from edgedla.accuracy.result import require_no_foreign_model
-    from edgedla.files import usable_folder
+    from edgedla.io.files import usable_folder
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
 

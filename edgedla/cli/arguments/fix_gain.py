@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
-from edgedla.pasted import argument
+from edgedla.text.pasted import argument
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport

@@ -9,7 +9,7 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
-from edgedla.pasted import STANDARD_INPUT
+from edgedla.text.pasted import STANDARD_INPUT
 
 
 class ModelSource(NamedTuple):

@@ -155,9 +155,9 @@ def _stem(path: str) -> str:
 @lru_cache(maxsize=None)
 def options() -> Mapping[str, Tuple[Answer, ...]]:
     """trtexec's options by name, each with its rows in the file's order."""
-    from edgedla import strict_yaml
-    from edgedla.data import rules_dir
     from edgedla.errors import RuleError
+    from edgedla.io import strict_yaml
+    from edgedla.io.data import rules_dir
 
     file = "trtexec_options.yaml"
     root = strict_yaml.load(rules_dir() / file)

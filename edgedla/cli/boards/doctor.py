@@ -97,7 +97,7 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_
     from edgedla.acceptance.process import run_steps
     from edgedla.acceptance.redact import Redactor
     from edgedla.acceptance.steps import STEPS
-    from edgedla.files import make_folder, writing
+    from edgedla.io.files import make_folder, writing
 
     only = [s.strip().upper() for s in steps.split(",") if s.strip()]
     unknown = [s for s in only if s not in STEPS]

@@ -139,7 +139,7 @@ def _ask_board(sources: Sequence[ModelSource], request: CheckRequest, place: Dic
     from edgedla.builder.asking import ask_board
     from edgedla.builder.request import BuildRequest
     from edgedla.builder.tensorrt.drift import drift_yaml
-    from edgedla.files import write_atomic
+    from edgedla.io.files import write_atomic
     from edgedla.targets import platform_for
 
     if len(sources) != 1 or request.mode != "fallback":

@@ -13,8 +13,8 @@ import click
 
 from edgedla.cli.arguments.option import option
 from edgedla.cli.output import echo
-from edgedla.documents import header
 from edgedla.errors import UsageError
+from edgedla.io.documents import header
 
 if TYPE_CHECKING:
     from edgedla.remote.inventory import BoardEntry
@@ -265,7 +265,7 @@ def report(
     """
     from edgedla.cli.board_option import terminal
     from edgedla.errors import DataError
-    from edgedla.files import write_atomic
+    from edgedla.io.files import write_atomic
     from edgedla.remote.inventory import board_named
     from edgedla.remote.truth import board_report, summary_lines
     from edgedla.vocabulary import PRECISIONS, one_of

@@ -155,7 +155,7 @@ def sweep(
 
 def _settings(given: Mapping[str, Any]) -> Any:
     from edgedla.costs.profile import read_json
-    from edgedla.files import sha256_of
+    from edgedla.io.files import sha256_of
     from edgedla.sweep.task import Settings
 
     if given["with_fix"] and given["board_group"]:
@@ -205,7 +205,7 @@ def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
 
 def _require_writable(outputs: Sequence[str], folder: Optional[Path]) -> None:
     """Refuses, before hours of work, outputs that cannot be written at the end."""
-    from edgedla.files import make_folder, require_room
+    from edgedla.io.files import make_folder, require_room
     from edgedla.sweep.tables import import_arrow
 
     for output in outputs:
@@ -217,7 +217,7 @@ def _require_writable(outputs: Sequence[str], folder: Optional[Path]) -> None:
 
 
 def _write(path: Path, rows: Sequence[Row], folder: Optional[Path]) -> None:
-    from edgedla.files import write_atomic
+    from edgedla.io.files import write_atomic
     from edgedla.sweep import tables
 
     ending = path.suffix.lower()

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, Optional, TextIO, Tuple
 
 from edgedla.cli.terminal.screen import is_screen
-from edgedla.printable import printable_text
+from edgedla.text.printable import printable_text
 
 EVERY_S = 0.5
 #: Columns assumed where the terminal does not report them.

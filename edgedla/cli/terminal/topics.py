@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple
 
-from edgedla.data import docs_dir
-from edgedla.pages import site
+from edgedla.io.data import docs_dir
+from edgedla.text.pages import site
 
 #: Folders of pages, in the order in which topics are listed.
 FOLDERS = ("tutorials", "howto", "guide", "explanation", ".")

@@ -14,8 +14,8 @@ from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, pr
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
 from edgedla.costs.fit.samples import samples_of
 from edgedla.costs.fit.solve import CARRIED, fit_all, stretch
-from edgedla.data import rules_dir
-from edgedla.files import write_atomic
+from edgedla.io.data import rules_dir
+from edgedla.io.files import write_atomic
 
 
 def fit_files() -> Dict[str, str]:

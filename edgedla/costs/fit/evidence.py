@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 
-from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.io.data import rules_dir
 
 COLUMNS: Tuple[str, ...] = (
     "id", "use", "source", "url", "licence", "module", "power_mode", "clocks", "trt", "precision", "batch", "model",

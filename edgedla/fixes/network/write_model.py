@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
-from edgedla.files import writing
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import external_tensors, remove_unused
 from edgedla.fixes.network.network import has_data, tensor_path
-from edgedla.publishing import Publication
+from edgedla.io.files import writing
+from edgedla.io.publishing import Publication
 
 #: protobuf reads no message above 2 GiB; larger models get their weights in a file beside the model.
 MOST_BYTES_INSIDE = 1_900_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.files import sha256_of
 from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs, decoder_path
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.io.files import sha256_of
 
 #: TensorProto.DataLocation of weights that stand in a file beside the model.
 EXTERNAL = 1

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from edgedla.documents import is_artifact
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
+from edgedla.io.documents import is_artifact
 
 HASH_CHUNK_BYTES = 1 << 20
 #: Nodes and node inputs of a model, subgraphs included. The largest networks that TensorRT builds have some 100,000

@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.inspection.facts.fact import Fact, devices_of, scalars, yes
-from edgedla.printable import or_not_known
+from edgedla.text.printable import or_not_known
 
 #: Sections of a stage's rows that would repeat the chain's.
 _SHARED = frozenset({"Artifact", "Built with"})

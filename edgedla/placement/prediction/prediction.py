@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, weakest
-from edgedla.documents import header
 from edgedla.errors import UsageError
+from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
-from edgedla.printable import json_text, short
+from edgedla.text.printable import json_text, short
 from edgedla.text.shown import Report
 
 

@@ -8,11 +8,11 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.costs.cost import Cost
-from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
+from edgedla.io.documents import require
+from edgedla.io.strict_documents import read_json
 from edgedla.placement.result import placement as p
-from edgedla.strict_documents import read_json
 from edgedla.vocabulary import DEVICES, IN_FLIGHT, OBJECTIVES, PRECISIONS
 
 

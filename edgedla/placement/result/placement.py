@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
-from edgedla.documents import header
-from edgedla.printable import json_text
+from edgedla.io.documents import header
+from edgedla.text.printable import json_text
 from edgedla.text.shown import Report
 
 #: Key -> why a layer is on its device.

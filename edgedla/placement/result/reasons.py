@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
-from edgedla.printable import short
+from edgedla.text.printable import short
 from edgedla.vocabulary import GPU
 
 

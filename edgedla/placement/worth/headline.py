@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.placement.worth.value import Way, Ways
-from edgedla.printable import significant
+from edgedla.text.printable import significant
 
 EQUAL, LITTLE_WORK, MUCH, SAVES, FREES, MORE = 0.10, 0.05, 1.25, 0.80, 0.75, 1.25
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Dict, FrozenSet, List, Optional, Tuple
 
-from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups
 from edgedla.rules import all_rules
 from edgedla.rules.verdict import Effect, Finding
+from edgedla.text.pages import page_url
 
 _NUMBERS = re.compile(r"\d+(?:x\d+)*")
 #: Lists of more layers than this are collapsed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from edgedla.documents import header
+from edgedla.io.documents import header
 from edgedla.regions.report import CheckReport
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.json_document import dump

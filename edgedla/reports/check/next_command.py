@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.pasted import argument, file_of
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gains import (
     COSTED_LAYERS,
@@ -19,6 +18,7 @@ from edgedla.reports.gains import (
 )
 from edgedla.rules.remedies import remedies
 from edgedla.targets import target_options
+from edgedla.text.pasted import argument, file_of
 
 if TYPE_CHECKING:
     from edgedla.placement.worth import Way

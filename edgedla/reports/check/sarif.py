@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgedla.identity import identity
-from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups, summary
@@ -18,6 +17,7 @@ from edgedla.reports.gains import worth_of
 from edgedla.reports.json_document import dump
 from edgedla.reports.unchecked import Unchecked
 from edgedla.rules import Effect, all_rules, explain
+from edgedla.text.pages import page_url
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.printable import number
 from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject, unchanged
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.text import clean
+from edgedla.text.printable import number
 
 
 def to_html(deployment: Deployment, terminal: bool = False) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.printable import number
 from edgedla.reports.deployment.rows import answer, basis, gain, proofs, repeats, rows, subject
 from edgedla.reports.markdown import code, escape
+from edgedla.text.printable import number
 
 
 def to_markdown(deployment: Deployment, terminal: bool = False) -> str:

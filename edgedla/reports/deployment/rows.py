@@ -7,10 +7,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept
-from edgedla.printable import short
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.text import clean
 from edgedla.reports.words import percent
+from edgedla.text.printable import short
 
 #: Outcome of a trial -> tone of pages and terminals.
 TONES: Mapping[str, str] = {

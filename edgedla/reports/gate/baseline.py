@@ -6,13 +6,13 @@ import os
 from pathlib import Path, PurePath
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgedla.documents import header, require
 from edgedla.errors import DocumentError
-from edgedla.files import write_atomic
-from edgedla.printable import json_text
+from edgedla.io.documents import header, require
+from edgedla.io.files import write_atomic
+from edgedla.io.strict_documents import read_json
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gate.standing import Change, Standing, change, standing_of
-from edgedla.strict_documents import read_json
+from edgedla.text.printable import json_text
 
 DOCUMENT = "edgedla.baseline"
 _HINT = "`edgedla check MODEL... --baseline FILE --update-baseline` writes it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgedla.printable import MINUS, significant
+from edgedla.text.printable import MINUS, significant
 
 __all__ = ["MINUS", "megabytes", "milliseconds", "signed", "signed_count", "significant", "spread"]
 

@@ -9,10 +9,10 @@ from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
-from edgedla.printable import number
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.text import labelled, print_lines
+from edgedla.text.printable import number
 
 _WORST = 8
 #: Most groups of channels that starve to list.

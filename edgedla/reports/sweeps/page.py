@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from edgedla.files import write_below
+from edgedla.io.files import write_below
 from edgedla.regions.report import CheckReport
 from edgedla.reports.page.figures import Figure
 from edgedla.reports.page.render import FOLDER, render_page

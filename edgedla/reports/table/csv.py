@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-from edgedla.printable import cell as printed
 from edgedla.reports.table.json import cell_values
 from edgedla.reports.table.table import Table
+from edgedla.text.printable import cell as printed
 
 
 def to_csv(table: Table, terminal: bool) -> str:

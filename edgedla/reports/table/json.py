@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from edgedla.documents import header
+from edgedla.io.documents import header
 from edgedla.reports import gains, layer_groups, summary
 from edgedla.reports.json_document import dump
 from edgedla.reports.table.differences import of_one_model

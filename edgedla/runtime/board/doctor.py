@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgedla.documents import header
 from edgedla.errors import EdgedlaError
+from edgedla.io.documents import header
 from edgedla.quantization.session import import_onnxruntime
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterator
 
 from edgedla.errors import DeviceLost
-from edgedla.files import write_atomic
+from edgedla.io.files import write_atomic
 
 
 def mark_file(name: str) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.printable import rounded
+from edgedla.text.printable import rounded
 
 #: Rows and columns of the grid in the JSON lines.
 GRID_HW = (6, 8)

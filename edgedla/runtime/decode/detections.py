@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.printable import rounded
+from edgedla.text.printable import rounded
 
 #: Pixels; larger than any network input.
 FARTHEST = 1e5

@@ -10,9 +10,9 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.printable import rounded
 from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection
+from edgedla.text.printable import rounded
 
 Polygon = Tuple[Tuple[float, float], ...]
 

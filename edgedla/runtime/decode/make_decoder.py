@@ -12,7 +12,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.original_outputs import decoded_names, original_names, original_outputs
 from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.python_files import function_of
+from edgedla.processes.python_files import function_of
 from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
 from edgedla.runtime.decode.own import call, is_own

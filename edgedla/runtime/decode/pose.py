@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.printable import rounded
 from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
 from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
+from edgedla.text.printable import rounded
 
 Keypoint = Tuple[float, float, float]
 #: Pairs of COCO's 17 keypoints joined in pictures: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.

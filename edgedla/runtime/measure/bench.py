@@ -10,12 +10,12 @@ from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile, write_profile
-from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
+from edgedla.io.documents import header
+from edgedla.io.files import write_atomic
 from edgedla.runtime.measure import layer_profile
 from edgedla.runtime.measure.layer_profile import EngineTimes
 from edgedla.runtime.measure.request import BenchRequest

@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError, UsageError, described
-from edgedla.files import make_folder, open_partial, write_atomic, writing
+from edgedla.io.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw, draw_scene
 from edgedla.runtime.outputs.events import Document

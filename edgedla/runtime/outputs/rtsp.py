@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.malloc import ARENAS
+from edgedla.processes.malloc import ARENAS
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.mqtt import ONLY
 from edgedla.runtime.outputs.pictures import PictureThread

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Protocol, Sequence, Tuple
 
 from edgedla.errors import RunError, UsageError
-from edgedla.files import make_folder, open_partial, writing
+from edgedla.io.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.newest import age_ns

@@ -9,7 +9,8 @@ import reprlib
 from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
 
 from edgedla.errors import DocumentError, UsageError
-from edgedla.files import open_plain
+from edgedla.io.files import open_plain
+from edgedla.io.strict_documents import read_yaml
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
@@ -28,7 +29,6 @@ from edgedla.runtime.pipeline.settings import (
 )
 from edgedla.runtime.sources.reader import CaptureOptions
 from edgedla.runtime.sources.uri import OPTIONS
-from edgedla.strict_documents import read_yaml
 from edgedla.text.addresses import without_secrets
 from edgedla.vocabulary import did_you_mean
 

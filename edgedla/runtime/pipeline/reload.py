@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
-from edgedla.documents import MANIFEST, artifact_folder
 from edgedla.errors import EdgedlaError, described
+from edgedla.io.documents import MANIFEST, artifact_folder
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import open_engine, read_model

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DeviceLost, RunError, described
-from edgedla.guard import device_work
+from edgedla.processes.guard import device_work
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.base import ThreadedRunner
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact, ArtifactFile, Binding
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import DocumentError, EdgedlaError, EnvironmentMissing, UsageError
-from edgedla.files import sha256_of
 from edgedla.formats import TensorFormat, layout
+from edgedla.io.files import sha256_of
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.json_text import parse_json
 from edgedla.records.plan_header import PlanHeader, engine_bytes, engine_header

@@ -16,7 +16,7 @@ from edgedla.errors import DocumentError, UsageError
 
 #: The file of an artifact that says what the others are.
 MANIFEST = "manifest.json"
-_SCHEMAS = Path(__file__).resolve().parent / "schemas"
+_SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 _OLD_FORM = re.compile(r"(edgedla[.][a-z-]+)/([0-9]{1,6})")
 
 
@@ -99,7 +99,7 @@ def identify(value: Any) -> Optional[Tuple[str, int]]:
 
 def document_in(path: str, name: str = "") -> Optional[Dict[str, Any]]:
     """The JSON object in a file; None where there is none, or where it is not the document of this name."""
-    from edgedla.strict_documents import read_json
+    from edgedla.io.strict_documents import read_json
 
     # A pipe would never end.
     if not os.path.isfile(path):

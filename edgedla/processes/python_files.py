@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Callable, Union
 
 from edgedla.errors import UsageError, described
-from edgedla.files import sha256_of
+from edgedla.io.files import sha256_of
 
 
 def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:

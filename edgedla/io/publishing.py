@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Collection, Iterator, List, Optional, Set, Tuple, Union
 
-from edgedla.files import (
+from edgedla.io.files import (
     PathLike,
     make_missing,
     remove_empty,

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Callable, FrozenSet
 
 from edgedla.errors import RuleError
-from edgedla.files import sha256_of_bytes, write_atomic
+from edgedla.io.files import sha256_of_bytes, write_atomic
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 #: Raise it when the reader makes other values of the same YAML.
 FORMAT = 1
 

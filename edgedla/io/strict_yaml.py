@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-from edgedla.data import kept
 from edgedla.errors import RuleError
+from edgedla.io.data import kept
 
 if TYPE_CHECKING:
     import yaml

@@ -14,7 +14,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError, RuleError
-from edgedla.files import open_plain
+from edgedla.io.files import open_plain
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: A number beyond a double looks so. Names may too: then the numbers are only read more slowly.
@@ -61,7 +61,7 @@ def read_yaml(
     path: PathLike, *, wrong: str = "not valid YAML", most_bytes: int = MOST_YAML_BYTES, hint: Optional[str] = None
 ) -> Any:
     """The single document in a YAML file: mappings are `strict_yaml.Table`, which know the lines of their keys."""
-    from edgedla import strict_yaml
+    from edgedla.io import strict_yaml
 
     where = os.fspath(path)
     text = _text(path, wrong, most_bytes, hint)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence, Tuple, Type
 
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError
-from edgedla.files import remove_folder
+from edgedla.io.files import remove_folder
 
 #: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
 #: service that started them: it watches their own process.

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-from edgedla.files import sha256_of_bytes, write_atomic
+from edgedla.io.files import sha256_of_bytes, write_atomic
 
 
 def write_sealed(path: Path, document: Mapping[str, Any]) -> None:
