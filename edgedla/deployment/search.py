@@ -86,14 +86,17 @@ class Search:
 
     def _guarded(self, level: int, work: Callable[[], None]) -> None:
         names = {1: "exact rewrites", 2: "INT8", 3: "approximate rewrites"}
+        store = self.steps.store
+        store.failed_in = ""
         try:
             # The kept candidates are scored once more, on the final samples; one took this long with its build.
             self.budget.reserve_s = self._one_s * (len(self.passed) + 1)
             with self.budget.bound():
                 work()
         except _MAY_FAIL as e:
-            outcome = "skipped" if isinstance(e, (BudgetSpent, EnvironmentMissing)) else "failed"
-            self._note(names[level], level, outcome, str(e).replace("\n", " "))
+            skipped = isinstance(e, (BudgetSpent, EnvironmentMissing))
+            step = "" if skipped or not store.failed_in else f"{store.failed_in}: "
+            self._note(names[level], level, "skipped" if skipped else "failed", (step + str(e)).replace("\n", " "))
 
     def _as_it_is(self) -> None:
         model = self.steps.source

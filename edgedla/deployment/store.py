@@ -45,6 +45,8 @@ class Store:
 
     def __init__(self, folder: Path, say: Optional[Callable[[str], None]] = None) -> None:
         self.folder, self._say, self._tidy = folder, say, False
+        #: Title of the step that raised last.
+        self.failed_in = ""
 
     def step(self, name: str, rests_on: Mapping[str, Any], make: Make, title: str = "") -> Step:
         """The step: from disk if it is finished, otherwise by `make(folder)`, which writes its files and returns its value.
@@ -78,6 +80,7 @@ class Store:
             value = _into_place(partial, folder, key, value)
         except BaseException as e:
             shutil.rmtree(partial, ignore_errors=True)
+            self.failed_in = title or name
             self._journal(name, key, f"failed: {type(e).__name__}", time.monotonic() - started)
             raise
         self._journal(name, key, "done", time.monotonic() - started)

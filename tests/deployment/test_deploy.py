@@ -275,6 +275,23 @@ def test_a_model_that_overflows_in_fp16_is_built_in_int8(samples: Path, tmp_path
     assert found.accepted
 
 
+def test_a_level_that_failed_is_named_with_its_step_beside_the_answer(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgedla.fixes import fix as module
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ModelError("the shapes contradict", where="conv0")
+
+    assert "not known" not in edgedla.deploy(model, tmp_path / "well", level=0, **TARGET).text()
+    monkeypatch.setattr(module, "fix", fails)
+    found = edgedla.deploy(model, tmp_path / "out", level=1, **TARGET)
+    assert [t.reason for t in found.trials if t.outcome == "failed"] == ["rewriting (exact): conv0: the shapes contradict"]
+    for form in ("text", "markdown", "html"):
+        said = render_deployment(found, form)
+        assert "What exact rewrites would gain is not known: failed, see Tried." in said
+
+
 def test_example_inputs_belong_to_models_of_a_framework(model: Path) -> None:
     with pytest.raises(UsageError, match="example inputs"):
         edgedla.deploy(model, example_inputs=np.zeros((1, 3, 32, 32)), level=0, **TARGET)

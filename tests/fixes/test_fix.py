@@ -56,6 +56,29 @@ def run(model, name="y"):
     return open_session(model.SerializeToString(), optimize=False).run([name], feeds)[0]
 
 
+def test_nodes_in_any_order_give_the_same_fix_and_a_sorted_model():
+    """ONNX Runtime's FP16 converter writes the cast of an input last; TensorRT's parser sorts."""
+    model = squeeze_excite()
+    nodes = list(model.graph.node)
+    mixed = squeeze_excite()
+    del mixed.graph.node[:]
+    mixed.graph.node.extend(np.random.default_rng(5).permutation(np.array(nodes, dtype=object)).tolist())
+    with pytest.raises(onnx.checker.ValidationError, match="topologically"):
+        onnx.checker.check_model(mixed)
+    sorted_fix, fixed = edgedla.fix(model, **ORIN), edgedla.fix(mixed, **ORIN)
+    assert fixed.counts == sorted_fix.counts
+    proto = fixed.to_proto()
+    onnx.checker.check_model(proto)
+    assert np.allclose(run(proto), run(model), atol=1e-6)
+
+
+def test_a_cycle_is_named():
+    model = squeeze_excite()
+    model.graph.node[0].input[0] = "d"
+    with pytest.raises(ModelError, match="cycle"):
+        edgedla.fix(model, **ORIN)
+
+
 @pytest.mark.parametrize("opset", [11, 13, 17, 18, 21])
 def test_a_squeeze_excite_network_becomes_one_loadable(opset):
     model = squeeze_excite(opset)

@@ -37,12 +37,18 @@ _OUTLINED: Any = weakref.WeakKeyDictionary()
 def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     """An onnx_ir.Model of a path, bytes, an onnx.ModelProto or an onnx_ir.Model (copied).
 
-    External data stays on disk until it is needed.
+    External data stays on disk until it is needed. Nodes are sorted, as TensorRT's parser sorts them: ONNX Runtime's FP16
+    converter appends the casts of inputs behind their readers.
 
     Raises:
-        ModelError: the model cannot be read, or not completely.
+        ModelError: the model cannot be read, or not completely, or its graph has a cycle.
     """
     opened = _opened(model)
+    try:
+        for graph in (opened.graph, *(f.graph for f in opened.functions.values())):
+            graph.sort()
+    except ValueError as e:
+        raise ModelError("the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>") from e
     require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
     for path in sorted({tensor_path(t) for t in external_tensors(opened) if has_data(t)}):
         if not os.access(path, os.R_OK):

@@ -42,7 +42,9 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
     reference = f"in {score.get('reference', 'FP32')} {significant(score['fp32'])}"
     fell = f"{score['metric']} {significant(score['value'])}, {reference}"
     if deployment.accepted:
-        return "good", "Accepted", f"{how}; {fell}."
+        failed = " and ".join(clean(t.name) for t in deployment.trials if t.outcome == "failed" and t.level)
+        unknown = f" What {failed} would gain is not known: failed, see Tried." if failed else ""
+        return "mixed" if failed else "good", "Accepted", f"{how}; {fell}.{unknown}"
     if not bound_kept(best, deployment.measured):
         measured = deployment.measured
         took = measured["after"]["latency_us"] if measured else best.value("latency")
