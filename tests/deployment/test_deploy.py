@@ -288,7 +288,7 @@ def test_a_level_that_failed_is_named_with_its_step_beside_the_answer(
     found = edgedla.deploy(model, tmp_path / "out", level=1, **TARGET)
     assert [t.reason for t in found.trials if t.outcome == "failed"] == ["rewriting (exact): conv0: the shapes contradict"]
     for form in ("text", "markdown", "html"):
-        said = render_deployment(found, form)
+        said = " ".join(render_deployment(found, form).split())
         assert "What exact rewrites would gain is not known: failed, see Tried." in said
 
 
