@@ -286,7 +286,9 @@ def test_a_level_that_failed_is_named_with_its_step_beside_the_answer(
     assert "not known" not in edgedla.deploy(model, tmp_path / "well", level=0, **TARGET).text()
     monkeypatch.setattr(module, "fix", fails)
     found = edgedla.deploy(model, tmp_path / "out", level=1, **TARGET)
-    assert [t.reason for t in found.trials if t.outcome == "failed"] == ["rewriting (exact): conv0: the shapes contradict"]
+    assert [t.reason for t in found.trials if t.outcome == "failed"] == [
+        "rewriting (exact): conv0: the shapes contradict"
+    ]
     for form in ("text", "markdown", "html"):
         said = " ".join(render_deployment(found, form).split())
         assert "What exact rewrites would gain is not known: failed, see Tried." in said

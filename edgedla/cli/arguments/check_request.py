@@ -9,6 +9,7 @@ from edgedla.cli.arguments.models import ModelSource
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
+    from edgedla.costs.cost import Cost
     from edgedla.regions.report import CheckReport
     from edgedla.reports.unchecked import Unchecked
     from edgedla.targets import Platform
@@ -75,6 +76,20 @@ class CheckRequest:
         power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
         options = CostOptions(**{**self.costs, "power_mode": power_mode})
         return with_cost(report, graph, options, every_change, both=asked is None)
+
+    def layer_times(self, report: CheckReport, source: ModelSource) -> Optional[Dict[int, Cost]]:
+        """Each layer's cost on the device where it ends, fused layers within their first; None where a size is open, or --no-cost."""
+        from edgedla.placement.check_cost import has_sizes
+        from edgedla.placement.worth import CostOptions, costs_of
+        from edgedla.regions.check import read_and_check
+        from edgedla.vocabulary import GPU
+
+        platform = report.platform
+        graph, _ = read_and_check(source.source, platform, report.precision, self.mode, self.shapes, self.batch)
+        if self.cost is False or not has_sizes(graph):
+            return None
+        costs = costs_of(graph, platform, report.precision, CostOptions(**self.costs)).layer_costs(graph)
+        return {x.index: costs[x.index, "DLA" if str(x.placed) == "dla" else GPU] for x in report.layers}
 
     def precision_on(self, platform: Platform) -> str:
         """The precision that was asked for, or the one that the module's DLA is made for."""

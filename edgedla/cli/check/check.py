@@ -78,8 +78,9 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
 
     MODEL is a file, a folder, a quoted pattern, or - to read paths (or one model) from standard input. In a folder,
     artifacts and subfolders whose names begin with a dot are skipped. For a PyTorch module, give the function that
-    makes it as package.module:factory (edgedla[torch]). Several models, or --compare, give a table. Needs no Jetson, no
-    NVIDIA software and no weights.
+    makes it as package.module:factory (edgedla[torch]). Several models, or --compare, give a table. -o FILE.onnx writes
+    the model with device, reason, loadable and time in the metadata of each node, where Netron shows them. Needs no Jetson,
+    no NVIDIA software and no weights.
 
     Exit code 0: nothing that --fail-on, --baseline or a limit names was found; 1: it was found; 3: a model is broken, or
     TensorRT's parser refuses it and the baseline does not know that. Every output form lists such a model with the reason.
@@ -96,6 +97,11 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
         raise UsageError(
             "--all shows everything, --quiet one line per model", where="--all, --quiet", allowed="one of them"
         )
+    annotated = None
+    if any(path.lower().endswith(".onnx") for path in given["output"]):
+        from edgedla.cli.check.annotated import split_annotated, write_annotated
+
+        annotated, given["output"] = split_annotated(given, sources)
     if given["compare"]:
         from edgedla.cli.check.compare import compare
 
@@ -122,6 +128,8 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
             broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
+    if annotated is not None and reports:
+        write_annotated(annotated, sources[0], next(iter(reports.values())), request)
     _show(reports, unchecked, targets, given)
     if given["on_device"]:
         _ask_board(sources, request, place, given["on_device"])

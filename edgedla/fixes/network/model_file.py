@@ -48,7 +48,9 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
         for graph in (opened.graph, *(f.graph for f in opened.functions.values())):
             graph.sort()
     except ValueError as e:
-        raise ModelError("the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>") from e
+        raise ModelError(
+            "the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>"
+        ) from e
     require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
     for path in sorted({tensor_path(t) for t in external_tensors(opened) if has_data(t)}):
         if not os.access(path, os.R_OK):

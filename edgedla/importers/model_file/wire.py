@@ -6,6 +6,7 @@ two or three times; leaving them out costs one look at each initializer's header
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
 
 from edgedla.errors import ModelError
@@ -120,23 +121,33 @@ def nested_graphs(data: Any) -> int:
 
 def _message_fields(data: Any, at: int, end: int) -> Iterator[Tuple[int, int, int]]:
     """(number, start, stop) of the length-delimited fields of a message, up to the first invalid byte."""
-    try:
-        while at < end:
-            tag, at = varint(data, at, end)
-            if tag & 7 == LENGTH:
-                length, at = varint(data, at, end)
-                if at + length > end:
-                    return
-                yield tag >> 3, at, at + length
-                at += length
-            elif tag & 7 == VARINT:
-                _, at = varint(data, at, end)
-            elif tag & 7 in (FIXED32, FIXED64):
-                at += 4 if tag & 7 == FIXED32 else 8
-            else:
-                return
-    except Malformed:
-        return
+    with contextlib.suppress(Malformed):
+        for number, field, start, stop in fields(data, at, end):
+            if data[field] & 7 == LENGTH:
+                yield number, start, stop
+
+
+def fields(data: Any, at: int, end: int) -> Iterator[Tuple[int, int, int, int]]:
+    """(number, start of the field, of its payload, and its end) of every field of the message data[at:end].
+
+    Raises:
+        Malformed: the bytes are not a protobuf message.
+    """
+    while at < end:
+        field = at
+        tag, start = varint(data, at, end)
+        if tag & 7 == LENGTH:
+            length, start = varint(data, start, end)
+            at = start + length
+        elif tag & 7 == VARINT:
+            _, at = varint(data, start, end)
+        elif tag & 7 in (FIXED32, FIXED64):
+            at = start + (4 if tag & 7 == FIXED32 else 8)
+        else:
+            raise Malformed(f"an unknown kind of field at byte {field}")
+        if at > end:
+            raise Malformed(f"cut off at byte {end}")
+        yield tag >> 3, field, start, at
 
 
 def _strip(data: Any, at: int, end: int, schema: Schema, parts: List[Part], depth: int) -> int:
