@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 import edgedla
 from edgedla.cli import main
-from edgedla.cli.arguments.gate import DECIDING
+from edgedla.cli.arguments.gate import DECIDING, NEEDS
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
@@ -298,7 +298,7 @@ def test_a_final_identity_suggests_removing_it() -> None:
 
 
 #: Options of `check` that say how its answer is shown or judged, which is another command's own affair.
-SHOWN = {"on_device", *DECIDING,
+SHOWN = {"on_device", *DECIDING, *NEEDS,
     "compare", "output_format", "output", "everything", "quiet", "cost", "with_fixes", "fail_on", "max_memory", "help",
 }  # fmt: skip
 #: A value of each other one. `mode` has its own tests: `build` and `fix` spell it otherwise, `place` has none.

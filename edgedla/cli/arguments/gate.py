@@ -26,13 +26,16 @@ _LIMITS = {
     "max_latency": "max_latency_us",
     "max_energy": "max_energy_mj",
 }
+#: Option -> the field of Needs; they hold for a table of platforms.
+NEEDS = {"need_fps": "fps", "need_ms": "ms", "max_w": "watts"}
 #: The options that hold for one platform.
 DECIDING = ("baseline", "update_baseline", *_LIMITS)
+NEED = click.FloatRange(0, 1e9, min_open=True)
 _MICROSECONDS = {"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def gate_options() -> Callable[[Command], Command]:
-    """--fail-on, --baseline and the limits."""
+    """--fail-on, --baseline, the limits, and the needs of a table."""
     return stacked(
         option(
             "--fail-on",
@@ -40,7 +43,7 @@ def gate_options() -> Callable[[Command], Command]:
             default=None,
             help="Exit with 1 if the DLA refuses a layer or a strict build fails (unsupported); also if a layer falls back to the "
             "GPU for another reason (fallback); also if a verdict is unknown (unknown); or never.  "
-            "[default: unsupported; never with --baseline or a limit]",
+            "[default: unsupported; never with --baseline, a limit or a need]",
         ),
         option(
             "--baseline",
@@ -54,6 +57,9 @@ def gate_options() -> Callable[[Command], Command]:
         option("--max-gpu-layers", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many layers off the DLA."),
         option("--max-latency", metavar="TIME", callback=_time, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
         option("--max-energy", metavar="MJ", callback=_energy, help="Exit with 1 above this energy per frame, in mJ."),
+        option("--need-fps", type=NEED, metavar="N", help="--compare: mark boards that reach this many frames/s."),
+        option("--need-ms", type=NEED, metavar="MS", help="--compare: mark boards that take at most this long per frame."),
+        option("--max-w", type=NEED, metavar="W", help="--compare: mark boards that draw at most this power, idle included."),
     )  # fmt: skip
 
 
@@ -91,7 +97,12 @@ class Gate:
         if self.update and self.baseline is None:
             raise UsageError("there is no file to write to", where="--update-baseline", allowed="with --baseline FILE")
         chosen: Optional[str] = given["fail_on"]
-        decides = self.baseline is not None or self.thresholds != Thresholds()
+        needs = [name for name in NEEDS if given[name] is not None]
+        if needs and not given["compare"]:
+            raise UsageError(
+                "it marks the boards of a table", where=f"--{needs[0].replace('_', '-')}", allowed="with --compare"
+            )
+        decides = self.baseline is not None or self.thresholds != Thresholds() or bool(needs)
         self.fail_on: str = chosen or ("never" if decides else "unsupported")
 
     @property

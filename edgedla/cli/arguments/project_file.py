@@ -25,15 +25,18 @@ class Key(NamedTuple):
         verbs: the verbs that it holds for; () for every verb that has the option.
         replaced_by: options that replace it besides its own.
         is_path: a path from the file's folder.
+        only_with: an option without which it means nothing.
     """
 
     takes: str = "text"
     verbs: Tuple[str, ...] = ()
     replaced_by: Tuple[str, ...] = ()
     is_path: bool = False
+    only_with: str = ""
 
 
 _LIMIT = Key("number", ("check",), ("--compare",))
+_NEED = Key("number", ("check",), only_with="--compare")
 _RELEASE = Key(replaced_by=("--target", "--jetpack", "--trt"))
 #: Key, as the option is spelled -> what it takes. To add a key: one row.
 KEYS: Mapping[str, Key] = {
@@ -53,6 +56,9 @@ KEYS: Mapping[str, Key] = {
     "max-gpu-layers": _LIMIT,
     "max-latency": _LIMIT,
     "max-energy": _LIMIT,
+    "need-fps": _NEED,
+    "need-ms": _NEED,
+    "max-w": _NEED,
 }
 
 
@@ -71,6 +77,8 @@ class ProjectFile(NamedTuple):
             key = KEYS[name]
             parameter = options.get(f"--{name}") or options.get(name)
             if parameter is None or (key.verbs and verb not in key.verbs) or given & {f"--{name}", *key.replaced_by}:
+                continue
+            if key.only_with and key.only_with not in given:
                 continue
             chosen[parameter] = self._as_typed(key, value)
         return chosen

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from edgedla.cli.arguments.check_request import CheckRequest
-from edgedla.cli.arguments.gate import DECIDING
+from edgedla.cli.arguments.gate import DECIDING, NEEDS
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.cli.arguments.option import given_options
 from edgedla.cli.output import deliver, destinations, echo, say_where
@@ -41,15 +42,27 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.reports import gate
     from edgedla.reports.table import render_table
+    from edgedla.reports.table.needs import Needs
+    from edgedla.reports.table.text import one_line_each
 
     places = parse_platforms(given["compare"], given["target"], given["jetpack"], given["trt"])
     _require_meaning(click.get_current_context(), given, places)
-    most = request.costed_layers([form for form, _ in targets])
-    table = _table(sources, places, request, most)
-    deliver(targets, lambda form, terminal: render_table(table, form, terminal))
+    needs = Needs(**{field: given[name] for name, field in NEEDS.items()})
+    if needs.text and request.cost is False:
+        raise UsageError(
+            "whether a board meets them is a matter of its cost", where="--no-cost", allowed="without needs"
+        )
+    most = request.costed_layers([form for form, _ in targets], bool(needs.text))
+    table = replace(_table(sources, places, request, most), needs=needs)
+
+    def render(form: str, terminal: bool) -> str:
+        return one_line_each(table) if given["quiet"] and form == "text" else render_table(table, form, terminal)
+
+    deliver(targets, render)
     rows, columns = len(table.rows), len(table.columns)
     models, platforms = "model" if rows == 1 else "models", "platform" if columns == 1 else "platforms"
-    say_where(targets, lambda: f"{rows} {models} on {columns} {platforms}\n")
+    met = f", {sum(len(table.met(row)) for row in table.rows)} of {rows * columns} meet the needs" if needs.text else ""
+    say_where(targets, lambda: f"{rows} {models} on {columns} {platforms}{met}\n")
     nowhere = [row for row in table.rows if all(cell.report is None for cell in row.cells)]
     for row in nowhere:
         echo(f"edgedla: error: {row.cells[0].error}", err=True)
@@ -57,6 +70,8 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
         return ModelError.exit_code
     reports = [cell.report for _, _, cell in table.cells()]
     passed = all(report is not None and gate.passes(report, given["fail_on"]) for report in reports)
+    if not all(table.met(row) for row in table.rows) and needs.text:
+        return 1
     return 0 if passed or given["fail_on"] == "never" else 1
 
 

@@ -218,6 +218,7 @@ def worth_of(
         batch_of(graph),
         worthiness.slow(),
         worthiness.pinned(),
+        idle_w=costs.idle_power_w,
     )
 
 

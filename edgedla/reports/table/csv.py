@@ -22,7 +22,7 @@ def to_csv(table: Table, terminal: bool) -> str:
             "trt": column.trt,
             "precision": column.precision,
         }
-        lines.append({k: printed(v) for k, v in {**place, **cell_values(cell)}.items()})
+        lines.append({k: printed(v) for k, v in {**place, **cell_values(cell, table.needs)}.items()})
     if lines:
         writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
         writer.writeheader()

@@ -29,13 +29,27 @@ def to_html(table: Table, terminal: bool) -> str:
         sorted_by=columns[0].title if columns else "",
         spreads=_spreads(table),
         frames=table.frames(),
+        legend=table.needs.legend,
         differences=of_one_model(table),
         ends=ends,
     )
 
 
 def _verdicts(table: Table) -> List[Verdict]:
-    return [_fastest(table), _verdict_counts(table)]
+    return [_fastest(table), _needs(table) if table.needs.text else _verdict_counts(table)]
+
+
+def _needs(table: Table) -> Verdict:
+    """Which platforms meet the needs, for each model."""
+    met = [table.met(row) for row in table.rows]
+    titles = [", ".join(column.title for column in columns) or "none" for columns in met]
+    text = titles[0] if len(titles) == 1 else "; ".join(f"{row.name}: {t}" for row, t in zip(table.rows, titles))
+    least = min(map(len, met))
+    return Verdict(
+        "good" if least else "bad",
+        f"{sum(map(len, met))} of {len(table.rows) * len(table.columns)} meet the needs",
+        f"Needed: {table.needs.text}. Met by: {text}.",
+    )
 
 
 def _fastest(table: Table) -> Verdict:

@@ -8,6 +8,7 @@ from edgedla.io.documents import header
 from edgedla.reports import gains, layer_groups, summary
 from edgedla.reports.json_document import dump
 from edgedla.reports.table.differences import of_one_model
+from edgedla.reports.table.needs import Needs
 from edgedla.reports.table.table import Cell, Table
 
 
@@ -19,6 +20,7 @@ def to_json(table: Table, terminal: bool) -> str:
 def _table(table: Table) -> Dict[str, Any]:
     return {
         **header("edgedla.table"),
+        "needs": table.needs._asdict() if table.needs.text else None,
         "columns": [
             {
                 "label": c.label,
@@ -31,14 +33,15 @@ def _table(table: Table) -> Dict[str, Any]:
             for c in table.columns
         ],
         "rows": [
-            {"model": row.name, "file": row.file, "cells": [cell_values(c) for c in row.cells]} for row in table.rows
+            {"model": row.name, "file": row.file, "cells": [cell_values(c, table.needs) for c in row.cells]}
+            for row in table.rows
         ],
     }
 
 
-def cell_values(cell: Cell) -> Dict[str, Any]:
+def cell_values(cell: Cell, needs: Needs) -> Dict[str, Any]:
     """The figures of a cell; times in ms and energies in mJ per frame, null where unknown."""
-    report = cell.report
+    report, offer = cell.report, cell.offer(needs)
     cause, layers = cell.worst
     totals = report.totals if report is not None else None
     return {
@@ -62,6 +65,13 @@ def cell_values(cell: Cell) -> Dict[str, Any]:
         "gpu_fps": cell.fps("gpu"),
         "memory_mb": cell.memory_mb,
         "power_mode": cell.power_mode,
+        "meets": cell.meets(needs),
+        "run_as": "" if offer is None else offer.way.name,
+        "run_fps": None if offer is None else round(offer.way.fps, 3),
+        "run_ms": None if offer is None else _rounded(offer.way.cost.latency_us),
+        "run_mj": None if offer is None else _share(offer.way.cost.energy_mj),
+        "run_w": None if offer is None else round(offer.watts, 3),
+        "guess": None if offer is None else offer.guess,
         "worth": None if report is None else gains.verdict(report).word,
         "worst_cause": cause,
         "worst_layers": layers,
@@ -80,6 +90,7 @@ def _compare(table: Table) -> Dict[str, Any]:
     reports = [cell.report for cell in table.rows[0].cells if cell.report is not None]
     return {
         **header("edgedla.compare"),
+        "needs": table.needs._asdict() if table.needs.text else None,
         "model": {"name": reports[0].model, "sha256": reports[0].sha256},
         "columns": [
             {
@@ -91,7 +102,7 @@ def _compare(table: Table) -> Dict[str, Any]:
                 "headline": summary.headline(report).text,
                 "totals": report.totals.to_dict(),
                 "strict": report.strict.to_dict() if report.strict else None,
-                "figures": cell_values(cell),
+                "figures": cell_values(cell, table.needs),
             }
             for column, cell, report in zip(table.columns, table.rows[0].cells, reports)
         ],

@@ -6,10 +6,11 @@ from typing import Iterator, Optional, Sequence
 
 from edgedla.reports.markdown import code, escape
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.table import needs
 from edgedla.reports.table.differences import ends, of_one_model
 from edgedla.reports.table.table import Cell, Table
 
-HEAD = ("Model", "Verdict", "DLA ms", "GPU ms", "×", "Loadables", "Worst cause")
+HEAD = ("Model", "Verdict", "DLA ms", "GPU ms", "×", "Loadables", "Worst cause", *needs.HEAD, "Way")
 
 
 def to_markdown(table: Table, terminal: bool) -> str:
@@ -17,13 +18,19 @@ def to_markdown(table: Table, terminal: bool) -> str:
 
 
 def _lines(table: Table) -> Iterator[str]:
+    head = [*HEAD, *(("Meets",) if table.needs.text else ())]
+    if table.needs.text:
+        yield f"Needed: {table.needs.text}.\n"
     for i, column in enumerate(table.columns):
         yield f"## {escape(column.title)} ({escape(column.module)}), {escape(column.release)}\n"
-        yield row(HEAD)
-        yield row(["---"] * len(HEAD))
+        yield row(head)
+        yield row(["---"] * len(head))
         for model in table.rows:
-            yield row([code(model.name), *_cells(model.cells[i])])
+            cell = model.cells[i]
+            meets = [cell.meets(table.needs)] if table.needs.text else []
+            yield row([code(model.name), *_cells(cell), *_figures(cell, table.needs), *meets])
         yield ""
+    yield f"{table.needs.legend}.\n"
     if table.frames():
         yield f"{escape(table.frames())}\n"
     every = of_one_model(table)
@@ -49,6 +56,13 @@ def _cells(cell: Cell) -> Sequence[str]:
         f"{report.totals.regions}{dropped}" if report.platform.has_dla else "",
         f"{escape(cause)} ({layers})" if cause else "",
     ]
+
+
+def _figures(cell: Cell, needed: needs.Needs) -> Sequence[str]:
+    offer = cell.offer(needed)
+    if offer is None:
+        return [""] * (len(needs.HEAD) + 1)
+    return [*offer.figures, f"{offer.way.title}{f'; {offer.guess}' if offer.guess else ''}"]
 
 
 def _ms(time_us: Optional[float]) -> str:

@@ -11,7 +11,8 @@ from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import gains, summary
 from edgedla.reports.check.refusals import by_remedy, pulled_along
-from edgedla.reports.unchecked import NOT_READ, Unchecked, verdict_of
+from edgedla.reports.table.needs import ANSWERS, NO_NEEDS, Needs, Offer
+from edgedla.reports.unchecked import DOES_NOT_BUILD, NOT_READ, Unchecked, verdict_of
 from edgedla.targets import Platform
 
 if TYPE_CHECKING:
@@ -76,6 +77,20 @@ class Cell:
         """The nvpmodel mode that the figures are for; "" if not costed."""
         worth = None if self.report is None else gains.worth_of(self.report)
         return "" if worth is None else worth.power_mode or ""
+
+    def offer(self, needs: Needs) -> Optional[Offer]:
+        """The way that comes nearest to the needs; None if not costed."""
+        worth = None if self.report is None else gains.worth_of(self.report)
+        if self.report is None or worth is None or self.verdict[1] == DOES_NOT_BUILD:
+            return None
+        return needs.nearest(worth, self.report.precision)
+
+    def meets(self, needs: Needs) -> str:
+        """Whether the needs are met, a key of ANSWERS; "" without needs."""
+        offer = self.offer(needs)
+        if offer is not None or not needs.text:
+            return offer.answer if offer is not None else ""
+        return "no" if self.verdict[1] == DOES_NOT_BUILD else "unknown"
 
     @property
     def limit(self) -> int:
@@ -142,11 +157,20 @@ class Row:
 class Table:
     columns: Tuple[Column, ...]
     rows: Tuple[Row, ...]
+    needs: Needs = NO_NEEDS
 
     def cells(self) -> Iterator[Tuple[Row, Column, Cell]]:
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells):
                 yield row, column, cell
+
+    def answer(self, cell: Cell) -> Tuple[str, str]:
+        """Whether a cell meets the needs: (tone, words)."""
+        return ANSWERS[cell.meets(self.needs)]
+
+    def met(self, row: Row) -> List[Column]:
+        """The platforms that meet the needs of a model, or probably do."""
+        return [c for c, cell in zip(self.columns, row.cells) if cell.meets(self.needs) in ("yes", "probably")]
 
     def frames(self) -> str:
         """What a frame of these models is where it is a batch; "" where each is one picture."""
