@@ -30,7 +30,7 @@ CHECK_MODES: Tuple[str, ...] = ("fallback", "strict", "standalone")
 #: A TensorRT engine, and a DLA loadable for cuDLA.
 BUILD_MODES: Tuple[str, ...] = ("hybrid", "standalone")
 BACKENDS: Tuple[str, ...] = ("auto", "tensorrt", "host")
-OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
+OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "gpu-time", "makespan")
 #: Frames of each model that are under way at one time.
 IN_FLIGHT: Tuple[str, ...] = ("many", "one")
 

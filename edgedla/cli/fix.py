@@ -41,11 +41,11 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 )
 @option(
     "--objective",
-    type=click.Choice(["latency", "throughput", "energy", "loadables"]),
+    type=click.Choice(["latency", "throughput", "energy", "gpu-time", "loadables"]),
     default="latency",
     show_default=True,
     help="What a rewrite must lower, as predicted: latency per frame; throughput: the busiest device's time per frame; energy "
-    "per frame; loadables: their number.",
+    "per frame; gpu-time: of the GPU per frame; loadables: their number.",
 )
 @option(
     "--change-outputs/--keep-interface",

@@ -40,8 +40,8 @@ FORMATS = ("text", "json", "html", "trtexec")
     type=click.Choice(OBJECTIVES, case_sensitive=False),
     default="latency",
     show_default=True,
-    help="latency: of one frame; throughput: of a stream that keeps all devices busy; energy: per frame; makespan: until one "
-    "frame of every model is done, all running side by side.",
+    help="latency: of one frame; throughput: of a stream that keeps all devices busy; energy: per frame; gpu-time: of "
+    "the GPU per frame, the rest of it is free for other work; makespan: until one frame of every model is done, all side by side.",
 )
 @option(
     "--max-latency",
@@ -53,7 +53,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     "--devices",
     joins=True,
     metavar="A,B",
-    help="Devices to use: GPU, DLA0, DLA1.  [default: GPU,DLA0 for latency and energy; else all that the module has]",
+    help="Devices to use: GPU, DLA0, DLA1.  [default: GPU,DLA0 for latency, energy and gpu-time; else all that the module has]",
 )
 @option(
     "--layer-device-types",
@@ -68,7 +68,8 @@ FORMATS = ("text", "json", "html", "trtexec")
     "--fps",
     field="frames_per_second",
     metavar="A,B",
-    help="For energy: frames per second of each model. Minimises the power at these rates; no device may fall behind.",
+    help="For energy and gpu-time: frames per second of each model. Minimises the power, or how busy the GPU is, at these rates; no "
+    "device may fall behind.",
 )
 @option(
     "--in-flight",

@@ -89,6 +89,7 @@ def _plain(figures: Figures) -> Dict[str, Any]:
         "period_us": round(figures.period.latency_us, 3),
         "throughput_fps": round(figures.throughput_fps, 3),
         "energy_mj": round(figures.energy.energy_mj, 6),
+        "busy_gpu_us": round(figures.busy_gpu_us or 0.0, 3),
         "loadables": sum(figures.regions.values()),
         "basis": figures.latency.basis,
     }

@@ -20,7 +20,7 @@ LEVELS: Mapping[int, str] = {
 }
 #: The level of approximate rewrites, and the error of one place that it allows by default (relative L2).
 APPROXIMATE, DEFAULT_ERROR = 3, 0.03
-OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "loadables")
+OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "gpu-time", "loadables")
 #: "best": the placement of minimum cost, which may leave the DLA empty; "dla": TensorRT's own placement, with all
 #: layers that the DLA supports on one core.
 PLACES: Tuple[str, ...] = ("best", "dla")
@@ -35,7 +35,8 @@ class DeployRequest:
     Attributes:
         level: 0 to 3, see LEVELS. None: 2 with data, 1 without.
         objective: what every step must lower, as predicted: "latency" of one frame, "throughput" (time between frames of
-            a stream), "energy" per frame, or "loadables" (with place "dla").
+            a stream), "energy" per frame, "gpu-time" (the GPU's per frame, which the DLA takes over), or "loadables" (with
+            place "dla").
         place: one of PLACES. devices: those that the placement may use, as in `place`.
         max_latency_us: maximum latency per frame, in microseconds: measured on a Jetson, predicted elsewhere.
         data: samples: a folder of pictures, a video, .npz, .npy, or "random". Three fifths calibrate, one fifth

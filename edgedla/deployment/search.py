@@ -310,7 +310,8 @@ def _metric(candidate: Candidate) -> str:
 
 def _text(candidate: Candidate, objective: str) -> str:
     """The objective's value, and the same as TensorRT places it where that differs."""
-    unit = {"latency": "us", "throughput": "us between frames", "energy": "mJ", "loadables": "loadables"}[objective]
+    units = {"throughput": "us between frames", "energy": "mJ", "gpu-time": "us of the GPU", "loadables": "loadables"}
+    unit = units.get(objective, "us")
     _, value, as_tensorrt_places = candidate.rank(objective)
     text = f"{value:.5g} {unit}"
     if objective != "loadables" and as_tensorrt_places != value and as_tensorrt_places != float("inf"):

@@ -40,7 +40,7 @@ from edgedla.vocabulary import PRECISIONS, one_of
 
 #: Id of the rewrite that leaves a decoder to the host.
 DECODER_CUT = "decoder-cut"
-OBJECTIVES = ("latency", "throughput", "energy", "loadables")
+OBJECTIVES = ("latency", "throughput", "energy", "gpu-time", "loadables")
 
 
 @typed
@@ -75,7 +75,7 @@ def fix(
         precision: "fp16" or "int8".
         purpose: "hybrid" (GPU fallback allowed), "strict" (without it) or "standalone" (one DLA loadable).
         objective: what a hybrid build is judged by: "latency" of a frame, "throughput" (time of the busiest device per
-            frame), "energy", or "loadables" (as few DLA subgraphs as possible).
+            frame), "energy", "gpu-time" (of the GPU per frame), or "loadables" (as few DLA subgraphs as possible).
         change_outputs: whether an output may become 4-D. Default: only for strict and standalone, which else fail.
         approximate: maximum relative L2 error of one place with an approximate rewrite; 0.0 allows none.
         only, skip: ids of rewrites or of remedies.

@@ -20,6 +20,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
+from edgedla.vocabulary import GPU
 
 #: `edgedla fix --for` -> `edgedla check --mode`.
 PURPOSES: Dict[str, str] = {"hybrid": "fallback", "strict": "strict", "standalone": "standalone"}
@@ -79,6 +80,7 @@ class Figures:
         latency_us, energy_mj: of one frame, as TensorRT places the network; energy above idle.
         period_us: time per frame of the busiest device, with many frames in flight.
         gpu_us: latency of one frame with everything on the GPU.
+        busy_gpu_us: time of the GPU for one frame, as TensorRT places the network.
         passes: whether the strict or standalone build would succeed; None if unknown, or for hybrid builds.
         offenders: layers that fail that build.
         refused: why TensorRT's parser refuses the network, which then has no other figures; "" if it does not.
@@ -96,6 +98,7 @@ class Figures:
     energy_mj: Optional[float] = None
     period_us: Optional[float] = None
     gpu_us: Optional[float] = None
+    busy_gpu_us: Optional[float] = None
     passes: Optional[bool] = None
     offenders: Tuple[str, ...] = ()
     refused: str = ""
@@ -117,6 +120,7 @@ class Figures:
             "energy_mj": rounded(self.energy_mj, 3),
             "period_us": rounded(self.period_us, 1),
             "gpu_us": rounded(self.gpu_us, 1),
+            "busy_gpu_us": rounded(self.busy_gpu_us, 1),
             "passes": self.passes,
             "offenders": list(self.offenders),
             "refused": self.refused,
@@ -216,6 +220,7 @@ class Judge:
             latency_us=stream.latency.latency_us,
             energy_mj=stream.energy_mj,
             period_us=stream.latency.latency_us * busiest,
+            busy_gpu_us=stream.latency.latency_us * stream.busy.get(GPU, 0.0),
         )
         return _Judged(timed, (graph, report), predictor)
 
@@ -246,6 +251,7 @@ def value_of(figures: Figures, objective: str) -> float:
         "latency": figures.latency_us,
         "throughput": figures.period_us,
         "energy": figures.energy_mj,
+        "gpu-time": figures.busy_gpu_us,
         "loadables": float(figures.loadables),
     }[objective]
     return float("inf") if value is None else value

@@ -193,7 +193,7 @@ def devices_of(platform: Platform, objective: str, given: Optional[Sequence[str]
     cores = platform.module.dla_cores if platform.has_dla else 0
     present = DEVICES[: 1 + cores]
     if given is None:
-        return present[:2] if objective in ("latency", "energy") else present
+        return present[:2] if objective in ("latency", "energy", "gpu-time") else present
     names = [d.upper() for d in given]
     for d in names:
         if d == "DLA" and cores:

@@ -24,14 +24,16 @@ class PlacementRequest:
     Attributes:
         target, jetpack, trt: the platform, as for `platform_for`.
         objective: "latency" of one frame (several models: one after the other); "throughput" of a stream with many
-            frames in flight; "energy" above idle of one frame; "makespan" of one frame of every model side by side.
-        devices: of "GPU", "DLA0", "DLA1". Default: GPU and DLA0 for latency and energy, because one TensorRT engine
-            uses one core; all of the module's for throughput and makespan.
+            frames in flight; "energy" above idle of one frame; "gpu-time", the GPU's time for one frame, which the DLA
+            takes over; "makespan" of one frame of every model side by side.
+        devices: of "GPU", "DLA0", "DLA1". Default: GPU and DLA0 for latency, energy and gpu-time, because one TensorRT
+            engine uses one core; all of the module's for throughput and makespan.
         pins: as trtexec's --layerDeviceTypes, for example "conv1:DLA,*:GPU".
         limits: default: TensorRT's for this release.
         latency_bound_us: maximum latency of a frame that runs alone; one for all models or one per model.
         rates: for throughput, frames of each model per period; 1 each by default.
-        frames_per_second: for energy, of each model. Minimises the power at these rates; no device may fall behind.
+        frames_per_second: for energy and gpu-time, of each model. Minimises the power, or the GPU's time, at these rates; no
+            device may fall behind.
         in_flight: for throughput, "many" frames of each model (a pipeline: the busiest device sets the period), or
             "one" (one execution context per model: a frame queues for the GPU each time that it needs it).
         one_process: with one frame in flight, all models run in one process, and their kernels take turns on the GPU. Else
@@ -105,11 +107,11 @@ class PlacementRequest:
             if not 0 < fps < float("inf"):
                 allowed = "a number > 0 for each model"
                 raise UsageError(f"{fps:g} frames/s of model {n}", where="frames_per_second", allowed=allowed)
-        if self.frames_per_second is not None and self.objective != "energy":
+        if self.frames_per_second is not None and self.objective not in ("energy", "gpu-time"):
             raise UsageError(
                 f"frame rates do not go with the objective {self.objective}",
                 where="frames_per_second",
-                allowed="the objective energy; with the objective throughput, rates",
+                allowed="the objective energy or gpu-time; with the objective throughput, rates",
             )
         if self.in_flight not in IN_FLIGHT:
             raise UsageError(f"{self.in_flight!r} frames in flight", where="in_flight", allowed=", ".join(IN_FLIGHT))

@@ -223,3 +223,13 @@ def test_a_faster_build_may_not_take_macs_off_the_dla_in_the_same_precision(
 def test_the_least_gains_are_a_millionth_and_a_hundredth(value: float, precision: str, replaces: bool) -> None:
     kept = way(0, "fp16", 200.0, 900.0)
     assert way(1, precision, value, 900.0).better_than(kept, "latency") is replaces
+
+
+def test_gpu_time_counts_neither_the_frame_nor_layers_in_fp16(tmp_path: Path) -> None:
+    predicted = {"build": {"latency_us": 900.0, "busy_gpu_us": 60.0}, "bound_us": 950.0, "bound_kept": True}
+    candidate = Candidate(
+        "INT8", 1, tmp_path, "", "int8", {}, {}, {**predicted, "tensorrt": None}, tmp_path, extra_us=30.0
+    )
+    assert candidate.value("gpu-time") == 60.0
+    assert candidate.bound_kept
+    assert not replace(candidate, extra_us=60.0).bound_kept

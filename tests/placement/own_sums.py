@@ -47,8 +47,10 @@ def loads_of(problem: Problem, devices: Sequence[str]) -> Loads:
 
 
 def value_of(problem: Problem, devices: Sequence[str], objective: str, fps: Sequence[float] = ()) -> float:
-    """Latency or energy of one frame of every model, watts above idle at `fps`, or the period of a stream."""
+    """Latency, energy or GPU time of one frame of every model, watts above idle or GPU us per second at `fps`, or a period of a stream."""
     loads = loads_of(problem, devices)
+    if objective == "gpu-time":
+        return sum(us * (fps[m] if fps else 1.0) for (m, device), (us, _) in loads.items() if device == "GPU")
     if fps:
         return sum(mj * fps[m] for (m, _), (_, mj) in loads.items()) / 1000.0
     if objective == "latency":

@@ -46,5 +46,5 @@ def _as_times(problem: Problem, goal: Goal) -> Problem:
         links=tuple(replace(k, costs=costs(k.costs)) for k in problem.links),
         loadable=Cost(problem.loadable.energy_mj),
         engine=Cost(problem.engine.energy_mj),
-        rates=tuple(goal.energy_weight(m) for m in range(len(problem.models))),
+        rates=tuple(goal.weight(m) for m in range(len(problem.models))),
     )

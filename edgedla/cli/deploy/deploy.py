@@ -51,8 +51,8 @@ def parse_budget(text: str) -> float:
     help="What deploy may change: see the levels below.  [default: 2 with --data, else 1]",
 )
 @option(
-    "--objective", type=click.Choice(["latency", "throughput", "energy", "loadables"]), default="latency",
-    show_default=True, help="What every step must lower, as predicted.",
+    "--objective", type=click.Choice(["latency", "throughput", "energy", "gpu-time", "loadables"]), default="latency",
+    show_default=True, help="What every step must lower, as predicted; gpu-time: of the GPU per frame.",
 )  # fmt: skip
 @option(
     "--place", type=click.Choice(["best", "dla"]), default="best", show_default=True,

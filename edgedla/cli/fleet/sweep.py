@@ -37,7 +37,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 @option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
 @option(
     "--objective",
-    type=click.Choice(["latency", "throughput", "energy"]),
+    type=click.Choice(["latency", "throughput", "energy", "gpu-time"]),
     help="Also place each model for this objective. With --fix: judge rewrites by it.",
 )
 @option("--fix", "with_fix", is_flag=True, help="Also predict what `edgedla fix` would gain (predicted, not proven).")

@@ -164,7 +164,7 @@ def crossings_of(problem: Problem, index: int, devices: Sequence[str]) -> List[C
 
 
 def worth(problem: Problem, evaluation: Evaluation, objective: str) -> float:
-    """The number that an objective minimises: latency and energy summed over the models, or the period, in us or mJ.
+    """The number that an objective minimises: latency, energy or GPU time summed over the models, or the period, in us or mJ.
 
     For "makespan" it is the bound that loads and latencies set; `schedule.makespan` gives the length of a real schedule.
     """
@@ -172,6 +172,8 @@ def worth(problem: Problem, evaluation: Evaluation, objective: str) -> float:
         return sum(evaluation.latency(m).latency_us for m in range(len(problem.models)))
     if objective == "energy":
         return evaluation.energy().energy_mj
+    if objective == "gpu-time":
+        return sum(cost.latency_us for (_, device), cost in evaluation.loads.items() if device == GPU)
     if objective == "throughput":
         return evaluation.busiest(problem).latency_us
     if objective == "makespan":

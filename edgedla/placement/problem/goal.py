@@ -8,6 +8,7 @@ from typing import Callable, Optional, Sequence, Tuple, Union
 from edgedla.placement.problem.evaluate import Evaluation, worth
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import limits_broken, wait_in_circle
+from edgedla.vocabulary import GPU
 
 INFINITY = float("inf")
 
@@ -15,8 +16,8 @@ INFINITY = float("inf")
 GAP = 1e-4
 
 #: Relative gap at which a search ends by default. The cost model is 10 to 35 % off, so the rest of a stream's or a
-#: makespan's gap is worth no further search; latency and energy are proven in a fraction of a second.
-GAPS = {"latency": GAP, "energy": GAP, "throughput": 1e-3, "makespan": 1e-2}
+#: makespan's gap is worth no further search; latency, energy and GPU time are proven in a fraction of a second.
+GAPS = {"latency": GAP, "energy": GAP, "gpu-time": GAP, "throughput": 1e-3, "makespan": 1e-2}
 
 #: Microseconds that a device has in a second.
 SECOND_US = 1e6
@@ -27,13 +28,14 @@ LatencyBound = Union[None, float, Tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Goal:
-    """What to minimise: "latency", "throughput" (the period), "energy" or "makespan", within optional bounds.
+    """What to minimise: "latency", "throughput" (the period), "energy", "gpu-time" or "makespan", within bounds.
 
     Attributes:
         latency_bound_us: of a frame that runs alone.
-        frames_per_second: for "energy", of each model: minimises the power of these frames in watts above idle, and no device
-            may have more than one second of work per second.
+        frames_per_second: for "energy" and "gpu-time", of each model: minimises the power of these frames in watts above idle,
+            or the GPU's time for them in us per second, and no device may have more than one second of work per second.
         total_latency_us: bound on the time of one frame of every model, one after the other.
+        gpu_bound_us: bound on what "gpu-time" minimises.
         one_in_flight: for "throughput", a model's next frame starts when its last one is done.
     """
 
@@ -41,21 +43,25 @@ class Goal:
     latency_bound_us: LatencyBound = None
     frames_per_second: Tuple[float, ...] = ()
     total_latency_us: Optional[float] = None
+    gpu_bound_us: Optional[float] = None
     one_in_flight: bool = False
 
     @property
     def is_bounded(self) -> bool:
         """Whether the goal has a bound, so that not every assignment within the limits is legal."""
-        return self.latency_bound_us is not None or bool(self.frames_per_second) or self.total_latency_us is not None
+        bounds = (self.latency_bound_us, self.total_latency_us, self.gpu_bound_us)
+        return bool(self.frames_per_second) or any(bound is not None for bound in bounds)
 
     def bound_of(self, model: int) -> Optional[float]:
         """The latency bound of a model's frame; None without one."""
         bound = self.latency_bound_us
         return bound[model] if isinstance(bound, tuple) else bound
 
-    def energy_weight(self, model: int) -> float:
-        """Weight of a millijoule per frame of a model: 1, or frames_per_second / 1000, which gives watts."""
-        return self.frames_per_second[model] / 1e3 if self.frames_per_second else 1.0
+    def weight(self, model: int) -> float:
+        """Weight of a microsecond or millijoule per frame of a model: 1, or with frame rates what gives us per second or watts."""
+        if not self.frames_per_second:
+            return 1.0
+        return self.frames_per_second[model] / (1e3 if self.objective == "energy" else 1.0)
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,9 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
     """`value_of`; by default the worth under the goal, which is exact."""
 
     def exact(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
-        if goal.frames_per_second:
+        if goal.objective == "gpu-time":
+            value = gpu_time_us(evaluation, goal)
+        elif goal.frames_per_second and goal.objective == "energy":
             value = power_above_idle_w(evaluation, goal.frames_per_second)
         else:
             value = worth(problem, evaluation, goal.objective)
@@ -116,6 +124,11 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
 def power_above_idle_w(evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
     """Watts above idle of these frames: sum over models of frames_per_second * millijoules per frame / 1000."""
     return sum(fps * evaluation.energy_of(m) / 1e3 for m, fps in enumerate(frames_per_second))
+
+
+def gpu_time_us(evaluation: Evaluation, goal: Goal) -> float:
+    """The GPU's time for one frame of every model, in us; with frame rates, its time per second."""
+    return sum(goal.weight(m) * cost.latency_us for (m, d), cost in evaluation.loads.items() if d == GPU)
 
 
 def busiest_us(problem: Problem, evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
@@ -138,6 +151,10 @@ def bounds_broken(problem: Problem, evaluation: Evaluation, goal: Goal) -> Tuple
         latency_us = sum(evaluation.latency(m).latency_us for m in range(len(problem.models)))
         if latency_us > goal.total_latency_us * (1 + 1e-9):
             broken.append(f"one frame of every model takes {latency_us:.1f} us, bound {goal.total_latency_us:g} us")
+    if goal.gpu_bound_us is not None:
+        gpu_us = gpu_time_us(evaluation, goal)
+        if gpu_us > goal.gpu_bound_us * (1 + 1e-9):
+            broken.append(f"the GPU works for {gpu_us:.1f} us, bound {goal.gpu_bound_us:g} us")
     if goal.frames_per_second:
         work_us = busiest_us(problem, evaluation, goal.frames_per_second)
         if work_us > SECOND_US * (1 + 1e-9):

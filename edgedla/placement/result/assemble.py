@@ -10,7 +10,7 @@ from edgedla.costs.model import CostModel
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.doubts import doubts
-from edgedla.placement.problem.evaluate import Evaluation, engine_device, evaluate
+from edgedla.placement.problem.evaluate import Evaluation, engine_device, evaluate, worth
 from edgedla.placement.problem.goal import Goal, Solution, bounds_broken
 from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits, Problem
@@ -21,6 +21,7 @@ from edgedla.placement.result.reasons import reasons
 from edgedla.placement.solvers.solve import MOST_ITEMS
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
+from edgedla.text.printable import short
 from edgedla.vocabulary import GPU
 
 
@@ -111,6 +112,7 @@ def figures_of(
         makespan_us=shortest_schedule(problem, evaluation).length_us if is_legal and len(models) > 1 else None,
         loads={d: evaluation.load(problem, d) for d in problem.devices},
         regions={c: sum(r.core == c for r in evaluation.regions) for c in problem.cores},
+        busy_gpu_us=worth(problem, evaluation, "gpu-time"),
     )
 
 
@@ -250,6 +252,8 @@ def _notes(
                 if proven
                 else "nothing runs on the DLA in the best placement found; that none with it is better is not proven"
             )
+    if goal.objective == "gpu-time" and best.regions and all(GPU in item.allowed for item in problem.items):
+        notes.append(_freed(problem, best))
     if len(best.engines) > 1 and not goal.one_in_flight:
         factors = {d: f"{problem.factor(best.engines, d):.2f}" for d in problem.devices if d in best.engines}
         slow = ", ".join(f"{d} {factor}x" for d, factor in factors.items() if factor != "1.00")
@@ -257,3 +261,14 @@ def _notes(
             notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
     notes += import_notes(models)
     return tuple(notes)
+
+
+def _freed(problem: Problem, best: Evaluation) -> str:
+    """What the DLA buys under "gpu-time", and for how much time of a frame."""
+    alone = evaluate(problem, (GPU,) * len(problem.items))
+    kept, frame = (worth(problem, best, name) / worth(problem, alone, name) for name in ("gpu-time", "latency"))
+    alone_us = short(worth(problem, alone, "gpu-time"))
+    return (
+        f"the DLA frees {100 * (1 - kept):.0f} % of the GPU's time per frame ({alone_us} us with the GPU alone); a frame takes "
+        f"{frame:.2g} times as long as there"
+    )

@@ -255,4 +255,5 @@ def _read_figures(r: _Reader) -> p.Figures:
         makespan_us=r.get("makespan_us", float, optional=True),
         loads=r.costs("loads"),
         regions={core: regions.get(core, int) for core in regions.data},
+        busy_gpu_us=r.get("busy_gpu_us", float) if "busy_gpu_us" in r.data else None,
     )

@@ -105,6 +105,7 @@ class Figures:
         makespan_us: one frame of every model, side by side; None for one model, or for an illegal assignment.
         loads: work per period by device, with slowdown.
         regions: loadables by core.
+        busy_gpu_us: of the GPU, one frame of every model, without slowdown; None in documents of earlier releases.
     """
 
     latency: Cost
@@ -113,6 +114,7 @@ class Figures:
     makespan_us: Optional[float]
     loads: Mapping[str, Cost]
     regions: Mapping[str, int]
+    busy_gpu_us: Optional[float] = None
 
     @property
     def throughput_fps(self) -> float:
@@ -175,7 +177,7 @@ class Placement(Report):
 
     Attributes:
         platform: as Platform.to_dict().
-        objective: "latency", "throughput", "energy" or "makespan".
+        objective: "latency", "throughput", "energy", "gpu-time" or "makespan".
         latency_bound_us: maximum latency of a frame, one for all models or one per model; None: no bound.
         devices: the devices that the placement was allowed to use.
         limits: as the fields of Limits.
@@ -183,7 +185,7 @@ class Placement(Report):
         figures: predictions for the placement.
         frame_latency_us: for throughput, the latency of a frame of each model through the pipeline, or with its waits if one
             frame is in flight.
-        frames_per_second: of each model, for the energy at given frame rates; else ().
+        frames_per_second: of each model, for the energy or the GPU's time at given frame rates; else ().
         in_flight, one_process: as in PlacementRequest.
         solve_time_s, rounds: of the solver. They differ from run to run and are not in the document.
     """
@@ -314,4 +316,5 @@ def _figures(figures: Figures) -> Dict[str, Any]:
         "makespan_us": None if figures.makespan_us is None else _us(figures.makespan_us),
         "loads": {d: c.to_dict() for d, c in figures.loads.items()},
         "regions": dict(figures.regions),
+        **({} if figures.busy_gpu_us is None else {"busy_gpu_us": _us(figures.busy_gpu_us)}),
     }

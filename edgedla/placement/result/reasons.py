@@ -18,6 +18,7 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
     """
     borders_of = Borders(problem, evaluation.assignment, objective)
     unit = "mJ" if objective == "energy" else "us"
+    less = "of the GPU less" if objective == "gpu-time" else "cheaper"
     sentences = []
     for i, item in enumerate(problem.items):
         device = evaluation.assignment[i]
@@ -26,13 +27,15 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
             sentences.append((item.why or "forced", item.reason or f"only {device} may be used"))
             continue
         other = others[0]
-        saved = borders_of.price(item.cost(other)) - borders_of.price(item.cost(device))
+        saved = borders_of.price(item.cost(other), other) - borders_of.price(item.cost(device), device)
         borders = borders_of.added(i, other)
         if saved >= 0:
-            text = f"{short(saved)} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
+            text = f"{short(saved)} {unit} {less} than on {other}" if saved > 0 else f"as cheap on {other}"
             sentences.append(("chosen", text))
         elif saved + borders >= 0 and borders > 0:
             text = f"{other} would run it {short(-saved)} {unit} faster, its transitions would add {short(borders)}"
+            if objective == "gpu-time":
+                text = f"on {other} it would free {short(-saved)} us of the GPU, its transitions would take {short(borders)}"
             if objective == "energy":
                 text = f"on {other} it would take {short(-saved)} mJ less, its transitions {short(borders)} mJ more"
             sentences.append(("kept", text))
@@ -70,7 +73,10 @@ class Borders:
             for i in {link.producer, link.consumer}:
                 self.linked.setdefault(i, []).append(k)
 
-    def price(self, cost: Cost) -> float:
+    def price(self, cost: Cost, device: str) -> float:
+        """What a cost on a device adds to the objective."""
+        if self.objective == "gpu-time" and device != GPU:
+            return 0.0
         return cost.energy_mj if self.objective == "energy" else cost.latency_us
 
     def added(self, i: int, device: str) -> float:
@@ -87,7 +93,7 @@ class Borders:
             link = self.problem.links[k]
             producer, consumer = (device if x == i else self.devices[x] for x in (link.producer, link.consumer))
             if producer != consumer:
-                total += self.price(link.cost(consumer))
+                total += self.price(link.cost(consumer), consumer)
         return total
 
     def _flow(self, f: int, i: int, device: str, reads: int) -> float:
@@ -100,4 +106,4 @@ class Borders:
         if reads:
             targets.add(device)
         targets.discard(source)
-        return sum([self.price(flow.cost(source, target)) for target in sorted(targets)])
+        return sum([self.price(flow.cost(source, t), GPU if GPU in (source, t) else t) for t in sorted(targets)])

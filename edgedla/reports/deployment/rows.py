@@ -79,7 +79,12 @@ def gain(deployment: Deployment) -> str:
             else f"the cost is the same with {clean(deployment.best.name)}"
         )
         return f"No step lowered the predicted cost; {ending}."
-    what = {"latency": "per frame", "throughput": "between frames", "energy": "per frame"}.get(objective, "loadables")
+    what = {
+        "latency": "per frame",
+        "throughput": "between frames",
+        "energy": "per frame",
+        "gpu-time": "of the GPU per frame",
+    }.get(objective, "loadables")
     first, last = (_with_unit(objective, value) for value in (before, after))
     return (
         f"Predicted {first} {what} before, {last} after ({before / after:.2f} times better).{against_gpu(deployment)}"
@@ -140,6 +145,7 @@ def rows(deployment: Deployment) -> List[Row]:
             Row(f"Your model on the GPU alone, {p.upper()}", f"{milliseconds(x['latency_us'])} ±{x['spread']:.0%}", "", x["basis"])
             for p, x in (a.get("gpu") or {}).items()
         ),
+        *_gpu_time(deployment, fitted),
         *_measured(deployment),
         Row("Frames per second", _rate(first), _rate(best), fitted),
         Row("Energy per frame", _energy(first), _energy(best), fitted),
@@ -173,6 +179,14 @@ def _rate(candidate: Candidate) -> str:
     if not candidate.extra_us:
         return significant(figures["throughput_fps"])
     return significant(1e6 / (figures["period_us"] + candidate.extra_us))
+
+
+def _gpu_time(deployment: Deployment, basis: str) -> List[Row]:
+    """The GPU's time, where it is what every step had to lower."""
+    if deployment.request.objective != "gpu-time":
+        return []
+    before, after = (_of_int8(c, milliseconds(c.value("gpu-time"))) for c in (deployment.first, deployment.best))
+    return [Row("GPU time per frame", before, after, basis)]
 
 
 def _energy(candidate: Candidate) -> str:

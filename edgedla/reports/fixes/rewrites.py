@@ -9,7 +9,7 @@ from edgedla.reports.page.numbers import significant
 from edgedla.rules.remedies import rewrite_entries
 
 #: Objective -> unit of its value.
-UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "loadables": "loadables"}
+UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "gpu-time": "us", "loadables": "loadables"}
 
 
 def rewrite_rows(result: FixResult) -> List[Mapping[str, Any]]:

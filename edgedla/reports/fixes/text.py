@@ -35,6 +35,7 @@ ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
 #: One more row for the requested objective.
 OBJECTIVE_ROWS: Mapping[str, Tuple[str, Callable[[Figures], str]]] = {
     "throughput": ("busiest device, per frame", lambda f: _time(f.period_us)),
+    "gpu-time": ("GPU time per frame", lambda f: _time(f.busy_gpu_us)),
     "energy": ("energy per frame", lambda f: "-" if f.energy_mj is None else f"{significant(f.energy_mj)} mJ"),
 }
 #: The objective in the headline of a gain; the number of loadables is in the table.
@@ -42,6 +43,7 @@ OBJECTIVE_WORDS: Mapping[str, str] = {
     "latency": "latency per frame",
     "throughput": "busiest device's time per frame",
     "energy": "energy per frame",
+    "gpu-time": "GPU time per frame",
 }
 
 

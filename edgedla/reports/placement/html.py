@@ -74,6 +74,7 @@ def _verdicts(placement: Placement) -> List[Verdict]:
 _CHARTED = {
     "throughput": "Frames per second, many in flight. Longer is better",
     "energy": "Energy of one frame, above idle. Shorter is better",
+    "gpu-time": "Time of the GPU for one frame. Shorter is better",
     "makespan": "Time until all models are done. Shorter is better",
 }
 
@@ -96,6 +97,8 @@ def _charted(figures: Figures, placement: Placement) -> Tuple[float, float, str]
         return figures.throughput_fps, figures.period.spread, unit
     if placement.objective == "energy":
         return figures.energy.energy_mj, figures.energy.energy_spread, "mJ"
+    if placement.objective == "gpu-time":
+        return (figures.busy_gpu_us or 0.0) / 1e3, figures.latency.spread, "ms"
     us = figures.makespan_us if placement.objective == "makespan" else None
     return (figures.latency.latency_us if us is None else us) / 1e3, figures.latency.spread, "ms"
 
@@ -104,6 +107,8 @@ def _bar(name: str, note: str, figures: Figures, placement: Placement) -> Bar:
     """The objective's value, split in the shares of the devices' loads."""
     by_kind = {"gpu": 0.0, "dla": 0.0}
     for device, cost in figures.loads.items():
+        if device != "GPU" and placement.objective == "gpu-time":
+            continue
         by_kind["gpu" if device == "GPU" else "dla"] += cost.latency_us / 1e3
     (total, spread, unit), loads = _charted(figures, placement), sum(by_kind.values())
     # Loads are per period, with slowdown: they give the shares, the value gives the length.

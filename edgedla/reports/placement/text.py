@@ -18,6 +18,7 @@ GOALS = {
     "latency": "latency per frame",
     "throughput": "time between frames",
     "energy": "energy per frame",
+    "gpu-time": "GPU time per frame",
     "makespan": "time for one frame of every model",
 }
 
@@ -47,6 +48,8 @@ def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
 def value_text(placement: Placement) -> str:
     """The objective's value with its unit."""
     value = placement.proof.value
+    if placement.frames_per_second and placement.objective == "gpu-time":
+        return f"{significant(value / 1e4)} % busy"
     if placement.frames_per_second:
         idle = float(placement.costs.get("idle_power_w", 0.0))
         return f"{significant(idle + value)} W, of which {idle:g} W idle"
@@ -125,7 +128,7 @@ def goal_text(placement: Placement) -> str:
     """What the objective minimises."""
     if placement.frames_per_second:
         rates = ", ".join(f"{fps:g}" for fps in placement.frames_per_second)
-        return f"board power at {rates} frames/s"
+        return f"{'GPU' if placement.objective == 'gpu-time' else 'board power'} at {rates} frames/s"
     goal = GOALS[placement.objective]
     if placement.objective != "throughput" or len(placement.models) == 1:
         return goal

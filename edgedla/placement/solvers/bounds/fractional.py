@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any, Sequence, Tuple
 
+from edgedla.costs.cost import Cost
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
@@ -25,7 +26,7 @@ def simplex(steps: int, size: int) -> Any:
 def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
     """Sets of engines to solve for one by one, because the slowdown depends on which engines work."""
     cores = problem.cores
-    if goal.objective in ("latency", "energy"):
+    if goal.objective in ("latency", "energy", "gpu-time"):
         return (problem.devices,)
     few = [cores[:n] for n in range(len(cores) + 1)] if alike(problem) else [(), *((c,) for c in cores), cores]
     gpu = (GPU,) if GPU in problem.devices else ()
@@ -91,20 +92,18 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
     import numpy as np
 
     devices = tuple(dict.fromkeys((GPU, *engines)))
-    energy, count = goal.objective == "energy", len(problem.models)
+    count = len(problem.models)
     times = np.full((len(problem.items), len(devices)), np.inf)
     called = np.zeros(count)
     rates = problem.rates if goal.objective == "throughput" else (1.0,) * count
     for i, item in enumerate(problem.items):
         possible = [d for d in devices if d in item.allowed and (d in engines or not item.layers)]
         for d in possible:
-            mj = item.energy_mj(d) * goal.energy_weight(item.model)
-            times[i, devices.index(d)] = mj if energy else item.time_us(d)
+            times[i, devices.index(d)] = _price(item.cost(d), d, goal, item.model)
         if item.layers and possible == [GPU]:
-            mj = problem.engine.energy_mj * goal.energy_weight(item.model)
-            called[item.model] = mj if energy else problem.engine.latency_us
+            called[item.model] = _price(problem.engine, GPU, goal, item.model)
     models = np.array([item.model for item in problem.items], dtype=int)
-    if goal.objective in ("latency", "energy"):
+    if goal.objective in ("latency", "energy", "gpu-time"):
         least = float(times.min(axis=1).sum() + called.sum()) if len(times) else 0.0
         return least, np.ones(len(devices)) / len(devices)
     factors = np.array([problem.factor(frozenset(engines), d) for d in devices])
@@ -123,3 +122,12 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
             frame_us = float(slowed[models == m].min(axis=1, initial=np.inf).sum() + gpu[m])
             best = max(best, rates[m] * frame_us)
     return best, best_weights
+
+
+def _price(cost: Cost, device: str, goal: Goal, model: int) -> float:
+    """What a cost on a device adds to the goal's sum."""
+    if goal.objective == "energy":
+        return cost.energy_mj * goal.weight(model)
+    if goal.objective == "gpu-time":
+        return cost.latency_us * goal.weight(model) if device == GPU else 0.0
+    return cost.latency_us

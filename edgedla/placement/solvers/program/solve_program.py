@@ -140,12 +140,14 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         for expression in latency.values():
             r.model.minimise(constant_free(expression))
         return
-    if goal.objective == "energy":
-        energy: Linear = {}
-        for m, expression in r.energy.items():
-            add(energy, expression, goal.energy_weight(m))
-        r.model.minimise(constant_free(energy))
-        r.model.at_most(energy, known)
+    if goal.objective in ("energy", "gpu-time"):
+        spent = _gpu_time(r, goal)
+        if goal.objective == "energy":
+            spent = {}
+            for m, expression in r.energy.items():
+                add(spent, expression, goal.weight(m))
+        r.model.minimise(constant_free(spent))
+        r.model.at_most(spent, known)
         return
     use_every_engine(r)
     for one, other in equal_models(problem):
@@ -171,6 +173,14 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
             r.model.at_least(add({top: 1.0}, serial, -1.0))
 
 
+def _gpu_time(r: Relaxation, goal: Goal) -> Linear:
+    """The GPU's time, weighted by frame rates."""
+    spent: Linear = {}
+    for m in range(len(r.problem.models)):
+        add(spent, r.latency.get((m, GPU), {}), goal.weight(m))
+    return spent
+
+
 def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
     """The goal's bounds without the slowdown by other engines; cuts remove assignments that break them with it."""
     for m, expression in latency.items():
@@ -182,6 +192,8 @@ def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
         for expression in latency.values():
             add(everything, expression)
         r.model.at_most(everything, goal.total_latency_us)
+    if goal.gpu_bound_us is not None:
+        r.model.at_most(_gpu_time(r, goal), goal.gpu_bound_us * (1 + 1e-9))
     if goal.frames_per_second:
         for device in r.devices:
             work: Linear = {}
