@@ -7,7 +7,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tu
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, ModelError
+from edgedla.errors import DataError, EdgedlaError, ModelError
 from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.network.model_file import remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
@@ -124,11 +124,14 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
     if not feeds:
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     try:
-        return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
+        proof = prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
     except ModelError as e:
         if not is_unimplemented(e):
             raise
         return NetworkProof(None, detail=f"not run: {e.what}")
+    if data is not None and proof.within is None:
+        raise DataError(proof.detail, where=str(data), hint="Look for the layer with `edgedla evaluate`.")
+    return proof
 
 
 def _random_operators(model: Any) -> str:
@@ -160,6 +163,8 @@ def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
     except EdgedlaError as e:
         why = "ONNX Runtime does not run it, which works on texts" if _holds_texts(before) else e.what
         return (f"{written}; not proven: {why}",)
+    if proof.within is None:
+        return (f"{written}; not proven: {proof.detail}",)
     if not proof.within:
         raise ModelError(
             f"in operator set {version} the model computes something else: it {proof.detail}",

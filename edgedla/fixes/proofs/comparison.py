@@ -49,16 +49,32 @@ def compare(before: Any, after: Any, equality: str, approximate: float, inputs: 
     a, b = np.asarray(before).reshape(-1), np.asarray(after).reshape(-1)
     if a.size != b.size:
         return Proof("failed", equality, inputs=inputs, detail=f"{a.size} elements became {b.size}")
-    same = bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+    a, b, holes = without_nan(a, b)
+    same = bool(np.array_equal(a, b))
     rel_l2, max_abs = (0.0, 0.0) if same else distance(a, b)
     bound = {"bit": 0.0, "round": ROUND.get(str(a.dtype), 0.0), "approximate": approximate}[equality]
     holds = same or (equality != "bit" and rel_l2 <= bound)
+    if holds and holes:
+        # What is NaN in both forms shows nothing.
+        return Proof(
+            "unproved", equality, rel_l2, max_abs, inputs, f"{holes} of {holes + a.size} values are NaN in both forms"
+        )
     detail = "" if holds else f"differs by {rel_l2:.2g} (relative L2), allowed is {bound:.2g}"
     return Proof("proved" if holds else "failed", equality, rel_l2, max_abs, inputs, detail)
 
 
+def without_nan(before: np.ndarray, after: np.ndarray) -> Tuple[np.ndarray, np.ndarray, int]:
+    """(both, flat and without the places where both are NaN; the number of these places)."""
+    a, b = before.reshape(-1), after.reshape(-1)
+    if a.dtype.kind != "f" or b.dtype.kind != "f" or not np.isnan(a).any():
+        return a, b, 0
+    holes = np.isnan(a) & np.isnan(b)
+    return a[~holes], b[~holes], int(holes.sum())
+
+
 def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
-    """(||after - before|| / ||before||, largest difference), in double precision; infinite where one is not finite.
+    """(||after - before|| / ||before||, largest difference), in double precision; infinite where one is not finite. NaN is far
+    from NaN.
 
     Texts have no distance: they are equal, or infinitely far.
     """
@@ -66,8 +82,8 @@ def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
         far = 0.0 if np.array_equal(before.reshape(-1), after.reshape(-1)) else float("inf")
         return far, far
     a, b = before.astype(np.float64).reshape(-1), after.astype(np.float64).reshape(-1)
-    # Overflow to the same infinity, or NaN in both, is no difference.
-    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    # Overflow to the same infinity is no difference.
+    equal = a == b
     a, b = a[~equal], b[~equal]
     gap = np.abs(b - a)
     if not np.all(np.isfinite(gap)):

@@ -206,10 +206,10 @@ def _gap(narrow: np.ndarray, wide: np.ndarray, levels: bool) -> Optional[Tuple[f
     if np.any(expected & ~numbers):
         return None
     # What is no number in both comes from a value that was none before.
-    wide = np.where(expected, wide, narrow if np.array_equal(numbers, expected) else np.nan)
+    same = np.array_equal(numbers, expected)
     bound = ROUND.get(str(narrow.dtype), ROUND["float32"])
-    difference = distance(narrow, wide)[0]
-    size = float(np.linalg.norm(narrow[np.isfinite(narrow)].astype(np.float64)))
+    difference = distance(narrow[numbers], wide[numbers])[0] if same else math.inf
+    size = float(np.linalg.norm(narrow[numbers].astype(np.float64)))
     steps = _LEAST_STEP * math.sqrt(narrow.size) if narrow.dtype == np.float16 else 0.0
     return difference, bound + (steps / size if size else math.inf if steps else 0.0)
 

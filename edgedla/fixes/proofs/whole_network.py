@@ -12,7 +12,7 @@ import numpy as np
 
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.write_model import whole_proto
-from edgedla.fixes.proofs.comparison import ROUND, distance
+from edgedla.fixes.proofs.comparison import ROUND, distance, without_nan
 from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.session import open_session
 
@@ -27,7 +27,7 @@ class NetworkProof:
     Attributes:
         rel_l2: largest over outputs and feeds. noise: the same between two optimisation levels of the unchanged network.
         same_top1: share of feeds whose largest element is the same, over outputs with at least two elements.
-        within: rel_l2 is at most `bound`; None where it did not run.
+        within: rel_l2 is at most `bound`; None where it did not run, or where an output is NaN before any rewrite.
     """
 
     within: Optional[bool]
@@ -70,20 +70,33 @@ def prove_network(
     plain, fixed = session_of(before, names), session_of(after, [v.name for v in after.graph.outputs])
     worst = noise = 0.0
     equal = counted = 0
-    for feed in feeds:
+    blind = ""
+    for sample, feed in enumerate(feeds):
         reference, outputs = plain.run(feed), fixed.run(feed)
         if decoder is not None:
             outputs.update(decoded(decoder, outputs))
         for name, optimised in zip(names, fused.run(names, feed)):
             a, b, c = np.asarray(reference[name]), np.asarray(optimised), np.asarray(outputs[name])
-            noise = max(noise, distance(a, b)[0])
-            worst = max(worst, distance(a, c.reshape(a.shape))[0])
+            noise = max(noise, distance(*without_nan(a, b)[:2])[0])
+            known, fixed_too, holes = without_nan(a, c)
+            worst = max(worst, distance(known, fixed_too)[0])
+            if holes and not blind:
+                blind = f"output {name} is NaN on sample {sample + 1}, before any rewrite: nothing is shown"
             if a.size > 1:
                 counted += 1
                 equal += int(np.argmax(a) == np.argmax(c))
     bound = max(approximate, ROUND[_narrowest(before)], NOISE_FACTOR * noise)
-    detail = "" if worst <= bound else f"differs by {worst:.2g}, its own noise is {noise:.2g}"
-    return NetworkProof(worst <= bound, worst, noise, bound, equal / counted if counted else None, len(feeds), detail)
+    holds = worst <= bound
+    detail = blind if holds else f"differs by {worst:.2g}, its own noise is {noise:.2g}"
+    return NetworkProof(
+        None if holds and blind else holds,
+        worst,
+        noise,
+        bound,
+        equal / counted if counted else None,
+        len(feeds),
+        detail,
+    )
 
 
 def _narrowest(model: Any) -> str:

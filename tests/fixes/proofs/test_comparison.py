@@ -23,7 +23,8 @@ def test_compare_fails_beyond_the_bound_of_each_exactness():
     ("before", "after", "expected"),
     [
         ([3.0, 4.0], [3.0, 4.5], (0.1, 0.5)),
-        ([np.inf, np.nan, 2.0], [np.inf, np.nan, 3.0], (0.5, 1.0)),
+        ([np.inf, 2.0], [np.inf, 3.0], (0.5, 1.0)),
+        ([np.nan, 2.0], [np.nan, 2.0], (np.inf, np.inf)),
         ([np.inf, 2.0], [-np.inf, 2.0], (np.inf, np.inf)),
         ([1.0, 2.0], [1.0, np.nan], (np.inf, np.inf)),
         ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
@@ -49,3 +50,13 @@ def test_the_worse_of_two_proofs_counts():
     assert worse(proved, nearly) == worse(nearly, proved) == nearly
     assert worse(failed, unproved("round", "no shape")) == failed
     assert worse(proved, unproved("round", "no shape")).status == "unproved"
+
+
+@pytest.mark.parametrize("equality", ["bit", "round", "approximate"])
+def test_what_is_nan_in_both_forms_proves_nothing(equality):
+    a = np.array([1.0, np.nan, 3.0], np.float32)
+    same = compare(a, a.copy(), equality, 0.5, "seeded")
+    assert (same.status, same.detail) == ("unproved", "1 of 3 values are NaN in both forms")
+    # NaN beside a number, and a difference beside NaN, are differences.
+    assert compare(a, np.array([1.0, 2.0, 3.0], np.float32), equality, 0.5, "seeded").status == "failed"
+    assert compare(a, np.array([1.0, np.nan, 9.0], np.float32), equality, 0.5, "seeded").status == "failed"

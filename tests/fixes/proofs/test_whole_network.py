@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import edgedla
+from edgedla.errors import DataError
 from tests.models import node, onnx_model, save
 
 pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
@@ -33,3 +34,18 @@ def test_an_empty_constant_in_an_external_file_is_read(tmp_path: Path) -> None:
     found = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", purpose="strict")
     assert found.applied
     assert found.network.within
+
+
+def test_a_network_of_nan_is_not_proven(tmp_path: Path) -> None:
+    """The root of a negative number is NaN before and after: equal, and nothing is shown."""
+    nodes = [node("Div", "x two", "h"), node("Sub", "h big", "n"), node("Sqrt", "n", "y")]
+    constants = {"two": np.array([2], np.float32), "big": np.array([1e6], np.float32)}
+    path = save(onnx_model(nodes, constants=constants), tmp_path / "m.onnx")
+    found = edgedla.fix(path, target="agx-orin-64gb", purpose="strict")
+    assert found.applied
+    assert found.network.within is None
+    assert found.network.detail == "output y is NaN on sample 1, before any rewrite: nothing is shown"
+    shape = tuple(d.dim_value for d in onnx.load(str(path)).graph.input[0].type.tensor_type.shape.dim)
+    np.save(tmp_path / "x.npy", np.ones((2, *shape[1:]), np.float32))
+    with pytest.raises(DataError, match="output y is NaN on sample 1"):
+        edgedla.fix(path, target="agx-orin-64gb", purpose="strict", data=tmp_path / "x.npy")
