@@ -22,7 +22,7 @@ from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.own_types import require_fp32, types_named
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.explained import explained
-from edgedla.builder.plan.from_quantization import report_of, samples_without_scales, with_quantization
+from edgedla.builder.plan.from_quantization import forced_notes, report_of, samples_without_scales, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
@@ -180,6 +180,7 @@ def _build_one(
         artifact, contents = _build_on_host(plan, source, request, samples, say)
     contents[("plan", "plan.json")] = plan.to_json().encode()
     contents.update(report_of(request))
+    artifact = replace(artifact, notes=(*artifact.notes, *forced_notes(request)))
     if plan.calibration.absmax:
         contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
     return artifact, contents

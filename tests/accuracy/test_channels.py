@@ -13,6 +13,7 @@ import pytest
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized
+from edgedla.builder import load_artifact
 from edgedla.cli.main import exit_code_of
 from edgedla.quantization.samples import Samples
 from tests.accuracy.random_heads import KINDS, Head, head, samples
@@ -84,11 +85,30 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
     said = capsys.readouterr().out
     assert said.startswith("DEAD")
     assert "SQNR (SIMULATED)" in said.splitlines()[0]
+    build = [
+        "build",
+        str(tmp_path / "m.onnx"),
+        "--calib",
+        str(tmp_path / "q"),
+        "--precision",
+        "int8",
+        "--backend",
+        "host",
+    ]
+    build += ["--target", "orin-nx-16gb", "-o", str(tmp_path / "a")]
+    assert exit_code_of(build) == 2
+    assert "away" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
     assert exit_code_of([*line, "--force"]) == 0
     assert "taken all the same (--force)" in " ".join(capsys.readouterr().out.split())
     stated: Dict[str, Any] = json.loads((tmp_path / "q" / "quantization.json").read_text())["channels"]
     assert stated["forced"] is True
     assert stated["dead"]
+    # What was forced is said by the artifact itself.
+    assert exit_code_of(build) == 0
+    assert any(
+        "taken all the same (`edgedla quantize --force`)" in note for note in load_artifact(tmp_path / "a").notes
+    )
     assert exit_code_of([*line, "--min-channel-sqnr", "-30"]) == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,12 @@ def with_quantization(
             "no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again"
         )
     _require_same_model(folder, document, model, identity)
+    dead, forced = _dead(document, str(folder / REPORT))
+    if dead and not forced:
+        raise UsageError(
+            f"these scales round {dead} away", where=str(folder / REPORT),
+            hint="`edgedla quantize` with more samples or another --method; its --force takes them all the same",
+        )  # fmt: skip
     options, where = request.options, str(folder / REPORT)
     return replace(
         request,
@@ -143,6 +150,28 @@ def _by_layer(document: Dict[str, Any], key: str, where: str) -> Dict[str, str]:
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
         raise DocumentError(f"{key} is not a table of layers", where=where, hint="run `edgedla quantize` again")
     return table
+
+
+def _dead(document: Mapping[str, Any], where: str) -> Tuple[str, bool]:
+    """(the groups of channels that the scales round away, in words; whether the user took them all the same)."""
+    try:
+        found = document.get("channels", {})
+        many = [(len(g["channels"]), str(g["tensor"])) for g in found.get("dead", ())]
+        forced = bool(found.get("forced"))
+    except (AttributeError, KeyError, TypeError) as e:
+        raise DocumentError(
+            "its channels are not those of a report", where=where, hint="run `edgedla quantize` again"
+        ) from e
+    return ", ".join(f"{n} channel{'s' * (n != 1)} of {tensor}" for n, tensor in many), forced
+
+
+def forced_notes(request: BuildRequest) -> Tuple[str, ...]:
+    """The note of an artifact whose scales were taken in spite of dead channels."""
+    for content in (data for (_, name), data in report_of(request).items() if name == REPORT):
+        dead, _ = _dead(json.loads(content), REPORT)
+        if dead:
+            return (f"INT8 rounds {dead} away: taken all the same (`edgedla quantize --force`)",)
+    return ()
 
 
 def report_of(request: BuildRequest) -> Dict[Tuple[str, str], bytes]:

@@ -60,7 +60,11 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     help="Least SQNR of every group of channels at the outputs. Layers stay in FP16 where a shared scale would round such a group "
     "away; where that does not help, exit with 1.",
 )  # fmt: skip
-@option("--force", is_flag=True, help="Take scales with dead channels all the same; the report says so.")
+@option(
+    "--force",
+    is_flag=True,
+    help="Take scales with dead channels all the same; report and artifact say so. Without it `build` refuses them.",
+)
 @option("--max-drop", type=DropType(), metavar="X", help="Repair until --metric falls by at most X: 1% or 0.01.")
 @option("--bias-correction", is_flag=True, help="Correct biases for the mean rounding error of INT8.")
 @option("--equalize", is_flag=True, help="Even out the ranges of channels where that helps (cross-layer equalisation).")
