@@ -11,7 +11,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test docs setup contract-wheels attack mutants release floors clean
+.PHONY: demo test docs pictures setup contract-wheels attack mutants release floors clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -42,6 +42,12 @@ docs: $(DOCS)/.installed
 	$(DOCS)/bin/zensical build --clean --strict -f build/docs/mkdocs.yml
 	$(DOCS)/bin/python -m docs.generator.versions build/docs/site
 	$(DOCS)/bin/python -m docs.generator.check_site build/docs/site
+
+# The pictures of README and documentation, with the figures that they show as JSON; needs Chromium. For example PICTURES="worth fix".
+PICTURES ?=
+pictures: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pillow
+	$(BIN)/python docs/make_pictures.py $(PICTURES)
 
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.
 contract-wheels: $(STAMP)

@@ -1,27 +1,42 @@
-"""The pictures of the documentation, from commands: `python docs/make_pictures.py [NAME...]`.
+"""The pictures of the documentation, from commands: `make pictures`, or `python docs/make_pictures.py [NAME...]`.
 
-Needs what docs/screenshots.py needs, and edgedla with the extras host and fix. Pictures land in docs/pictures.
+Needs Chromium, pillow, and edgedla with the extras host and fix. Each picture NAME-LOOK.png in docs/pictures has NAME.json beside it: the
+texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares. `first-minutes` is drawn, by
+docs/animation.py, and needs no Chromium.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
-import time
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import Dict, Tuple
-
-from screenshots import MOST_HEIGHT, SHOTS
-from screenshots import main as shoot
+from typing import Any, Dict, List, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from docs.animation import draw, record  # noqa: E402
+from docs.chrome import Page, open_page  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
 EXAMPLES = ROOT / "examples"
 DETECTOR = EXAMPLES / "00_shapes_detector" / "shapes_detector.onnx"
 STREET = f"python {EXAMPLES}/01_check_a_model/make_model.py street.onnx"
+MOBILENET = f"python {EXAMPLES}/12_mobilenet/make_model.py mobilenet_v3_small.onnx"
+DATA = f"python {EXAMPLES}/00_shapes_detector/make_data.py data"
 #: name of the picture -> commands, the last of which writes NAME.html (or the page that is named).
-PICTURES: Dict[str, Tuple[str, ...]] = {
+COMMANDS: Dict[str, Tuple[str, ...]] = {
+    "worth": (
+        MOBILENET,
+        "edgedla fix mobilenet_v3_small.onnx --target orin-nx-16gb --precision int8 -o fixed.onnx",
+        "edgedla check fixed.onnx --target orin-nx-16gb --fail-on never -o worth.html",
+    ),
     "check": (STREET, "edgedla check street.onnx --target agx-orin-64gb --jetpack 6.2 --fail-on never -o check.html"),
     "compare": (
         STREET,
@@ -32,9 +47,12 @@ PICTURES: Dict[str, Tuple[str, ...]] = {
         f"python {EXAMPLES}/02_place_two_models/make_models.py",
         "edgedla place detector.onnx plates.onnx --precision int8 --objective throughput -o place.html",
     ),
-    "fix": (STREET, "edgedla fix street.onnx -o street_dla.onnx --precision int8 --report fix.html"),
+    "fix": (
+        MOBILENET,
+        "edgedla fix mobilenet_v3_small.onnx --target orin-nx-16gb --precision int8 -o fixed.onnx --report fix.html",
+    ),
     "quantize": (
-        f"python {EXAMPLES}/00_shapes_detector/make_data.py data --frames 10 --calibration 80",
+        f"{DATA} --frames 10 --calibration 80",
         f"edgedla quantize {DETECTOR} --data data/calibration.npz --min-sqnr 20 -o scales --report",
         "cp scales/report.html quantize.html",
     ),
@@ -42,11 +60,18 @@ PICTURES: Dict[str, Tuple[str, ...]] = {
         f"python {EXAMPLES}/07_sweep/make_models.py",
         "edgedla sweep zoo --target agx-orin-64gb,orin-nx-16gb@jp6.1,orin-nano-8gb --precision fp16,int8 -o sweep.html",
     ),
-    "live": (
-        f"python {EXAMPLES}/00_shapes_detector/make_data.py data --frames 60",
-        f"edgedla build {DETECTOR} --precision fp16 -o detector",
-    ),
+    "live": (f"{DATA} --frames 60", f"edgedla build {DETECTOR} --precision fp16 -o detector"),
 }
+#: The live page shows rates of the machine that drew it, and the sweep's page is written by its script.
+NOT_COMPARED = ("live",)
+WRITTEN_BY_SCRIPT = ("sweep",)
+#: name -> (width, dark). Pictures are cut at MOST_HEIGHT; few colours keep the files small.
+LOOKS = {"desktop": (1280, False), "phone": (390, False), "dark": (1280, True)}
+MOST_HEIGHT, COLOURS = 1700, 64
+#: Pictures that are kept in all looks; of the others the desktop's is.
+EVERY_LOOK = ("check", "compare")
+#: name -> height of its pictures, where the page goes on with what the text does not speak of.
+CUT = {"live": 690, "sweep": 1100, "quantize": 1000, "place": 1100, "worth": 900, "fix": 1400}
 #: Of the live page, and what it shows.
 PORT = 8799
 LIVE = """\
@@ -58,62 +83,129 @@ models:
   shapes: {artifact: detector, decode: {kind: yolov8, reg_max: 8, score: 0.5, labels: [circle, square, triangle]}}
 stop_after: {seconds: 60}
 """
-#: Pictures that are kept at all widths and modes; of the others the desktop's is.
-EVERY_LOOK = ("check", "compare")
-#: name -> height of its pictures at 1280 pixels, where the page goes on with what the text does not speak of.
-CUT = {"live": 690, "sweep": 720, "quantize": 1000, "place": 1100}
+#: Names the code that answered, not what it answered; and rounding, which differs by processor.
+_IDENTITY = re.compile(r"edgedla \d|\b[0-9a-f]{7,}\b|\de-\d\d")
+#: Texts of the part of a page that a picture of this height shows.
+_SHOWN = """(() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode());) {
+    if (["SCRIPT", "STYLE"].includes(node.parentElement.tagName)) continue;
+    const range = document.createRange(); range.selectNodeContents(node);
+    const box = range.getBoundingClientRect();
+    if (box.width > 1 && box.height > 1 && box.bottom + scrollY <= HEIGHT) found.push(node.data);
+  }
+  return found;
+})()"""
 
 
-def cut(path: Path, height: int) -> None:
-    """Keeps the upper part of a picture, in docs/pictures."""
+class Texts(HTMLParser):
+    """The texts of a page, as the tree of a browser holds them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: List[str] = []
+        self._hidden = False
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self._hidden = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.found.append(data)
+
+
+def figures(texts: List[str]) -> List[str]:
+    """Texts that hold a number, without those that name a version or digest; sorted, each once."""
+    plain = {" ".join(text.split()) for text in texts}
+    return sorted(text for text in plain if re.search(r"\d", text) and not _IDENTITY.search(text))
+
+
+def figures_of_page(path: Path) -> List[str]:
+    parser = Texts()
+    parser.feed(path.read_text(encoding="utf-8"))
+    return figures(parser.found)
+
+
+def run_commands(name: str, folder: Path) -> Path:
+    """Runs a picture's commands in a folder; the path of its page."""
+    for command in COMMANDS[name]:
+        words = shlex.split(command)
+        program = {"python": [sys.executable], "edgedla": [sys.executable, "-m", "edgedla"]}.get(words[0], words[:1])
+        done = subprocess.run([*program, *words[1:]], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return folder / f"{name}.html"
+
+
+def shown(page: Page, height: int) -> List[str]:
+    return figures(page.ask(_SHOWN.replace("HEIGHT", str(height))))
+
+
+def save(png: bytes, path: Path) -> None:
     from PIL import Image
 
-    with Image.open(path) as picture:
-        kept = picture.crop((0, 0, picture.width, min(height, picture.height)))
-        kept.save(ROOT / "docs" / "pictures" / path.name, optimize=True)
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def shoot(name: str, path: Path) -> None:
+    """Takes the pictures of a page, and writes what the desktop's shows."""
+    for look in LOOKS if name in EVERY_LOOK else ("desktop",):
+        width, dark = LOOKS[look]
+        with open_page(width, 1000, dark) as page:
+            page.go(path.as_uri())
+            height = min(int(page.ask("document.documentElement.scrollHeight")), CUT.get(name, MOST_HEIGHT))
+            if page.ask("document.documentElement.scrollWidth > innerWidth"):
+                raise RuntimeError(f"{name} scrolls sideways at {width} pixels")
+            page.size(width, height)
+            save(page.picture(), PICTURES / f"{name}-{look}.png")
+            if look == "desktop":
+                write(name, shown(page, height))
+
+
+def write(name: str, texts: List[str]) -> None:
+    text = json.dumps({"picture": name, "shows": texts}, indent=1, ensure_ascii=False) + "\n"
+    (PICTURES / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def shoot_live(folder: Path) -> None:
-    """Two looped videos on the live page of a run, in the folder's live-desktop.png."""
-    import io
-
-    from PIL import Image
-    from screenshots import COLOURS, browser
-
+    """Two looped videos on the live page of a run."""
     (folder / "live.yaml").write_text(LIVE, encoding="utf-8")
     words = [sys.executable, "-m", "edgedla", "run", "live.yaml", "--view", str(PORT)]
     running = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL)
-    driver = browser(1280, False)
     try:
-        time.sleep(8)
-        driver.get(f"http://127.0.0.1:{PORT}/")
-        time.sleep(5)
-        picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+        with open_page(1280, CUT["live"]) as page:
+            page.go("about:blank#")
+            page.until(f"fetch('http://127.0.0.1:{PORT}/', {{mode: 'no-cors'}}).then(() => true, () => false)")
+            page.go(f"http://127.0.0.1:{PORT}/")
+            page.ask("new Promise((done) => setTimeout(done, 6000))")
+            save(page.picture(), PICTURES / "live-desktop.png")
+            write("live", shown(page, CUT["live"]))
     finally:
-        driver.quit()
         running.terminate()
         running.wait()
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(folder / "live-desktop.png", optimize=True)
 
 
 def main() -> int:
-    wide = 0
-    for name in sys.argv[1:] or list(PICTURES):
+    for name in sys.argv[1:] or ("first-minutes", *COMMANDS):
         with tempfile.TemporaryDirectory() as folder:
-            for command in PICTURES[name]:
-                words = shlex.split(command)
-                program = {"python": [sys.executable], "edgedla": [sys.executable, "-m", "edgedla"]}.get(
-                    words[0], words[:1]
+            if name == "first-minutes":
+                said = record(Path(folder))
+                (PICTURES / f"{name}.svg").write_text(draw(said), encoding="utf-8")
+                (PICTURES / f"{name}.json").write_text(
+                    json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
                 )
-                subprocess.run([*program, *words[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+                continue
+            page = run_commands(name, Path(folder))
             if name == "live":
                 shoot_live(Path(folder))
             else:
-                sys.argv = [sys.argv[0], folder, str(Path(folder) / f"{name}.html")]
-                wide += shoot()
-            for look in SHOTS if name in EVERY_LOOK else ("desktop",):
-                cut(Path(folder) / f"{name}-{look}.png", CUT.get(name, MOST_HEIGHT))
-    return 1 if wide else 0
+                shoot(name, page)
+    return 0
 
 
 if __name__ == "__main__":

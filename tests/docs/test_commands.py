@@ -113,6 +113,19 @@ def test_python_blocks_of_pages_run(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_of_pages_print_the_shown_output(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    wrong, actual = follow(page, tmp_path, Path(sys.executable).parent)
+    if wrong and request.config.getoption("--update-golden"):
+        update(page, steps(page), actual)
+        return
+    assert not wrong, "\n\n".join(wrong)
+
+
+def follow(page: Path, tmp_path: Path, programs: Path) -> Tuple[List[str], Dict[int, List[str]]]:
+    """Runs the commands of a page as a reader does; what differs from the page, and the output of the command in each line.
+
+    Args:
+        programs: folder with the `python` and `edgedla` that the commands mean.
+    """
     needs = NEEDS.search(page.read_text(encoding="utf-8"))
     missing = (
         [n for n in needs[1].split() if not shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin")] if needs else []
@@ -128,7 +141,7 @@ def test_commands_of_pages_print_the_shown_output(page: Path, tmp_path: Path, re
     todo = steps(page)
     for number, step in enumerate(todo):
         shows_code = number + 1 < len(todo) and todo[number + 1].command.strip() == "echo $?"
-        done = run(f"(exit {code}); {step.command}", folder)
+        done = run(f"(exit {code}); {step.command}", folder, programs)
         output = done.stdout.splitlines()
         actual[step.line] = output
         if done.returncode != 0 and not shows_code:
@@ -137,16 +150,13 @@ def test_commands_of_pages_print_the_shown_output(page: Path, tmp_path: Path, re
             shown, found = "\n".join(step.expected), "\n".join(output)
             wrong.append(f"{page.name}:{step.line}: $ {step.command}\nshown:\n{shown}\nprinted:\n{found}")
         code = done.returncode
-    if wrong and request.config.getoption("--update-golden"):
-        update(page, todo, actual)
-        return
-    assert not wrong, "\n\n".join(wrong)
+    return wrong, actual
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess:
+def run(command: str, folder: Path, programs: Path) -> subprocess.CompletedProcess:
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "NO_COLOR": "1",
         "COLUMNS": "100",
     }

@@ -1,0 +1,71 @@
+"""Every picture of the documentation has the texts with numbers that it shows beside it, and the commands still print them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from docs import animation, make_pictures
+from docs.chrome import CHROMIUM, open_page
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+AGAIN = "the picture is stale: make pictures PICTURES="
+#: These run the quantiser, a sweep or the search for a minimum for several seconds.
+LONG = ("quantize", "sweep", "place")
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
+]
+COMPARED = [name for name in make_pictures.COMMANDS if name not in make_pictures.NOT_COMPARED]
+
+
+def said(name: str) -> List[str]:
+    return list(json.loads((PICTURES / f"{name}.json").read_text(encoding="utf-8"))["shows"])
+
+
+def test_every_picture_is_made_by_the_script_and_has_its_figures() -> None:
+    made = {f"{name}-{look}.png" for name in make_pictures.COMMANDS for look in make_pictures.LOOKS
+            if look == "desktop" or name in make_pictures.EVERY_LOOK} | {"first-minutes.svg"}  # fmt: skip
+    kept = {path.name for path in PICTURES.iterdir() if path.suffix != ".json"}
+    assert kept == made
+    names = {re.split(r"-(?:desktop|phone|dark)\.png|\.svg", name)[0] for name in made}
+    assert {path.stem for path in PICTURES.glob("*.json")} == names
+    assert [name for name in make_pictures.COMMANDS if len(said(name)) < 5] == []
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in COMPARED])
+def test_a_picture_shows_what_its_commands_print_now(name: str, tmp_path: Path) -> None:
+    page = make_pictures.run_commands(name, tmp_path)
+    if name in make_pictures.WRITTEN_BY_SCRIPT:
+        if not CHROMIUM:
+            pytest.skip("no Chromium on this machine")
+        with open_page(1280, make_pictures.CUT[name]) as browser:
+            browser.go(page.as_uri())
+            now = make_pictures.shown(browser, make_pictures.CUT[name])
+    else:
+        now = make_pictures.figures_of_page(page)
+    assert [text for text in said(name) if text not in now] == [], AGAIN + name
+
+
+def test_the_animated_picture_shows_what_its_commands_print_now(tmp_path: Path) -> None:
+    kept = json.loads((PICTURES / "first-minutes.json").read_text(encoding="utf-8"))
+    assert kept == animation.record(tmp_path), AGAIN + "first-minutes"
+    assert (PICTURES / "first-minutes.svg").read_text(encoding="utf-8") == animation.draw(kept)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"takes {kept['after_ms']} ms instead of {kept['gpu_ms']} ms on the GPU alone" in readme
+    assert float(kept["after_ms"]) < float(kept["gpu_ms"]) < float(kept["before_ms"]), "the first picture shows a win"
+
+
+def test_figures_of_a_page_leave_out_names_of_versions_and_scripts(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    page.write_text(
+        "<p>1.0 <b>ms</b><script>var a = 1</script><i>edgedla 0.2.0</i><u>rules 0123456789ab</u><em>7 &lt; 8</em>"
+    )
+    assert make_pictures.figures_of_page(page) == ["1.0", "7 < 8"]
