@@ -15,6 +15,8 @@ import yaml
 pytestmark = pytest.mark.once
 
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/prometheus"
+CRITICAL = ("EdgedlaDown", "EdgedlaFramesStale", "EdgedlaCameraDown", "EdgedlaOutputFailed")
+OF_DOOR = '{job="edgedla", instance="a", source="door"}'
 PROMTOOL = shutil.which("promtool")
 SUMMARY = {
     "frames": defaultdict(lambda: 3),
@@ -22,6 +24,11 @@ SUMMARY = {
     "stages": {"age": {"count": 3, "mean_ms": 4.0, "p50_ms": 4.0, "p90_ms": 5.0, "p99_ms": 6.0, "max_ms": 6.0}},
     "runners": [{"runner": "DLA0", "in_use": True, "stages": [
         {"stage": 0, "device": "DLA0", "inference": {"count": 3, "mean_ms": 2.0}}]}],
+    "sources": [{"name": "gate", "state": "open", "last_frame_age_s": 0.1, "live": True, "why": "",
+                 "captured": 3, "skipped": 0, "reconnects": 0, "stalls": 0}],
+    "models": [{"model": "", "all_non_finite": False, "sources": {"gate": {
+        "results": 3, "dropped": 0, "age": {"p50_ms": 1.0, "p99_ms": 2.0}}}}],
+    "outputs": [{"output": "jsonl", "failed": "", "failures": 0, "lost": 0}, {"output": "events", "began": 0}],
 }  # fmt: skip
 
 
@@ -78,12 +85,13 @@ def test_promtool_takes_rules_and_metrics(page):
 def test_alerts_fire_only_under_their_conditions(tmp_path):
     (tmp_path / "alerts.yml").write_text((FOLDER / "alerts.yml").read_text())
 
-    def alert(name, at, **labels):
-        severity = {"severity": "critical" if name in ("EdgedlaDown", "EdgedlaFramesStale") else "warning"}
+    def alert(name, at, *several, **labels):
+        severity = {"severity": "critical" if name in CRITICAL else "warning"}
+        wanted = [{"job": "edgedla", "instance": "a", **one} for one in several] or ([labels] if labels else [])
         return {
             "eval_time": at,
             "alertname": name,
-            "exp_alerts": [{"exp_labels": {**severity, **labels}}] if labels else [],
+            "exp_alerts": [{"exp_labels": {**severity, **one}} for one in wanted],
         }
 
     tests = [
@@ -95,11 +103,28 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
                 {"series": 'up{job="edgedla", instance="c"}', "values": "1x20"},
                 {"series": 'edgedla_last_result_age_seconds{job="edgedla", instance="a"}', "values": "1x10 60+60x10"},
                 {"series": 'edgedla_runner_in_use{job="edgedla", instance="a", runner="DLA1"}', "values": "1x5 0x20"},
+                # yard never came, door stands still, lane closed at minute 5.
+                {"series": 'edgedla_source_open{job="edgedla", instance="a", source="yard"}', "values": "0x20"},
+                {"series": 'edgedla_source_open{job="edgedla", instance="a", source="door"}', "values": "1x20"},
+                {"series": 'edgedla_source_open{job="edgedla", instance="a", source="lane"}', "values": "1x4 0x20"},
+                {"series": f"edgedla_source_last_frame_age_seconds{OF_DOOR}", "values": "0x5 60+60x10"},
+                {
+                    "series": 'edgedla_source_reconnects_total{job="edgedla", instance="b", source="lane"}',
+                    "values": "0+3x20",
+                },
+                {"series": 'edgedla_source_stalls_total{job="edgedla", instance="b", source="lane"}', "values": "0x20"},
+                {"series": 'edgedla_output_failed{job="edgedla", instance="a", output="jsonl"}', "values": "0x5 1x20"},
             ],
             "alert_rule_test": [
                 alert("EdgedlaDown", "5m"),
                 alert("EdgedlaDown", "9m", job="edgedla", instance="b"),
                 alert("EdgedlaFramesStale", "9m", job="edgedla", instance="c"),
+                alert("EdgedlaCameraDown", "1m"),
+                alert("EdgedlaCameraDown", "4m", job="edgedla", instance="a", source="yard"),
+                alert("EdgedlaCameraDown", "9m", *({"source": name} for name in ("yard", "door", "lane"))),
+                alert("EdgedlaCameraUnstable", "9m", instance="b", source="lane"),
+                alert("EdgedlaOutputFailed", "5m"),
+                alert("EdgedlaOutputFailed", "9m", job="edgedla", instance="a", output="jsonl"),
                 alert("EdgedlaRunnerTakenOut", "4m"),
                 alert("EdgedlaRunnerTakenOut", "9m", job="edgedla", instance="a", runner="DLA1"),
             ],

@@ -186,6 +186,35 @@ def test_healthz_says_whether_results_are_fresh() -> None:
         assert ask(port) == (503, "every result of b holds NaN or infinity, 7 so far\n")
 
 
+@pytest.mark.parametrize(
+    ("yard", "need", "healthy", "line"),
+    [
+        ({}, "all", True, "yard: fresh, open, last frame 0.1 s ago"),
+        ({"last_frame_age_s": 10.1}, "all", False, "yard: STALE, open, last frame 10.1 s ago"),
+        ({"last_frame_age_s": 10.1}, "any", True, "yard: STALE"),
+        (
+            {"state": "opening", "last_frame_age_s": None, "why": "401"},
+            "all",
+            False,
+            "STALE, opening, no frame yet: 401",
+        ),
+        ({"state": "failed", "why": "4 reads"}, "all", False, "yard: STALE, failed, last frame 0.1 s ago: 4 reads"),
+        ({"state": "failed", "live": False, "why": "gone"}, "all", False, "yard: STALE, failed"),
+        ({"state": "ended", "live": False, "last_frame_age_s": 900.0}, "all", True, "yard: ended"),
+        ({"live": False, "last_frame_age_s": 900.0}, "all", True, "yard: open"),
+    ],
+)
+def test_healthz_lists_the_sources_and_one_stale_source_is_enough(yard, need, healthy, line) -> None:
+    """The newest result of all sources says nothing about a dead camera beside a good one."""
+    from edgedla.runtime.health.metrics import health_of
+
+    good = {"name": "gate", "state": "open", "live": True, "last_frame_age_s": 0.1, "why": ""}
+    summary = {"last_result_age_s": 0.1, "sources": [good, {**good, "name": "yard", **yard}]}
+    said, text = health_of(lambda: summary, 10.0, need)
+    assert (said, line in text) == (healthy, True), text
+    assert "gate: fresh" in text
+
+
 def test_metrics_are_refused_to_a_page_of_another_domain() -> None:
     """A browser reaches this machine under any domain by DNS rebinding."""
     import http.client

@@ -264,7 +264,7 @@ def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are
     assert sink.dropped >= 70
     assert sink.connects == 2
     assert "no connection to the broker" in caplog.text
-    again = re.findall(r"connected again; (\d+) results are sent late, (\d+) were dropped so far", caplog.text)
+    again = re.findall(r"connected again; (\d+) messages are sent late, (\d+) results and 0 events", caplog.text)
     assert len(again) == 1
     assert int(again[0][0]) <= 30
     assert int(again[0][1]) >= 70
@@ -390,3 +390,39 @@ def test_a_broker_that_speaks_nonsense_costs_no_result_but_its_own(qos, answers,
     assert raised == []
     assert told["published"] + told["queued"] + told["dropped"] <= 20 + told["connects"]
     assert told["queued"] <= 20
+
+
+def test_results_push_no_event_out_of_the_queue_and_events_go_first():
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        sink = Mqtt(
+            MqttConfig(url=f"mqtt://127.0.0.1:{nobody.getsockname()[1]}", topic="site/{source}", qos=1, queue=50)
+        )
+        sink.write_event({"event": "intruder", "source": "gate", "state": "begin"})
+        for n in range(1000):
+            sink.write(result(n))
+        told = sink.to_dict()
+        assert (told["queued"], told["dropped"], told["dropped_events"]) == (51, 950, 0)
+        assert ["intruder" in m.payload for m in sink._events] == [True]
+        for _ in range(60):
+            sink.write_event({"event": "e", "source": "gate", "state": "begin"})
+        assert sink.to_dict()["dropped_events"] == 11, "bounded all the same"
+        sink.close()
+
+
+def test_events_alone_and_at_most_so_many_results(broker):
+    reader = Reader(broker.port)
+    quiet = Mqtt(config(broker, results=False))
+    slow = Mqtt(config(broker, topic="slow/{source}", max_rate=2.0))
+    assert until(lambda: quiet.connected and slow.connected)
+    for n in range(50):
+        for sink in (quiet, slow):
+            sink.write(result(n))
+    for sink in (quiet, slow):
+        sink.write_event({"event": "e", "source": "gate", "state": "begin"})
+        sink.close()
+    assert until(lambda: reader.texts("slow/gate/event"))
+    assert len(reader.texts("site/gate/event")) == 1
+    assert reader.texts("site/gate") == []
+    # result() captures 50 frames in one moment or at 0.1 s each: far fewer than 50 pass.
+    assert 1 <= len(reader.texts("slow/gate")) <= 12

@@ -7,10 +7,11 @@ import functools
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.hosts import serving_hint
+from edgedla.runtime.outputs.mqtt import ONLY
 from edgedla.runtime.outputs.own_lines import NUMBERS
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -35,6 +36,7 @@ class PipelineCollector:
             ("dropped", "frames that a newer one replaced"),
             ("submitted", "frames given to a runner"),
             ("results", "results handed out"),
+            ("lost", "inferences that failed on every runner"),
             ("non_finite", "results with NaN or infinity in an output"),
             ("reconnects", "times the source was opened again"),
             ("stalls", "times the source stood still"),
@@ -69,29 +71,36 @@ class PipelineCollector:
             alive.add_metric([r["runner"]], int(r["in_use"]))
         yield alive
         yield from self._chains(s["runners"])
-        if any(c["name"] for c in s.get("sources", ())):
-            yield from self._streams(s)
+        yield from self._streams(s)
+        yield from self._outputs(s.get("outputs", ()))
 
     @staticmethod
     def _streams(s: Dict[str, Any]) -> Iterator[Any]:
-        """For a pipeline of several: each source separately, with each model's results and drops."""
+        """Each source separately, with each model's results and drops."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+        sources = [{**c, "name": c["name"] or ONLY} for c in s["sources"]]
         for key in ("captured", "skipped", "reconnects", "stalls"):
             family = CounterMetricFamily(f"edgedla_source_{key}", f"{key} of one source", labels=["source"])
-            for c in s["sources"]:
+            for c in sources:
                 family.add_metric([c["name"]], c[key])
             yield family
         live = GaugeMetricFamily("edgedla_source_open", "1 while the source is open", labels=["source"])
-        for c in s["sources"]:
+        ages = GaugeMetricFamily(
+            "edgedla_source_last_frame_age_seconds", "since the source's last frame", labels=["source"]
+        )
+        for c in sources:
             live.add_metric([c["name"]], int(c["state"] == "open"))
+            if c["last_frame_age_s"] is not None:
+                ages.add_metric([c["name"]], c["last_frame_age_s"])
         yield live
+        yield ages
         for key in ("results", "dropped"):
             text = f"{key} of one model and source"
             family = CounterMetricFamily(f"edgedla_model_{key}", text, labels=["model", "source"])
             for model in s["models"]:
                 for source, v in model["sources"].items():
-                    family.add_metric([model["model"], source], v[key])
+                    family.add_metric([model["model"] or "model", source or ONLY], v[key])
             yield family
         ages = GaugeMetricFamily(
             "edgedla_model_age_ms", "age of results by quantile", labels=["model", "source", "quantile"]
@@ -100,8 +109,21 @@ class PipelineCollector:
             for source, v in model["sources"].items():
                 for q in ("p50", "p99"):
                     if v["age"][f"{q}_ms"] is not None:
-                        ages.add_metric([model["model"], source, q], v["age"][f"{q}_ms"])
+                        ages.add_metric([model["model"] or "model", source or ONLY, q], v["age"][f"{q}_ms"])
         yield ages
+
+    @staticmethod
+    def _outputs(outputs: Sequence[Dict[str, Any]]) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        failed = GaugeMetricFamily("edgedla_output_failed", "1 while the output cannot be written", labels=["output"])
+        lost = CounterMetricFamily("edgedla_output_lost", "results and events that it missed", labels=["output"])
+        for o in outputs:
+            if "failed" in o:
+                failed.add_metric([o["output"]], int(bool(o["failed"])))
+                lost.add_metric([o["output"]], o["lost"])
+        yield failed
+        yield lost
 
     @staticmethod
     def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
@@ -123,9 +145,32 @@ class PipelineCollector:
         yield times
 
 
-def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float) -> Tuple[bool, str]:
-    """(whether results are fresh and numbers, one line that says so), for /healthz with its 200 or 503."""
+def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float, need: str = "all") -> Tuple[bool, str]:
+    """(whether sources and results are fresh, and results are numbers; a line that says so, and one for each source).
+
+    Args:
+        need: "all": every source must be fresh; "any": one is enough.
+    """
     s = summary()
+    healthy, first = _results_are_good(s, fresh_s)
+    sources = [(c["name"] or ONLY, *_is_fresh(c, fresh_s)) for c in s.get("sources", ())]
+    enough = (all if need == "all" else any)([fresh for _, fresh, _ in sources] or [True])
+    broken = [f"output {o['output']}: {o['failed']}\n" for o in s.get("outputs", ()) if o.get("failed")]
+    lines = [f"{name}: {text}\n" for name, _, text in sources]
+    return healthy and enough, "".join([first, *lines, *broken])
+
+
+def _is_fresh(source: Dict[str, Any], fresh_s: float) -> Tuple[bool, str]:
+    """Whether a source gives frames, or has given all it has; and its state in words."""
+    state, age, why = source["state"], source["last_frame_age_s"], source["why"]
+    if state == "ended" or not (source["live"] or state == "failed"):
+        return True, state
+    fresh = state != "failed" and age is not None and age <= fresh_s
+    since = "no frame yet" if age is None else f"last frame {age:.1f} s ago"
+    return fresh, f"{'fresh' if fresh else 'STALE'}, {state}, {since}" + (f": {why}" if why else "")
+
+
+def _results_are_good(s: Dict[str, Any], fresh_s: float) -> Tuple[bool, str]:
     age = s.get("last_result_age_s")
     if age is None:
         return False, "no result yet\n"
@@ -167,7 +212,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             page = functools.partial(generate_latest, registry)
-            health = functools.partial(health_of, pipeline.summary, config.fresh_s)
+            health = functools.partial(health_of, pipeline.summary, config.fresh_s, config.health)
             stack.enter_context(
                 serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health, config.names)
             )

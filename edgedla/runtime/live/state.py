@@ -58,7 +58,7 @@ class State:
         """Everything on the page, as JSON values."""
         p, now = self._pipeline, time.monotonic()
         rates = self._rates(now)
-        sources = [self._source(name, c, rates, now) for name, c in p.captures.items()]
+        sources = [self._source(name, c, rates) for name, c in p.captures.items()]
         broken = [lane.name or "the network" for lane in p.lanes if lane.all_non_finite]
         level, word, tell = _health(sources, broken)
         simulated = any(lane.engine.pool.simulated for lane in p.lanes)
@@ -102,15 +102,14 @@ class State:
         seconds = max(now - before_s, 1e-3)
         return {name: max(0.0, n - before.get(name, 0.0)) / seconds for name, n in counts.items()}
 
-    def _source(self, name: str, c: Capture, rates: Mapping[str, float], now: float) -> Dict[str, Any]:
-        last = c.last_frame_s
-        silent_s = None if last is None else now - last
-        state = c.to_dict()["state"]
+    def _source(self, name: str, c: Capture, rates: Mapping[str, float]) -> Dict[str, Any]:
+        told = c.to_dict()
+        silent_s, state = told["last_frame_age_s"], told["state"]
         word = {"opening": "reconnecting", "open": "live"}.get(state, state)
         stale_s = max(STALE_S, STALE_FRAMES / c.rate if c.rate > 0 else 0.0)
         if word == "live" and silent_s is not None and silent_s > stale_s and c.live:
             word = "stalled"
-        if last is None and word in ("live", "reconnecting"):
+        if silent_s is None and word in ("live", "reconnecting"):
             word = "waiting"
         ages = [
             lane.ages[name].percentile_ms(50)
@@ -131,7 +130,7 @@ class State:
             "reconnects": c.reconnects,
             "silent_s": None if silent_s is None else round(silent_s, 1),
             "objects": scene.objects,
-            "why": without_secrets(c.reader.outages.why if c.failure is None else c.failure.what),
+            "why": told["why"],
         }
 
     def _stages(self) -> List[Dict[str, Any]]:

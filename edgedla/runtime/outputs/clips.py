@@ -8,7 +8,6 @@ import functools
 import logging
 import os
 import queue
-import re
 import threading
 import time
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from edgedla.errors import EdgedlaError, RunError, UsageError, described
 from edgedla.io.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw, draw_scene
-from edgedla.runtime.outputs.events import Document
-from edgedla.runtime.outputs.left_films import STEM, keep_left, unfinished
+from edgedla.runtime.outputs.event_zone import Document
+from edgedla.runtime.outputs.left_films import BEST, CLIP, keep_left, of_clip, unfinished
 from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
@@ -30,10 +29,10 @@ from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
 QUALITY = 85
-#: Only matching videos are ours to remove.
-_NAME = re.compile(rf"{STEM}\.avi")
 #: Most pictures per source held for the seconds before: about 100 MB at 640x360.
 MOST_BEFORE = 3000
+#: Clips of one source that are recorded at a time: each is encoded separately.
+MOST_AT_ONCE = 8
 #: After so long without results, a source's thread and pictures are released.
 SILENT_S = 60.0
 
@@ -108,12 +107,24 @@ class Clips:
 
     def begin(self, name: str, document: Document, result: FrameResult) -> None:
         self._source_of[name] = result.source
-        self._films[result.source].begin(_Clip(name, document, result))
+        if not self._films[result.source].begin(_Clip(name, document, result)):
+            why = f"{MOST_AT_ONCE} clips of this source are being recorded"
+            names = {k: document[k] for k in ("event", "id", "source", "model") if k in document}
+            self.done.put({**names, "state": "clip", "time": round(time.time(), 3), "clip": None, "why": why})
 
     def end(self, name: str) -> None:
         film = self._films.get(self._source_of.pop(name))
         if film is not None:
             film.end(name)
+
+    def best(self, name: str, jpeg: bytes) -> str:
+        path = Path(self._config.folder) / f"{name}{BEST}"
+        try:
+            require_space(str(path))
+            return str(write_atomic(path, jpeg, follow=False))
+        except (EdgedlaError, OSError) as e:
+            log.error("the picture %s fails: %s", name, described(e))
+            return ""
 
     def close(self) -> None:
         for film in self._films.values():
@@ -182,9 +193,13 @@ class _Film:
     def _is_used(self) -> bool:
         return bool(self._config.before_s or self._clips)
 
-    def begin(self, clip: _Clip) -> None:
+    def begin(self, clip: _Clip) -> bool:
+        """False where so many are being recorded that one more would slow all of them down."""
         with self._lock:
+            if len(self._clips) >= MOST_AT_ONCE:
+                return False
             self._clips.append(clip)
+            return True
 
     def end(self, name: str) -> None:
         with self._lock:
@@ -272,9 +287,9 @@ class _Film:
 
     def _forget(self) -> None:
         """Removes the oldest clips with their pictures."""
-        films = [p for p in Path(self._config.folder).glob("*.avi") if _NAME.fullmatch(p.name)]
+        films = [p for p in Path(self._config.folder).glob("*.avi") if CLIP.fullmatch(p.name)]
         for old in self._newest.surplus(films):
-            for path in (old, old.with_suffix(".jpg")):
+            for path in of_clip(old):
                 with contextlib.suppress(OSError):
                     path.unlink()
 

@@ -1,95 +1,24 @@
-"""Events: an object is in a zone for some frames. Start and end go to outputs, and a recorder makes clips."""
+"""Events: an object is in a zone for some frames, or crosses a line. They go to outputs, and a recorder makes clips."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
-import math
+import os
 import queue
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, runtime_checkable
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union, runtime_checkable
 
-from edgedla.runtime.decode.dense import ClassScore
-from edgedla.runtime.decode.detections import Detection
+from edgedla.errors import UsageError
+from edgedla.io.files import make_folder, write_atomic
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.event_objects import ObjectEvents
+from edgedla.runtime.outputs.event_rule import EventRule
+from edgedla.runtime.outputs.event_zone import Document, Recorder, ZoneEvents
 
 log = logging.getLogger("edgedla.runtime.outputs.events")
-POINTS = ("bottom", "centre")
-Document = Dict[str, Any]
-#: The number before 1, so that a box at the frame's edge is inside a zone that reaches the edge.
-_WITHIN = 1 - 2**-53
-
-
-@dataclass(frozen=True)
-class EventRule:
-    """When an event starts and ends.
-
-    Attributes:
-        sources, models: names of those watched; empty for all.
-        classes: labels, or class numbers as text; empty for all.
-        score: objects below it do not count.
-        zone: corners of a polygon, [x, y] as fractions of the frame's width and height (0 to 1); empty for the whole frame.
-        point: the point of a box that must be in the zone: the middle of its "bottom" edge, where objects stand, or "centre".
-        frames: it starts when so many consecutive results of one source and model contain such an object.
-        end_s: it ends after so many seconds without one.
-    """
-
-    sources: Tuple[str, ...] = ()
-    models: Tuple[str, ...] = ()
-    classes: Tuple[str, ...] = ()
-    score: float = 0.5
-    zone: Tuple[Tuple[float, float], ...] = ()
-    point: str = "bottom"
-    frames: int = 3
-    end_s: float = 2.0
-
-    def sees(self, source: str, model: str) -> bool:
-        return (not self.sources or source in self.sources) and (not self.models or model in self.models)
-
-    def objects(self, result: FrameResult) -> List[Detection]:
-        """The objects of a result that count; a class of the whole frame or of a crop counts with that frame's or crop's box."""
-        image = result.frame.image
-        h, w = (image.shape[0] * 2 // 3 if image.ndim == 2 else image.shape[0]), image.shape[1]
-        return [
-            d
-            for d in _detections(result.results, (0.0, 0.0, float(w), float(h)))
-            if d.score >= self.score
-            and (not self.classes or d.label in self.classes or str(d.cls) in self.classes)
-            and (not self.zone or inside(self._place(d, w, h), self.zone))
-        ]
-
-    def _place(self, d: Detection, width: int, height: int) -> Tuple[float, float]:
-        x1, y1, x2, y2 = d.box_xyxy
-        x, y = (x1 + x2) / 2 / width, (y2 if self.point == "bottom" else (y1 + y2) / 2) / height
-        # Boxes are clipped at the frame's edge, and a polygon's right and lower edges are outside it.
-        return (_WITHIN if x == 1 else x), (_WITHIN if y == 1 else y)
-
-
-def _detections(results: Sequence[object], box: Tuple[float, float, float, float]) -> List[Detection]:
-    matching: List[Detection] = []
-    best: Optional[ClassScore] = None
-    for r in results:
-        if isinstance(r, Detection):
-            matching.append(r)
-        elif isinstance(r, ClassScore):
-            best = r if best is None or r.score > best.score else best
-        elif hasattr(r, "parent"):
-            matching += _detections(r.results, r.parent.box_xyxy)  # type: ignore[attr-defined]
-    if best is not None:
-        matching.append(Detection(box, best.score, best.cls, best.label))
-    return matching
-
-
-def inside(point_xy: Tuple[float, float], corners: Sequence[Tuple[float, float]]) -> bool:
-    """True if the point is in the polygon, by counting edges to its right; False for NaN."""
-    x, y = point_xy
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return False
-    odd = False
-    for (x1, y1), (x2, y2) in zip(corners, (*corners[1:], corners[0])):
-        if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
-            odd = not odd
-    return odd
+Stream = Union[ZoneEvents, ObjectEvents]
 
 
 @runtime_checkable
@@ -99,57 +28,38 @@ class EventSink(Protocol):
     def write_event(self, document: Document) -> None: ...
 
 
-class Recorder(Protocol):
-    """Records a source. `done` receives a document for each clip that is complete or has failed."""
-
-    done: queue.SimpleQueue[Document]
-
-    def put(self, result: FrameResult) -> None: ...
-
-    def begin(self, name: str, document: Document, result: FrameResult) -> None: ...
-
-    def end(self, name: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
 #: Events of a source (removed or broken) end after so many seconds without frames, but not before so many times the last
 #: interval between frames.
 SILENT_S, SILENT_TIMES = 5.0, 3
-
-
-class _Stream:
-    """One event on one source and model."""
-
-    def __init__(self) -> None:
-        self.row = self.frames = 0
-        #: The document of the present event.
-        self.now: Optional[Document] = None
-        self.began_s = self.seen_s = 0.0
-        #: Time of the newest result, and its distance from the one before.
-        self.last_s, self.gap_s = 0.0, 0.0
-        self.best: Optional[Detection] = None
-
-
-def _silent_s(rule: EventRule, stream: _Stream) -> float:
-    return max(rule.end_s, SILENT_S, SILENT_TIMES * stream.gap_s)
 
 
 class Events:
     """The output that detects events and passes them to other outputs.
 
     Args:
-        tell: outputs that take events; others close them, after this one.
+        tell: outputs that take events; others close them, after this one. One with `write_snapshot(document, jpeg)` gets
+            pictures of objects too.
         recorder: makes clips, if requested.
+        state: a file with the events that go on; those that a killed process left in it end now. "": none.
     """
 
     def __init__(
-        self, rules: Mapping[str, EventRule], tell: Sequence[EventSink], recorder: Optional[Recorder] = None
+        self,
+        rules: Mapping[str, EventRule],
+        tell: Sequence[EventSink],
+        recorder: Optional[Recorder] = None,
+        state: str = "",
     ) -> None:
-        self._rules, self._tell, self._recorder = dict(rules), list(tell), recorder
-        self._streams: Dict[Tuple[str, str, str], _Stream] = {}
-        self._count = 0
+        self._rules, self._tell, self._recorder, self._state = dict(rules), list(tell), recorder, state
+        #: Not the only output of a pipeline, unless it records.
+        self.stores = recorder is not None
+        self._streams: Dict[Tuple[str, str, str], Stream] = {}
+        self._last: Dict[Tuple[str, str, str], Tuple[float, float]] = {}
+        #: No two runs give the same id, whatever a board without a clock believes the time to be.
+        self._run, self._count = os.urandom(3).hex(), 0
+        self._open: Dict[str, Document] = {}
         self.began = 0
+        self._end_left()
 
     def tell(self, sinks: Sequence[EventSink]) -> None:
         """Replaces the outputs that take events."""
@@ -164,67 +74,68 @@ class Events:
         self._end_silent(result.frame.captured_s, result.frame.time_s)
         self._tell_clips()
 
-    def _end_silent(self, now_s: float, time_s: float) -> None:
-        for (name, _, _), stream in self._streams.items():
-            if stream.now is not None and now_s - stream.last_s >= _silent_s(self._rules[name], stream):
-                self._end(stream, time_s)
-
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
-        stream = self._streams.setdefault((name, result.source, result.model), _Stream())
+        key = (name, result.source, result.model)
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = (ObjectEvents if rule.each == "object" else ZoneEvents)(rule, self._new, self._say, self._recorder)
+            stream.pictures = self._wants_pictures()
+            self._streams[key] = stream
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.
-        objects, at_s, seen_s = rule.objects(result), result.frame.captured_s, result.frame.seen_s
-        if stream.now is not None and stream.gap_s and at_s - stream.last_s >= _silent_s(rule, stream):
+        at_s, (last_s, gap_s) = result.frame.captured_s, self._last.get(key, (0.0, 0.0))
+        if gap_s and at_s - last_s >= _silent_s(rule, gap_s):
             # An object present after an outage is a new event: the time between is unknown.
-            self._end(stream, result.frame.time_s)
-        stream.gap_s, stream.last_s = (at_s - stream.last_s if stream.last_s else 0.0), at_s
-        if objects:
-            stream.row += 1
-            stream.seen_s = seen_s
-            best = max(objects, key=lambda d: d.score)
-            stream.best = best if stream.best is None or best.score > stream.best.score else stream.best
-        else:
-            stream.row = 0
-        if stream.now is not None:
-            stream.frames += bool(objects)
-            if seen_s - stream.seen_s >= rule.end_s:
-                self._end(stream, result.frame.time_s)
-        elif objects and stream.row >= max(1, rule.frames):
-            self._begin(name, stream, objects, result)
-        elif not objects:
-            stream.best = None
+            stream.end(result.frame.time_s)
+        self._last[key] = at_s, (at_s - last_s if last_s else 0.0)
+        stream.step(name, result)
 
-    def _begin(self, name: str, stream: _Stream, objects: Sequence[Detection], result: FrameResult) -> None:
+    def _end_silent(self, now_s: float, time_s: float) -> None:
+        for key, stream in self._streams.items():
+            last_s, gap_s = self._last[key]
+            if stream.going_on and now_s - last_s >= _silent_s(self._rules[key[0]], gap_s):
+                stream.end(time_s)
+
+    def _new(self, name: str, result: FrameResult) -> Document:
+        """What all documents of a new event begin with."""
         self._count += 1
-        names = {k: v for k, v in (("source", result.source), ("model", result.model)) if v}
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.frame.time_s))
-        parts = [result.source, name, stamp, str(self._count)]
-        stream.now = {"event": name, "id": "-".join(p for p in parts if p), **names}
-        stream.began_s, stream.frames = result.frame.seen_s, stream.row
         self.began += 1
-        document = self._document(stream, "begin", result.frame.time_s)
-        document.update(frame=result.frame.index, objects=[d.to_dict() for d in objects])
-        self._say(document)
-        if self._recorder is not None:
-            self._recorder.begin(stream.now["id"], document, result)
+        names = {k: v for k, v in (("source", result.source), ("model", result.model)) if v}
+        stamp = time.strftime("%Y%m%d-%H%M%SZ", time.gmtime(result.frame.time_s))
+        parts = [result.source, name, stamp, self._run, str(self._count)]
+        return {"event": name, "id": "-".join(p for p in parts if p), **names}
 
-    def _end(self, stream: _Stream, time_s: float) -> None:
-        assert stream.now is not None
-        document = self._document(stream, "end", time_s)
-        document.update(seconds=round(stream.seen_s - stream.began_s, 3), frames=stream.frames)
-        document["best"] = None if stream.best is None else stream.best.to_dict()
-        self._say(document)
-        if self._recorder is not None:
-            self._recorder.end(stream.now["id"])
-        stream.now, stream.best, stream.row = None, None, 0
+    def _wants_pictures(self) -> bool:
+        return self._recorder is not None or any(hasattr(sink, "write_snapshot") for sink in self._tell)
 
-    @staticmethod
-    def _document(stream: _Stream, state: str, time_s: float) -> Document:
-        assert stream.now is not None
-        return {**stream.now, "state": state, "time": round(time_s, 3)}
-
-    def _say(self, document: Document) -> None:
+    def _say(self, document: Document, jpeg: bytes = b"") -> None:
         for sink in self._tell:
             sink.write_event(document)
+            if jpeg and hasattr(sink, "write_snapshot"):
+                sink.write_snapshot(document, jpeg)
+        if document["state"] in ("begin", "new"):
+            self._open[document["id"]] = {k: document[k] for k in ("event", "id", "source", "model") if k in document}
+        elif document["state"] != "end" or self._open.pop(document["id"], None) is None:
+            return
+        self._keep_state()
+
+    def _keep_state(self) -> None:
+        if self._state:
+            try:
+                write_atomic(self._state, json.dumps({"events": list(self._open.values())}).encode())
+            except OSError as e:
+                log.error("%s: the events that go on cannot be written: %s", self._state, e.strerror)
+
+    def _end_left(self) -> None:
+        """Ends the events of a process that was killed. When they ended is not known."""
+        if not self._state:
+            return
+        make_folder(os.path.dirname(os.path.abspath(self._state)))
+        left = _left_in(self._state)
+        for document in left:
+            self._say({**document, "state": "end", "time": round(time.time(), 3), "seconds": None,
+                       "why": "the run that began it was killed"})  # fmt: skip
+        if left:
+            self._keep_state()
 
     def _tell_clips(self) -> None:
         while self._recorder is not None:
@@ -236,12 +147,35 @@ class Events:
     def close(self) -> None:
         """Ends present events, and waits for the clips' last pictures."""
         for stream in self._streams.values():
-            if stream.now is not None:
-                self._end(stream, time.time())
+            stream.end(time.time())
         if self._recorder is not None:
             self._recorder.close()
         self._tell_clips()
 
     def to_dict(self) -> Dict[str, Any]:
-        going_on = sum(stream.now is not None for stream in self._streams.values())
-        return {"output": "events", "began": self.began, "going_on": going_on}
+        going_on = sum(stream.going_on for stream in self._streams.values())
+        told: Dict[str, Any] = {"output": "events", "began": self.began, "going_on": going_on}
+        counts = [
+            {"event": name, "source": source, "model": model, **stream.crossings}
+            for (name, source, model), stream in self._streams.items()
+            if isinstance(stream, ObjectEvents) and self._rules[name].line
+        ]
+        return {**told, "crossings": counts} if counts else told
+
+
+def _silent_s(rule: EventRule, gap_s: float) -> float:
+    return max(rule.end_s, SILENT_S, SILENT_TIMES * gap_s)
+
+
+def _left_in(path: str) -> List[Document]:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            with open(path, "rb") as f:
+                left = json.loads(f.read(1 << 20) or b'{"events": []}')["events"]
+            return [{str(k): str(v) for k, v in d.items()} for d in left if {"event", "id"} <= set(d)]
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise UsageError(
+                "this file exists and holds something other than the events of `edgedla run`", where=path,
+                allowed="a new file, or one that `edgedla run` wrote", hint="give outputs.events_state another file",
+            ) from e  # fmt: skip
+    return []

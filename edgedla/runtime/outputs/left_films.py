@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import Tuple
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
-#: [source-]event-date-time-number.
-STEM = r"[A-Za-z0-9_-]+-\d{8}-\d{6}-\d+"
+#: [source-]event-date-time-run-number; before runs had a number of their own, the time was local and had no Z.
+STEM = r"[A-Za-z0-9_-]+-\d{8}-\d{6}(?:Z-[0-9a-f]{6})?-\d+"
+#: Only matching videos are ours to remove.
+CLIP = re.compile(rf"{STEM}\.(avi|mp4)")
+#: What an object's best picture is called behind the event's name.
+BEST = "-best.jpg"
 _UNFINISHED = re.compile(rf"\.({STEM})\.[0-9a-f]{{16}}\.avi")
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+
+def of_clip(path: Path) -> Tuple[Path, Path, Path]:
+    """A clip, and the pictures that go with it."""
+    return path, path.with_suffix(".jpg"), path.with_name(path.stem + BEST)
 
 
 def unfinished(folder: Path, stem: str) -> Tuple[Path, int]:

@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, Optional, Set, Tuple
+from typing import Any, Deque, Dict, NamedTuple, Optional, Set, Union
 from urllib.parse import SplitResult, urlsplit
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.hosts import is_this_machine
 from edgedla.runtime.outputs.sinks import as_json
+from edgedla.runtime.sources.base import RateCap
 
 log = logging.getLogger("edgedla.runtime.outputs.mqtt")
 
@@ -38,13 +39,17 @@ class MqttConfig:
             EDGEDLA_MQTT_PASSWORD; without TLS it is sent as plain text, which a warning says.
         topic: for results; {source} and {model} are replaced.
         status: topic of the retained "online" and "offline"; "": the first part of `topic`, with /status.
+        results: false sends events alone. max_rate: most results per second of each source and model; 0: all.
         event_topic: for events; "": `topic` with /event.
-        qos: 0 or 1. queue: messages kept while the broker is away; when full, the oldest is dropped and counted.
+        qos: of results, 0 or 1; events always have 1. queue: results kept while the broker is away, and events beside them; when
+            full, the oldest is dropped and counted. No result takes an event's place.
         ca_file: trusted authorities instead of the system's. client_id: "" for a generated one.
     """
 
     url: str = ""
     topic: str = "edgedla/{source}"
+    results: bool = True
+    max_rate: float = 0.0
     status: str = ""
     event_topic: str = ""
     qos: int = 0
@@ -112,6 +117,13 @@ def _password(config: MqttConfig) -> Optional[str]:
         ) from e
 
 
+class _Message(NamedTuple):
+    topic: str
+    payload: Union[str, bytes]
+    qos: int
+    retain: bool = False
+
+
 class Mqtt:
     """Publishes results on its own thread, so that a slow or missing broker delays nothing.
 
@@ -123,14 +135,19 @@ class Mqtt:
         check_mqtt(config)
         parts, password = _parts(config.url), _password(config)
         self._config = config
-        self._queue: Deque[Tuple[str, str]] = collections.deque()
+        self._queue: Deque[_Message] = collections.deque()
+        #: Sent first.
+        self._events: Deque[_Message] = collections.deque()
+        self._caps: Dict[str, RateCap] = {}
         self._condition = threading.Condition()
-        self._in_flight: Set[int] = set()
+        #: Number of a message -> its QoS.
+        self._in_flight: Dict[int, int] = {}
         #: Messages acknowledged before `publish` returned their number.
         self._early: Set[int] = set()
+        self._of_status = -1
         self._ending = self._told_away = self._told_lost = False
         self.connected = False
-        self.published = self.dropped = self.connects = 0
+        self.published = self.dropped = self.dropped_events = self.connects = 0
         client = self._client = _client(config.client_id)
         if parts.username:
             client.username_pw_set(parts.username, password)
@@ -156,21 +173,19 @@ class Mqtt:
         if refused:
             log.warning("mqtt %s: the broker refuses: %s", self._broker, code)
             return
-        client.publish(self._config.status_topic, "online", qos=1, retain=True)
+        self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
         with self._condition:
             self._forget_unsent()
             again, self._told_lost = self._told_lost, False
             self.connected = self._told_away = True
             self.connects += 1
-            kept = len(self._queue)
+            kept = self.queued
             self._condition.notify_all()
         if again:
             log.warning(
-                "mqtt %s: connected again; %d results are sent late, %d were dropped so far",
-                self._broker,
-                kept,
-                self.dropped,
-            )
+                "mqtt %s: connected again; %d messages are sent late, %d results and %d events were dropped so far",
+                self._broker, kept, self.dropped, self.dropped_events,
+            )  # fmt: skip
 
     def _on_connect_fail(self, *arguments: object) -> None:
         """Logged once until the broker has answered: attempts continue for the whole run."""
@@ -199,55 +214,78 @@ class Mqtt:
 
     def _forget_unsent(self) -> None:
         """With QoS 0 the client drops unwritten messages when the connection ends, without reporting them."""
-        if self._config.qos == 0:
-            self.dropped += len(self._in_flight)
-            self.published -= len(self._in_flight)
-            self._in_flight.clear()
-            self._early.clear()
+        unsent = [number for number, qos in self._in_flight.items() if qos == 0]
+        self.dropped += len(unsent)
+        self.published -= len(unsent)
+        for number in unsent:
+            del self._in_flight[number]
 
     def _on_publish(self, client: object, userdata: object, number: int, *more: object) -> None:
         with self._condition:
-            (self._in_flight.discard if number in self._in_flight else self._early.add)(number)
+            if self._in_flight.pop(number, None) is None and number != self._of_status:
+                self._early.add(number)
             self._condition.notify_all()
 
     def write(self, result: FrameResult) -> None:
-        self.publish(_filled(self._config.topic, result.source, result.model), as_json(result.to_dict()))
+        if not self._config.results:
+            return
+        topic = _filled(self._config.topic, result.source, result.model)
+        if self._config.max_rate:
+            cap = self._caps.setdefault(f"{result.source}/{result.model}", RateCap(self._config.max_rate))
+            if cap.skips(result.frame.captured_s):
+                return
+        self.publish(topic, as_json(result.to_dict()))
 
     def write_event(self, document: Dict[str, Any]) -> None:
         topic = _filled(self._config.topic_of_events, document.get("source", ""), document.get("model", ""))
-        self.publish(topic, as_json(document))
+        self.publish_event(topic, as_json(document))
 
     def publish(self, topic: str, text: str) -> None:
-        """Queues a message; if the queue is full, drops the oldest."""
+        """Queues a result; if the queue is full, drops the oldest."""
         with self._condition:
             if len(self._queue) >= self._config.queue:
                 self._queue.popleft()
                 self.dropped += 1
-            self._queue.append((topic, text))
+            self._queue.append(_Message(topic, text, self._config.qos))
             self._condition.notify_all()
 
+    def publish_event(self, topic: str, payload: Union[str, bytes], retain: bool = False) -> None:
+        """Queues a message that no result pushes out. A retained one takes the place of an older one of its topic."""
+        with self._condition:
+            if retain:
+                self._events = collections.deque(m for m in self._events if not (m.retain and m.topic == topic))
+            if len(self._events) >= self._config.queue:
+                self._events.popleft()
+                self.dropped_events += 1
+            self._events.append(_Message(topic, payload, 1, retain))
+            self._condition.notify_all()
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue) + len(self._events)
+
     def _ready(self) -> bool:
-        return self.connected and bool(self._queue) and len(self._in_flight) < MOST_IN_FLIGHT
+        return self.connected and bool(self.queued) and len(self._in_flight) < MOST_IN_FLIGHT
 
     def _send(self) -> None:
         while True:
             with self._condition:
                 while not self._ready():
-                    if self._ending and not (self.connected and self._queue):
+                    if self._ending and not (self.connected and self.queued):
                         return
                     self._condition.wait(0.5)
-                topic, text = self._queue.popleft()
-            sent = self._client.publish(topic, text, qos=self._config.qos)
+                message = (self._events or self._queue).popleft()
+            sent = self._client.publish(message.topic, message.payload, qos=message.qos, retain=message.retain)
             with self._condition:
                 # 4 is "no connection": with QoS 1 the client keeps the message and sends it when the broker returns.
-                if sent.rc != 0 and self._config.qos == 0:
+                if sent.rc != 0 and message.qos == 0:
                     self.dropped += 1
                     continue
                 self.published += 1
                 if sent.mid in self._early:
                     self._early.discard(sent.mid)
                 else:
-                    self._in_flight.add(sent.mid)
+                    self._in_flight[sent.mid] = message.qos
 
     def close(self) -> None:
         """Sends queued messages within FLUSH_S, and disconnects."""
@@ -257,15 +295,17 @@ class Mqtt:
         self._thread.join(FLUSH_S)
         with self._condition:
             self._condition.wait_for(lambda: not self._in_flight or not self.connected, FLUSH_S)
-            unsent = len(self._queue) + len(self._in_flight)
+            unsent = self.queued + len(self._in_flight)
         if self.connected:
             self._client.publish(self._config.status_topic, "offline", qos=1, retain=True).wait_for_publish(1.0)
         self._client.disconnect()
         self._client.loop_stop()
-        if unsent or self.dropped:
+        self._early.clear()
+        dropped = self.dropped + self.dropped_events
+        if unsent or dropped:
             log.warning(
-                "mqtt %s: %d results were not sent; for %d of them the queue of %d was full",
-                self._broker, unsent + self.dropped, self.dropped, self._config.queue,
+                "mqtt %s: %d messages were not sent; for %d results and %d events of them the queue of %d was full",
+                self._broker, unsent + dropped, self.dropped, self.dropped_events, self._config.queue,
             )  # fmt: skip
 
     def to_dict(self) -> Dict[str, Any]:
@@ -275,8 +315,9 @@ class Mqtt:
             "connected": self.connected,
             "connects": self.connects,
             "published": self.published,
-            "queued": len(self._queue),
+            "queued": self.queued,
             "dropped": self.dropped,
+            "dropped_events": self.dropped_events,
         }
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Optional
+from typing import List, Optional
 
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.newest import Newest
@@ -73,16 +73,19 @@ class Segments:
         video.close()
         self._newest.wrote(Path(video.path))
         if self._keep:
-            folder, stem = os.path.split(self._stem)
-            files = Path(folder or ".").glob(f"{glob_escaped(stem)}-[0-9]*{self._ending}")
-            # Only files of v.avi: not of v-2.avi, nor of a camera with a longer name (v-gate-2 beside v-gate).
-            ours = [p for p in files if _STAMP.fullmatch(p.name[len(stem) : -len(self._ending)])]
-            for old in self._newest.surplus(ours):
+            for old in self._newest.surplus(segments_of(self._stem, self._ending)):
                 with contextlib.suppress(OSError):
                     old.unlink()
 
     def close(self) -> None:
         self._finish()
+
+
+def segments_of(stem: str, ending: str) -> List[Path]:
+    """The files of a video: of v.avi not those of v-2.avi, nor of a camera with a longer name (v-gate-2 beside v-gate)."""
+    folder, name = os.path.split(stem)
+    files = Path(folder or ".").glob(f"{glob_escaped(name)}-[0-9]*{ending}")
+    return [p for p in files if _STAMP.fullmatch(p.name[len(name) : -len(ending)])]
 
 
 def glob_escaped(text: str) -> str:

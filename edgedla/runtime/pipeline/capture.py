@@ -13,6 +13,7 @@ from edgedla.runtime.frames import Frame
 from edgedla.runtime.pipeline.slots import Share, Slots
 from edgedla.runtime.sources.base import RateCap, Source
 from edgedla.runtime.sources.reader import CaptureOptions, Reader
+from edgedla.text.addresses import without_secrets
 
 log = logging.getLogger("edgedla.runtime.pipeline.capture")
 
@@ -45,7 +46,7 @@ class Capture:
         first = factory()
         self.uri, self.pixels = first.uri, first.pixels
         self._take_as(first)
-        self.reader = Reader(first, factory, self.options, self, patient)
+        self.reader = Reader(first, factory, self.options, self, patient, name)
         self._readers: List[Tuple[Slots[Frame], int]] = []
         self._own_slots: Optional[Slots[Frame]] = None
         self._ended = False
@@ -94,7 +95,7 @@ class Capture:
         if not self.reader.ready.wait(wait_s) and not (self._patient and self.live):
             self.stop()
             raise RunError(
-                f"the source did not open within {wait_s:.0f} s", where=self.uri,
+                f"the source did not open within {wait_s:.0f} s", where=self.reader.uri,
                 hint="check that the address answers from this machine, for example with ffprobe",
             )  # fmt: skip
         # `take` raises a failure after the first opening.
@@ -104,7 +105,7 @@ class Capture:
 
     def opened(self, frame_hw: Tuple[int, int], source: Source) -> None:
         if self.frame_hw not in ((0, 0), frame_hw):
-            log.warning("%s: reopened; its frames are now %dx%d", self.uri, frame_hw[1], frame_hw[0])
+            log.warning("%s: reopened; its frames are now %dx%d", self.reader.uri, frame_hw[1], frame_hw[0])
         self.frame_hw, self.rate = frame_hw, source.rate
         self._take_as(source)
 
@@ -200,10 +201,14 @@ class Capture:
 
     def to_dict(self) -> Dict[str, Any]:
         state = "failed" if self._failure is not None else "ended" if self._ended else "open"
+        last_s, why = self.last_frame_s, self.reader.outages.why
         return {
             "name": self.name,
             "source": self.uri,
             "state": "opening" if state == "open" and self.reader.opening else state,
+            "live": self.live,
+            "last_frame_age_s": None if last_s is None else round(time.monotonic() - last_s, 3),
+            "why": without_secrets(why if self._failure is None else self._failure.what),
             "captured": self.captured,
             "skipped": self.skipped,
             "dropped": self.dropped,

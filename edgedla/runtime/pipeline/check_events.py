@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Set
+from typing import Mapping, Set
 
 from edgedla.errors import UsageError
 from edgedla.runtime.decode.own import is_own
 from edgedla.runtime.outputs.clips import check_clips
-from edgedla.runtime.outputs.events import POINTS, EventRule
-from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.runtime.outputs.event_rule import DIRECTIONS, EACH, POINTS, EventRule
+from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
 from edgedla.vocabulary import did_you_mean
 
 #: Decoders whose results have no class.
@@ -36,8 +36,9 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
         raise UsageError(f"{at}.score is {rule.score:g}", allowed="0 to 1")
     if rule.frames < 1:
         raise UsageError(f"{at}.frames is {rule.frames}", allowed="1 or more")
-    if rule.point not in POINTS:
-        raise UsageError(f"{at}.point is {rule.point!r}", allowed=", ".join(POINTS))
+    for key, allowed in (("point", POINTS), ("each", EACH), ("direction", DIRECTIONS)):
+        if getattr(rule, key) not in allowed:
+            raise UsageError(f"{at}.{key} is {getattr(rule, key)!r}", allowed=", ".join(allowed))
     watched = {n: m for n, m in config.named_models.items() if not rule.models or n in rule.models}
     fitting = {n: m for n, m in watched.items() if m.decode.kind not in WITHOUT_CLASSES}
     kinds = ", ".join(m.decode.kind for m in watched.values())
@@ -45,8 +46,29 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
         raise UsageError(f"{at}: no model that it watches gives classes, decode.kind is {kinds}", allowed="a detector")
     if rule.zone and all(m.decode.kind == "classification" and not m.crops.of for m in fitting.values()):
         raise UsageError(f"{at}.zone: a classification of whole frames has no position", allowed="a detector")
+    _check_objects(at, rule, fitting, config)
     if all(m.decode.labels and not is_own(m.decode.kind) for m in fitting.values()):
         _check_classes(at, rule, {label for m in fitting.values() for label in m.decode.labels})
+
+
+def _check_objects(at: str, rule: EventRule, models: Mapping[str, ModelConfig], config: PipelineConfig) -> None:
+    """Events of single objects need tracks, of the model itself or of the one whose detections it takes."""
+    if rule.each != "object":
+        wrong = "line" if rule.line else "stay_s" if rule.stay_s else "direction" if rule.direction != "both" else ""
+        if wrong:
+            raise UsageError(f"{at}.{wrong} is for events of single objects", hint=f"{at}.each: object")
+        return
+    if rule.direction != "both" and not rule.line:
+        raise UsageError(f"{at}.direction needs a line", hint=f"{at}.line: [[x, y], [x, y]]")
+    if rule.line and rule.line[0] == rule.line[1]:
+        raise UsageError(f"{at}.line has no length", allowed="two different corners")
+    for name, model in models.items():
+        tracked, of = model.track, model.crops.of
+        while of and not tracked:
+            tracked, of = config.models[of].track, config.models[of].crops.of
+        if not tracked:
+            hint = f"models.{name or 'NAME'}.track: bytetrack" + ("" if name else ", in a file of version 2")
+            raise UsageError(f"{at}.each is object, and its model does not track", hint=hint)
 
 
 def _check_classes(at: str, rule: EventRule, labels: Set[str]) -> None:

@@ -17,7 +17,7 @@ from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 from edgedla.runtime.sources.uri import in_folder
 
-PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
+PATHS = {"outputs": "jsonl images video events_state", "metrics": "jsonl", "view": "token_file"}
 TRACKERS = ("", "bytetrack")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
 #: Minimum of stall_s: with less, every read would count as hanging.
@@ -107,6 +107,8 @@ def _check_numbers(config: PipelineConfig) -> None:
     for at, part in (("outputs", config.outputs), ("metrics", config.metrics)):
         if part.keep > MOST_KEPT:
             raise UsageError(f"{at}.keep is {part.keep}", allowed=f"up to {MOST_KEPT}")
+    if config.metrics.health not in ("all", "any"):
+        raise UsageError(f"metrics.health is {config.metrics.health!r}", allowed="all, any")
     if config.metrics.prometheus_port > 65535:
         raise UsageError(f"metrics.prometheus_port is {config.metrics.prometheus_port}", allowed="up to 65535")
     for at, address in (("metrics", config.metrics.address), ("view", config.view.address)):

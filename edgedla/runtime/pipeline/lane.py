@@ -17,6 +17,7 @@ from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, cro
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.pool import CLOSE_S, Collected
 from edgedla.runtime.pipeline.slots import Share, Slots
+from edgedla.runtime.runners.member import Lost
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pipeline.lane")
@@ -112,7 +113,8 @@ class Lane:
         self.children: List[Lane] = []
         self.waits: Callable[[str], bool] = lambda source: False
         self.stages = {stage: Latency() for stage in STAGES}
-        self.submitted = self.results = self.non_finite = self.swaps = 0
+        #: `lost`: inferences that failed on every runner.
+        self.submitted = self.results = self.non_finite = self.swaps = self.lost = 0
         #: Results in a row, up to the last one, with NaN or infinity.
         self._broken_run = 0
         self.results_of: Dict[str, int] = dict.fromkeys(shares, 0)
@@ -199,7 +201,14 @@ class Lane:
         try:
             while True:
                 engine = self._collecting()
-                item = engine.pool.collect(IDLE_S / 2)
+                try:
+                    item = engine.pool.collect(IDLE_S / 2)
+                except Lost:
+                    # A film must not go on without some of its frames.
+                    if any(self.waits(source) for source in self.slots.names):
+                        raise
+                    self.lost += 1
+                    continue
                 if item is not None:
                     self._decode(engine, item, emit)
                 elif self.prepared_all.is_set() and not self.pending:
@@ -323,6 +332,7 @@ class Lane:
             "submitted": self.submitted,
             "results": self.results,
             "non_finite": self.non_finite,
+            "lost": self.lost,
             "all_non_finite": self.all_non_finite,
             "swaps": self.swaps,
             "batch": self.engine.batch,

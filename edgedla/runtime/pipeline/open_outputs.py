@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
+from edgedla.runtime.outputs.guarded import guarded
 from edgedla.runtime.outputs.mqtt import Mqtt
+from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of
 from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
@@ -30,6 +33,8 @@ class Output(NamedTuple):
         depends_on: the settings that it is made of; where they are the same, a reload leaves it as it is.
         writes: the files and folders that it may write.
         draws: it makes pictures, for which a board needs OpenCV.
+        again: opens it after a failure, beside what was written before; None: `make` does.
+        old: its complete files, which may be removed to make room.
     """
 
     asked: Callable[[PipelineConfig], bool]
@@ -37,6 +42,8 @@ class Output(NamedTuple):
     depends_on: Callable[[PipelineConfig], object]
     writes: Callable[[PipelineConfig], Sequence[str]] = lambda _: ()
     draws: bool = False
+    again: Optional[Callable[[PipelineConfig, Rate], Sink]] = None
+    old: Callable[[PipelineConfig], Iterable[Tuple[Path, ...]]] = lambda _: ()
 
 
 def _images(config: PipelineConfig, rate_of: Rate) -> Sink:
@@ -48,16 +55,36 @@ def _images(config: PipelineConfig, rate_of: Rate) -> Sink:
     return _by_stream(config, one)
 
 
-def _video(config: PipelineConfig, rate_of: Rate) -> Sink:
+def _video(config: PipelineConfig, rate_of: Rate, again: bool = False) -> Sink:
+    """Args: again: a video without segments goes on in a file of its own, so that the one before it stays."""
     out = config.outputs
 
     def one(source: str, model: str) -> Sink:
         path, rate = stream_path(out.video, source, model), _film_rate(config, rate_of(source), source, model)
-        if out.segment_s or out.segment_mb:
+        if again or out.segment_s or out.segment_mb:
             return Segments(path, rate, out.segment_s, out.segment_mb, out.segments_keep)
         return AnnotatedVideo(path, rate)
 
     return _by_stream(config, one)
+
+
+def _retention(config: PipelineConfig, rate_of: Rate) -> Sink:
+    out = config.outputs
+
+    def files() -> Iterator[Tuple[Path, ...]]:
+        for output in OUTPUTS.values():
+            yield from output.old(config)
+        if out.clips.folder:
+            yield from clips_of(out.clips.folder)
+
+    written = [path for paths in written_by(config).values() for path in paths if path]
+    folders = [Path(path) if os.path.isdir(path) else Path(os.path.abspath(path)).parent for path in written]
+    return Retention(files, folders, out.keep_days, out.keep_gb, out.free_gb)
+
+
+def _old(find: Callable[[str], Iterable[Tuple[Path, ...]]], paths: Sequence[str]) -> Iterator[Tuple[Path, ...]]:
+    for path in dict.fromkeys(paths):
+        yield from find(path) if path else ()
 
 
 def _film_rate(config: PipelineConfig, rate: float, source: str, model: str) -> float:
@@ -90,7 +117,7 @@ def _several(config: PipelineConfig) -> Tuple[bool, bool]:
 
 
 #: Settings that write a file, and not a folder.
-FILES = ("outputs.jsonl", "outputs.video", "metrics.jsonl")
+FILES = ("outputs.jsonl", "outputs.video", "metrics.jsonl", "outputs.events_state")
 #: In the order in which they are made.
 OUTPUTS: Mapping[str, Output] = {
     "jsonl": Output(
@@ -98,6 +125,7 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c, _: JsonLines(c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
         lambda c: (c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
         writes=lambda c: [c.outputs.jsonl],
+        old=lambda c: lines_of(c.outputs.jsonl),
     ),
     "images": Output(
         lambda c: bool(c.outputs.images),
@@ -105,6 +133,7 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: (c.outputs.images, c.outputs.every, c.outputs.limit, c.outputs.images_keep, _several(c)),
         writes=lambda c: _stream_paths(c, c.outputs.images),
         draws=True,
+        old=lambda c: _old(pictures_of, _stream_paths(c, c.outputs.images)),
     ),
     "video": Output(
         lambda c: bool(c.outputs.video),
@@ -114,6 +143,8 @@ OUTPUTS: Mapping[str, Output] = {
         ),
         writes=lambda c: _stream_paths(c, c.outputs.video),
         draws=True,
+        again=lambda c, rate_of: _video(c, rate_of, again=True),
+        old=lambda c: _old(films_of, _stream_paths(c, c.outputs.video)),
     ),
     "mqtt": Output(
         lambda c: bool(c.outputs.mqtt.url),
@@ -126,6 +157,11 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: (c.outputs.rtsp, tuple(c.named_sources) if c.outputs.rtsp.url else ()),
         draws=True,
     ),
+    "retention": Output(
+        lambda c: bool(c.outputs.keep_days or c.outputs.keep_gb or c.outputs.free_gb),
+        _retention,
+        lambda c: c.outputs if c.outputs.keep_days or c.outputs.keep_gb or c.outputs.free_gb else None,
+    ),
 }  # fmt: skip
 
 
@@ -133,8 +169,12 @@ def names_changed(old: PipelineConfig, new: PipelineConfig) -> List[str]:
     """Outputs whose settings differ."""
     changed = [n for n, output in OUTPUTS.items() if output.depends_on(old) != output.depends_on(new)]
     # Events are made of all that is open, behind the others.
-    events = (dict(old.events), old.outputs.clips) != (dict(new.events), new.outputs.clips)
+    events = _of_events(old) != _of_events(new)
     return [*changed, "events"] if events else changed
+
+
+def _of_events(config: PipelineConfig) -> object:
+    return dict(config.events), config.outputs.clips, config.outputs.events_state
 
 
 def draws(config: PipelineConfig) -> bool:
@@ -145,7 +185,9 @@ def draws(config: PipelineConfig) -> bool:
 def written_by(config: PipelineConfig) -> Dict[str, Sequence[str]]:
     """The files and folders that each setting writes."""
     written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
-    return {**written, "metrics.jsonl": [config.metrics.jsonl], "outputs.clips.folder": [config.outputs.clips.folder]}
+    more = {"metrics.jsonl": config.metrics.jsonl, "outputs.clips.folder": config.outputs.clips.folder,
+            "outputs.events_state": config.outputs.events_state}  # fmt: skip
+    return {**written, **{name: [path] for name, path in more.items()}}
 
 
 def require_apart(config: PipelineConfig) -> None:
@@ -173,6 +215,11 @@ def require_apart(config: PipelineConfig) -> None:
                 )  # fmt: skip
 
 
+def _opened(name: str, output: Output, config: PipelineConfig, rate_of: Rate) -> Sink:
+    again = output.again or output.make
+    return guarded(name, output.make(config, rate_of), lambda: again(config, rate_of))
+
+
 def open_outputs(
     config: PipelineConfig,
     rate_of: Rate,
@@ -193,14 +240,15 @@ def open_outputs(
         for name, output in OUTPUTS.items():
             old = (kept or {}).get(name)
             requested = output.asked(config) and (names is None or name in names)
-            sink = output.make(config, rate_of) if requested else None
+            sink = _opened(name, output, config, rate_of) if requested else None
             if sink is not None:
                 stack.callback(sink.close)
             if sink is not None or old is not None:
                 made[name] = sink or old  # type: ignore[assignment]
         events, tell = (kept or {}).get("events"), [sink for sink in made.values() if isinstance(sink, EventSink)]
         if config.events and (names is None or "events" in names):
-            events = Events(config.events, tell, Clips(config.outputs.clips) if config.outputs.clips.folder else None)
+            clips = Clips(config.outputs.clips) if config.outputs.clips.folder else None
+            events = Events(config.events, tell, clips, config.outputs.events_state)
         elif isinstance(events, Events):
             events.tell(tell)
         stack.pop_all()

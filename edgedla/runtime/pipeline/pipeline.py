@@ -14,6 +14,7 @@ import numpy as np
 from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import FrameResult, Result
+from edgedla.runtime.outputs.guarded import Guarded
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.engine import Engine, one_image
@@ -125,10 +126,17 @@ class Pipeline:
         """Between two results, puts outputs in the place of others; those before are the caller's to close."""
         with self._sink_lock:
             self._sinks = [*after, *(s for s in self._sinks if s not in before and s not in after)]
+            self._mark_the_only_one()
+
+    def _mark_the_only_one(self) -> None:
+        for sink in self._sinks:
+            if isinstance(sink, Guarded):
+                sink.alone = not any(getattr(s, "stores", True) for s in self._sinks if s is not sink)
 
     def add_sink(self, sink: Sink) -> None:
         """Adds an output; `run` closes it at its end."""
         self._sinks.append(sink)
+        self._mark_the_only_one()
 
     def start(self, wait_s: float = 20.0) -> None:
         """Opens all sources side by side.
@@ -317,6 +325,7 @@ class Pipeline:
                 **counts,
                 "submitted": self.submitted,
                 "results": self.results,
+                "lost": sum(lane.lost for lane in self.lanes),
                 "non_finite": sum(lane.non_finite for lane in self.lanes),
             },
             "last_result_age_s": None if last is None else round(now - last, 3),

@@ -1,4 +1,5 @@
-"""Several runners of one model as one: the free one takes the frame, results keep their order, a failing one is taken out."""
+"""Several runners of one model as one: the free one takes the frame, results keep their order, a failing one is taken out and
+tried again later."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from edgedla.errors import DeviceLost, RunError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, forget_times, inference_error, stages_of
+from edgedla.runtime.runners.member import TRY_AGAIN_S, Lost, Member
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pipeline.pool")
@@ -44,25 +46,11 @@ class Collected(NamedTuple):
 class _Work:
     tag: Any
     inputs: Mapping[str, np.ndarray]
-    member: _Member
+    member: Member
     ticket: Ticket
     started_s: float
     ended_s: List[float]
     tried: List[str] = field(default_factory=list)
-
-
-class _Member:
-    def __init__(self, runner: Runner, depth: int) -> None:
-        self.runner, self.busy, self.failures, self.alive = runner, 0, 0, True
-        self.stages: int = getattr(runner, "stage_count", 1)
-        self.limit = depth * self.stages
-        self.latency = Latency()
-        self.finished_at = 0.0
-
-    @property
-    def load(self) -> float:
-        """Share of its inferences that are under way."""
-        return self.busy / self.limit
 
 
 class Pool:
@@ -70,7 +58,8 @@ class Pool:
 
     `submit` blocks while every member is full, which is the back-pressure that keeps frames fresh. `collect` gives results
     in the order of submission. A member whose inference fails `failures_allowed` times in a row is taken out with a warning
-    and its work goes to the others; without any member left `collect` raises.
+    and its work goes to the others. After TRY_AGAIN_S it gets one inference, and is in use again if that succeeds. Without any
+    member left `collect` raises: Lost where a member that worked before will be tried again.
 
     Args:
         depth: inferences under way in each stage of a member: a chain has one for each of its stages, so that all of them
@@ -82,7 +71,7 @@ class Pool:
     ) -> None:
         if not runners:
             raise RunError("a pool needs at least one runner")
-        self._members = [_Member(r, depth) for r in runners]
+        self._members = [Member(r, depth) for r in runners]
         self._allowed, self._timeout_s = failures_allowed, timeout_s
         self._condition = threading.Condition()
         self._queue: Deque[_Work] = collections.deque()
@@ -97,8 +86,13 @@ class Pool:
         """Inferences that can be under way at once."""
         return sum(m.limit for m in self._members)
 
-    def _choose(self) -> Optional[_Member]:
-        free = [m for m in self._members if m.alive and m.busy < m.limit]
+    def _choose(self) -> Optional[Member]:
+        now_s = time.monotonic()
+        for m in self._members:
+            if m.due_s <= now_s:
+                m.alive, m.on_trial, m.hung = True, True, None
+                return m
+        free = [m for m in self._members if m.has_place]
         # The least busy, then the fastest by its own mean.
         return min(free, key=lambda m: (m.load, m.latency.total_ms / max(m.latency.count, 1))) if free else None
 
@@ -130,13 +124,21 @@ class Pool:
         for m in self._members:
             if not m.alive:
                 continue
-            if m.busy < m.limit or not m.latency.count:
+            if m.has_place or not m.latency.count:
                 return 0.0
             oldest = next((w for w in self._queue if w.member is m), None)
             if oldest is not None:
                 began_s = max(oldest.started_s, m.finished_at if m.stages == 1 else 0.0)
                 soonest_s = min(soonest_s, began_s + m.latency.total_ms / m.latency.count / 1e3 - now_s)
-        return 0.0 if soonest_s == math.inf else soonest_s
+        if soonest_s < math.inf or any(m.alive for m in self._members):
+            return 0.0 if soonest_s == math.inf else soonest_s
+        # Nobody takes a frame until the next trial.
+        trial_s = min(m.due_s for m in self._members)
+        return max(0.0, trial_s - now_s) if self._may_recover() else 0.0
+
+    def _may_recover(self) -> bool:
+        """Whether a member that worked before is to be tried again. After the last of TRY_AGAIN_S only a new process helps."""
+        return any(m.worked and m.outs <= len(TRY_AGAIN_S) and m.again_s < math.inf for m in self._members)
 
     def submit(self, inputs: Mapping[str, np.ndarray], tag: object = None, timeout_s: Optional[float] = None) -> bool:
         """Queues one inference on a free member; False if none became free in time.
@@ -149,7 +151,7 @@ class Pool:
             while True:
                 if self._closed:
                     raise RunError("the pipeline is closed")
-                if not any(m.alive for m in self._members):
+                if not any(m.alive for m in self._members) and not self._may_recover():
                     raise RunError("every runner failed", hint="the log names each failure")
                 member = self._choose()
                 if member is not None:
@@ -167,7 +169,8 @@ class Pool:
         """The oldest inference; None if nothing is queued in time.
 
         Raises:
-            RunError: the inference failed on every member that is left, or `abandon` was called.
+            Lost: the inference failed on every member that is left, and members are tried again.
+            RunError: they are not, or `abandon` was called.
         """
         with self._condition:
             if not self._queue:
@@ -193,7 +196,10 @@ class Pool:
         # worked on at once.
         queued_until = member.finished_at if member.stages == 1 else 0.0
         ms = (now - max(work.started_s, queued_until)) * 1e3
-        member.finished_at, member.failures = now, 0
+        member.finished_at, member.failures, member.worked = now, 0, True
+        if member.on_trial:
+            member.on_trial, member.outs = False, 0
+            log.warning("%s works again", member.runner.name)
         member.latency.add(ms)
         return Collected(work.tag, arrays, member.runner.name, member.runner.simulated, ms)
 
@@ -206,6 +212,7 @@ class Pool:
             if self._abandoned:
                 raise RunError("an inference was still running when the end was forced", where=name)
             if remaining_s <= 0:
+                work.member.hung = work.ticket
                 raise RunError(f"no result within {self._timeout_s} s", where=name)
             # `concurrent.futures.wait` would make an event and a waiter for each frame.
             with contextlib.suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
@@ -226,20 +233,18 @@ class Pool:
             if isinstance(error, DeviceLost):
                 # CUDA is unusable in the whole process, so no other member could do the work.
                 for member in self._members:
-                    member.alive = False
+                    member.alive, member.again_s, member.worked = False, math.inf, False
                 raise error
             bad = work.member
             bad.failures += 1
             work.tried.append(bad.runner.name)
-            if bad.alive and bad.failures >= self._allowed and sum(m.alive for m in self._members) > 1:
-                bad.alive = False
+            if bad.alive and bad.failures >= self._allowed:
+                bad.take_out()
                 count = f"{bad.failures} failure{'s' * (bad.failures != 1)}"
                 log.warning("%s is taken out after %s: %s", bad.runner.name, count, error.what)
             rest = [m for m in self._members if m.alive and m.runner.name not in work.tried]
             if not rest:
-                if bad.failures >= self._allowed:
-                    bad.alive = False
-                raise error
+                raise Lost(error.what, where=error.where, hint=error.hint) if self._may_recover() else error
             other = min(rest, key=lambda m: m.load)
             bad.busy -= 1
             other.busy += 1
@@ -277,7 +282,7 @@ class Pool:
             {
                 "runner": m.runner.name,
                 "simulated": m.runner.simulated,
-                "in_use": m.alive,
+                "in_use": m.alive and not m.on_trial,
                 "core_proved": getattr(m.runner, "core_proved", None),
                 "memory": getattr(m.runner, "memory", None),
                 "inference": m.latency.to_dict(),
@@ -301,7 +306,7 @@ class Pool:
         self.close()
 
 
-def _submitted(member: _Member, inputs: Mapping[str, np.ndarray]) -> Tuple[Ticket, float, List[float]]:
+def _submitted(member: Member, inputs: Mapping[str, np.ndarray]) -> Tuple[Ticket, float, List[float]]:
     """(ticket, when it was submitted, [when it ended]): a runner that refuses the work is one whose inference failed."""
     started_s = time.monotonic()
     ended_s: List[float] = []

@@ -13,7 +13,7 @@ from edgedla.io.files import open_plain
 from edgedla.io.strict_documents import read_yaml
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
-from edgedla.runtime.outputs.events import EventRule
+from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -168,8 +168,8 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
             kind = "a whole number" if isinstance(default, int) else "a number"
             raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
         return type(default)(number)
-    if name.endswith(".zone"):
-        return _polygon(value, path, name)
+    if name.endswith((".zone", ".line")) and isinstance(default, tuple):
+        return _corners(value, path, name)
     if isinstance(default, tuple):
         if isinstance(value, str) and name.endswith("decode.labels") and _is_file_name(value):
             return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
@@ -194,10 +194,12 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
     return value
 
 
-def _polygon(value: object, path: str, name: str) -> Tuple[Tuple[float, float], ...]:
-    """Corners as [x, y], each 0 to 1; the whole frame where there are none."""
-    allowed = "three or more corners [x, y], as shares of the frame's width and height: 0 to 1"
-    if not isinstance(value, list) or 0 < len(value) < 3:
+def _corners(value: object, path: str, name: str) -> Tuple[Tuple[float, float], ...]:
+    """Corners as [x, y], each 0 to 1: of a zone three or more, of a line two; none for the whole frame."""
+    line = name.endswith(".line")
+    number = "two" if line else "three or more"
+    allowed = f"{number} corners [x, y], as shares of the frame's width and height: 0 to 1"
+    if not isinstance(value, list) or (value and (len(value) != 2 if line else len(value) < 3)):
         raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=allowed)
     for corner in value:
         numbers = isinstance(corner, list) and len(corner) == 2 and all(type(v) in (int, float) for v in corner)

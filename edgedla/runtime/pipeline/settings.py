@@ -8,7 +8,7 @@ from typing import Any, Dict, FrozenSet, Mapping, Tuple
 from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
-from edgedla.runtime.outputs.events import EventRule
+from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -101,6 +101,10 @@ class OutputConfig:
         video: an annotated video, .mp4 or .avi, as long as the source: it repeats a frame in place of dropped ones, for at most
             10 s. With `segment_s` or `segment_mb` it becomes files of this many seconds or MB, of which `segments_keep` are
             kept (0: all).
+        keep_days, keep_gb, free_gb: the oldest full lines files, images, segments and clips are removed when they are older than
+            so many days, when they are more than so many GB (10^9 bytes) together, and until so many GB of the disk are
+            free. 0: no limit.
+        events_state: a file with the events that go on, so that their end is told after a kill; "": none.
     """
 
     jsonl: str = ""
@@ -114,6 +118,10 @@ class OutputConfig:
     segment_s: float = 0.0
     segment_mb: float = 0.0
     segments_keep: int = 0
+    keep_days: float = 0.0
+    keep_gb: float = 0.0
+    free_gb: float = 0.0
+    events_state: str = ""
     mqtt: MqttConfig = field(default_factory=MqttConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
     rtsp: RtspConfig = field(default_factory=RtspConfig)
@@ -124,8 +132,8 @@ class MetricsConfig:
     """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
 
     At `rotate_mb` a new file is started, and `keep` full ones are kept (rotate_mb 0: it grows without limit). /healthz on the
-    same port answers 200 while the last result is at most `fresh_s` old and not every result holds NaN, else 503. `names`: as of
-    ViewConfig.
+    same port lists the sources. It answers 200 while the last result and each source's last frame are at most `fresh_s` old and not
+    every result holds NaN, else 503. `health`: all, or any, where one fresh source is enough. `names`: as of ViewConfig.
     """
 
     jsonl: str = ""
@@ -133,6 +141,7 @@ class MetricsConfig:
     prometheus_port: int = 0
     address: str = "127.0.0.1"
     fresh_s: float = 10.0
+    health: str = "all"
     rotate_mb: float = 50.0
     keep: int = 3
     names: Tuple[str, ...] = ()

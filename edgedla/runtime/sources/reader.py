@@ -100,6 +100,7 @@ class Reader:
     Args:
         first: the first source, not opened; `factory` makes later ones.
         patient: retry a live source that cannot be opened at the start, as one that broke.
+        name: the source's, before its address in the log: two cameras may have one address.
     """
 
     def __init__(
@@ -109,9 +110,11 @@ class Reader:
         options: CaptureOptions,
         handler: FrameHandler,
         patient: bool,
+        name: str = "",
     ) -> None:
         self._first: Optional[Source] = first
-        self.uri, self.live, self._pixels = first.uri, first.live, first.pixels
+        self.uri = f"{name} ({first.uri})" if name else first.uri
+        self.live, self._pixels = first.live, first.pixels
         self._factory, self._options, self._handler, self._patient = factory, options, handler, patient
         self._lock = threading.Lock()
         self._stop, self._ended = threading.Event(), threading.Event()
@@ -298,4 +301,4 @@ def _close(source: Source) -> None:
     try:
         source.close()
     except Exception as e:
-        log.warning("closing the source: %s", described(e))
+        log.warning("%s: closing the source: %s", source.uri, described(e))

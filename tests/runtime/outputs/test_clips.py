@@ -17,7 +17,8 @@ from edgedla.errors import UsageError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.clips import ClipConfig, Clips
-from edgedla.runtime.outputs.events import EventRule, Events
+from edgedla.runtime.outputs.event_rule import EventRule
+from edgedla.runtime.outputs.events import Events
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -131,7 +132,8 @@ def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
 FILMING = """
 import sys, time
 from edgedla.runtime.outputs.clips import ClipConfig, Clips
-from edgedla.runtime.outputs.events import EventRule, Events
+from edgedla.runtime.outputs.event_rule import EventRule
+from edgedla.runtime.outputs.events import Events
 from tests.runtime.outputs.test_clips import PERSON, Told, result
 events = Events({"e": EventRule(frames=1)}, [Told()], Clips(ClipConfig(sys.argv[1], rate=20, before_s=0)))
 print(flush=True)

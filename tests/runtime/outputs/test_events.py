@@ -12,7 +12,8 @@ from edgedla.errors import DocumentError
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.events import EventRule, Events, inside
+from edgedla.runtime.outputs.event_rule import EventRule, inside
+from edgedla.runtime.outputs.events import Events
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.cascade import CropResult
 from edgedla.runtime.pipeline.config import load_config

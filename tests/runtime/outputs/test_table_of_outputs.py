@@ -54,8 +54,8 @@ ASKED: Dict[str, Any] = {
     "images": {"images": "{folder}/frames"},
     "video": {"video": "{folder}/v.avi"},
 }
-#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one.
-SERVED = frozenset({"mqtt", "rtsp"})
+#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one; or take no results: test_retention.py.
+SERVED = frozenset({"mqtt", "rtsp", "retention"})
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
