@@ -7,8 +7,9 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import click
 
@@ -18,6 +19,7 @@ from edgedla.cli.output import deliver, destinations
 from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
+Render = Callable[[str, bool], str]
 #: One word that looks like a log file's name.
 _LOG_NAME = re.compile(r"^\S+\.(?:log|txt|out|gz)$", re.IGNORECASE)
 #: Control characters that no text holds. ESC is left out: terminal colours begin with it.
@@ -38,46 +40,55 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
         raise UsageError("nothing to explain", allowed="a line in quotes, a log file, -, or --list")
+    render, known = _catalogue() if line is None else answer(line, None if _is_log(line) else [line])
+    deliver(targets, render)
+    return 0 if known else 1
+
+
+def _catalogue() -> Tuple[Render, bool]:
     from edgedla.reports.explain import render_explained
+    from edgedla.rules.messages import Explained, messages
+
+    return partial(render_explained, tuple(Explained(message) for message in messages()), ()), True
+
+
+def answer(text: str, lines: Optional[Sequence[str]]) -> Tuple[Render, bool]:
+    """(what writes the meaning: (form, terminal) -> text; whether there is one) of an id, a line, or the lines of a log.
+
+    Args:
+        lines: of a text that is no file; None for a file or "-", whose lines are read if `text` is no id.
+
+    Raises:
+        DocumentError: the file is not text, or the text is the name of a file that does not exist.
+    """
+    from edgedla.reports.explain import render_explained
+    from edgedla.rules.by_id import entry_of
     from edgedla.rules.docs import remedy_entry
     from edgedla.rules.messages import Explained, explain_log, messages
+    from edgedla.rules.nearest import holding
     from edgedla.rules.remedies import remedies
 
     by_id = {name: message for message in messages() for name in (message.id, message.name)}
+    if text in remedies():
+        return partial(render_explained, (), (), remedies=[remedy_entry(text)]), True
+    if text in by_id:
+        return partial(render_explained, (Explained(by_id[text]),), ()), True
+    named = entry_of(text)
+    if named is not None:
+        return partial(render_explained, (), (), entries=[named]), True
+    is_log, lines = lines is None, _lines(text) if lines is None else lines
+    explained, unknown = explain_log(lines, echoes=not is_log and len(lines) == 1)
+    if not explained and not unknown and is_log and any(_BINARY.search(line) for line in lines):
+        raise DocumentError("explain reads logs, and this is not a text file", where="standard input" if text == "-" else text,
+                            hint="`edgedla inspect` says what a file is")  # fmt: skip
     near: Tuple[Tuple[str, str], ...] = ()
-    if list_all:
-        explained = tuple(Explained(message) for message in messages())
-        unknown: Tuple[Tuple[int, str], ...] = ()
-    elif line in remedies():
-        entry = remedy_entry(str(line))
-        deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, [entry]))
-        return 0
-    elif line in by_id:
-        explained, unknown = (Explained(by_id[line]),), ()
-    else:
-        from edgedla.rules.by_id import entry_of
-
-        assert line is not None
-        named = entry_of(line)
-        if named is not None:
-            by_name = [named]
-            deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
-            return 0
-        lines = _lines(line)
-        explained, unknown = explain_log(lines, echoes=not _is_log(line))
-        if not explained and not unknown and _is_log(line) and any(_BINARY.search(text) for text in lines):
-            raise DocumentError("explain reads logs, and this is not a text file", where="standard input" if line == "-" else line,
-                                hint="`edgedla inspect` says what a file is")  # fmt: skip
-        if not explained and not _is_log(line):
-            if _LOG_NAME.search(line):
-                raise DocumentError("no such file", where=line, hint="A line of a log is given in quotes.")
-            from edgedla.rules.nearest import holding
-
-            explained, unknown = tuple(Explained(message) for message in holding(line)), ((1, line),)
-            unknown = () if explained else unknown
-            near = () if explained else _near(line)
-    deliver(targets, lambda wanted, terminal: render_explained(explained, unknown, wanted, terminal, near=near))
-    return 0 if explained else 1
+    if not explained and not is_log and len(lines) == 1:
+        if _LOG_NAME.search(text):
+            raise DocumentError("no such file", where=text, hint="A line of a log is given in quotes.")
+        explained, unknown = tuple(Explained(message) for message in holding(text)), ((1, text),)
+        unknown = () if explained else unknown
+        near = () if explained else _near(text)
+    return partial(render_explained, explained, unknown, near=near), bool(explained)
 
 
 def _near(line: str) -> Tuple[Tuple[str, str], ...]:
@@ -106,8 +117,6 @@ def _is_pipe(line: str) -> bool:
 
 
 def _lines(line: str) -> List[str]:
-    if not _is_log(line):
-        return [line]
     from edgedla.records.build_log_prefix import split_prefix
     from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
 

@@ -79,6 +79,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
     "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
     "completion": ("edgedla.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
+    "mcp": ("edgedla.cli.agents.mcp:mcp", "Serve check, compare, fix, predict, explain and rules to a coding agent."),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 

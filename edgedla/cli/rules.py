@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
@@ -10,6 +10,9 @@ from edgedla.cli.arguments.option import option
 from edgedla.cli.options import output_options
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.vocabulary import one_of
+
+if TYPE_CHECKING:
+    from edgedla.rules import Rule
 
 FORMATS = ("text", "json")
 
@@ -25,16 +28,26 @@ def rules() -> None:
 def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[str, ...]) -> None:
     """List every rule: what must hold, for which layers, and how sure that is."""
     where = destinations(output_format, output, FORMATS)
-    from edgedla.graph.kinds import KINDS
     from edgedla.reports.rules import render_rules
+
+    chosen = rules_for(kind)
+    deliver(where, lambda wanted, terminal: render_rules(chosen, wanted, terminal))
+
+
+def rules_for(kind: Optional[str]) -> List[Rule]:
+    """The rules for layers of a type, with those for every layer; all rules for None.
+
+    Raises:
+        UsageError: there is no such type.
+    """
+    from edgedla.graph.kinds import KINDS
     from edgedla.rules import all_rules
 
     every = all_rules()
     if kind is not None:
         kinds = {k for rule in every for k in rule.kinds if k}.union(KINDS)
         kind = one_of("layer type", kind.upper(), sorted(kinds), "--kind")
-    chosen = [rule for rule in every if kind is None or kind in rule.kinds or rule.kinds == ("",)]
-    deliver(where, lambda wanted, terminal: render_rules(chosen, wanted, terminal))
+    return [rule for rule in every if kind is None or kind in rule.kinds or rule.kinds == ("",)]
 
 
 @rules.command("explain")

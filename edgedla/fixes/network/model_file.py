@@ -21,6 +21,7 @@ from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.graph.open_sizes import no_shape_text
 from edgedla.importers.model_file.onnx_file import read
+from edgedla.importers.model_file.tensor_data import inside, outside
 
 #: Fields of TensorProto that hold elements.
 PAYLOADS = (
@@ -52,6 +53,9 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
             "the graph has a cycle: a node needs its own result", where=opened.graph.name or "<model>"
         ) from e
     require_whole(opened, os.fspath(model) if isinstance(model, (str, os.PathLike)) else "")
+    for tensor in external_tensors(opened):
+        if tensor.base_dir and inside(Path(tensor.base_dir), tensor.location) is None:
+            raise outside(str(tensor.name), tensor.location, Path(tensor.base_dir), opened.graph.name or "<model>")
     for path in sorted({tensor_path(t) for t in external_tensors(opened) if has_data(t)}):
         if not os.access(path, os.R_OK):
             raise ModelError("external weights cannot be read: permission denied", where=str(path))

@@ -121,12 +121,7 @@ class TensorReader:
             return
         path = inside(self.folder, location) if self.folder is not None else None
         if self.folder is not None and path is None:
-            raise ModelError(
-                f"the external data of {proto.name!r} is at {location!r}, outside the model's folder",
-                where=self.where,
-                allowed=f"a file under {self.folder}",
-                hint="save the model with its external data beside it",
-            )
+            raise outside(proto.name, location, self.folder, self.where)
         self.external[location] = path if path is not None and path.is_file() else None
 
     def external_bytes(self, proto: Any, size: int) -> Optional[bytes]:
@@ -173,6 +168,15 @@ def typed_numbers(proto: Any) -> Any:
         return fold().from_half_bits(list(proto.int32_data))
     field = TYPED_FIELDS.get(proto.data_type)
     return None if field is None else fold().from_numbers(list(getattr(proto, field)))
+
+
+def outside(name: str, location: str, folder: Path, where: str) -> ModelError:
+    return ModelError(
+        f"the external data of {name!r} is at {location!r}, outside the model's folder",
+        where=where,
+        allowed=f"a file under {folder}",
+        hint="save the model with its external data beside it",
+    )
 
 
 def inside(folder: Path, location: str) -> Optional[Path]:
