@@ -66,10 +66,9 @@ class State:
         plan = make_plan(self.graph, self.report, calibration=calibration, options=options)
         if not self.everywhere:
             return plan
-        if typed:
-            # The plan of a strongly typed release holds no scales: they are Q/DQ in the model.
-            scales = dla_scales(self.graph, calibration.absmax, self.report.platform)
-            plan = replace(plan, calibration=replace(calibration, absmax=scales.absmax))
+        # The plan of a strongly typed release holds no scales (they are Q/DQ in the model), that of others those of the DLA alone.
+        scales = dla_scales(self.graph, calibration.absmax, self.report.platform)
+        plan = replace(plan, calibration=replace(calibration, absmax=scales.absmax))
         layers = (replace(x, device="DLA0", precision=self.precisions.get(x.name)) for x in plan.layers)
         return replace(plan, layers=tuple(layers))
 

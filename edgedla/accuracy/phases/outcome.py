@@ -62,12 +62,12 @@ def outcome(
     groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
-    on_dla = {t for x in job.graph.layers if devices[x.name] != GPU for t in (*x.inputs, *x.outputs)}
-    beside = [name for name in scales.absmax if name not in on_dla]
-    if beside and not typed:
+    absmax = scales.absmax if typed else {n: x for n, x in scales.absmax.items() if n in plan.calibration.absmax}
+    beside = [name for name in scales.absmax if name not in absmax]
+    if beside:
         job.notes.append(
-            f"{len(beside)} tensors that only the GPU touches have scales in the cache, as {beside[0]}: TensorRT may take INT8 there, "
-            "and the simulation computes them in FP32"
+            f"{len(beside)} tensors that only the GPU touches have no scale, as {beside[0]}: their layers run in FP16 there; "
+            "--everywhere gives them one, and simulates it"
         )
     return Quantized(
         network=job.graph.name,
@@ -77,7 +77,7 @@ def outcome(
         synthetic=calibration.synthetic,
         holdout=state.holdout.detail,
         judged=state.judged.detail,
-        absmax=scales.absmax,
+        absmax=absmax,
         coverage=covered,
         errors=errors,
         fp16=fp16_findings(collection, tensors_on_dla(state)),
@@ -98,10 +98,10 @@ def outcome(
         missing_us={
             t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
         },
-        histograms=histogram_pictures(collection, errors, scales.absmax),
+        histograms=histogram_pictures(collection, errors, absmax),
         notes=tuple(job.notes),
-        cache="" if typed else write_cache(scales.absmax, job.platform.release.trt),
-        model=_model(job, state, scales.absmax),
+        cache="" if typed else write_cache(absmax, job.platform.release.trt),
+        model=_model(job, state, absmax),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.builder.plan.devices import _devices, by_name
 from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone
@@ -71,7 +71,9 @@ def make_plan(
         in_int8 = [on and precision in (None, "int8") for on, precision in zip(on_dla, precisions)]
         scales = dla_scales(graph, calibration.absmax, platform, lambda index: in_int8[index], equal)
         rules = {change.tensor: change.rule for change in scales.changes}
-        calibration = replace(calibration, absmax=scales.absmax, apply=how, rules=rules)
+        kept = {*(calibration.absmax if calibration.source == "cache" else ()), *_stored(graph, on_dla)}
+        absmax = {name: x for name, x in scales.absmax.items() if name in kept}
+        calibration = replace(calibration, absmax=absmax, apply=how, rules=rules)
     fallback = mode == "hybrid"
     regions = _regions(graph, report, on_dla)
     plan = BuildPlan(
@@ -105,6 +107,13 @@ def make_plan(
     formatted = formats_by_name(graph, options).keys()
     refuse_illegal(plan, graph, report, cores, options.allow_unknown, pinned, formatted)
     return plan
+
+
+def _stored(graph: LayerGraph, on_dla: Sequence[bool]) -> Set[str]:
+    """Tensors that the DLA reads or writes, and the network's own. A scale of any other lets TensorRT take INT8 on the GPU, which
+    no simulation shows; without one it takes FP16 there."""
+    touched = (t for layer in graph.layers if on_dla[layer.index] for t in (*layer.inputs, *layer.outputs))
+    return {*graph.inputs, *graph.outputs, *touched}
 
 
 def _precisions(
