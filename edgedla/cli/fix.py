@@ -18,6 +18,7 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import FORMAT_OF_ENDING, deliver, destinations, require_apart, say_where
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.io.files import require_room
 
@@ -166,27 +167,28 @@ def fix(
     from edgedla.reports.fixes import render_fix
     from edgedla.reports.fixes.text import headline, subject
 
-    result = fix_model(
-        models[0],
-        target=target,
-        jetpack=jetpack,
-        trt=trt,
-        precision=precision,
-        purpose=purpose or spelled,
-        objective=objective,
-        change_outputs=change_outputs,
-        approximate=approximate,
-        only=_ids(only),
-        skip=_ids(skip),
-        shapes=shapes,
-        batch=batch,
-        data=data,
-        prove=not no_prove,
-        seeded_weights=seeded_weights,
-        power_mode=power_mode or own_power_mode(target),
-        opset=opset,
-        embed_preprocess=None if embedded is None else parse_preprocess(embedded),
-    )
+    with waiting("choosing rewrites by predicted cost" + (", proving each" if not no_prove else "")):
+        result = fix_model(
+            models[0],
+            target=target,
+            jetpack=jetpack,
+            trt=trt,
+            precision=precision,
+            purpose=purpose or spelled,
+            objective=objective,
+            change_outputs=change_outputs,
+            approximate=approximate,
+            only=_ids(only),
+            skip=_ids(skip),
+            shapes=shapes,
+            batch=batch,
+            data=data,
+            prove=not no_prove,
+            seeded_weights=seeded_weights,
+            power_mode=power_mode or own_power_mode(target),
+            opset=opset,
+            embed_preprocess=None if embedded is None else parse_preprocess(embedded),
+        )
     holds = result.network.within is not False and not result.after.refused
     written = tuple(map(str, result.save(output))) if output is not None and holds else ()
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))

@@ -21,6 +21,7 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations, say_where
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import UsageError
 from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES
 
@@ -250,7 +251,8 @@ def place(
     )
     if pareto:
         return _pareto(models, request, pareto, targets)
-    result = place_request(models, request, spent_s())
+    with waiting(f"placing, at most {time_limit:g} s of processor time"):
+        result = place_request(models, request, spent_s())
     _show(result, models, targets, everything)
     on_dla = any(m.regions for m in result.models)
     return 1 if fail_on == "gpu-only" and not on_dla else 0
@@ -308,7 +310,8 @@ def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Seq
     from edgedla.placement.pareto import pareto
     from edgedla.reports.prediction import render_front
 
-    front = pareto(list(models), request, [o.strip() for o in objectives.split(",")], spent_s())
+    with waiting("placing for every trade between both"):
+        front = pareto(list(models), request, [o.strip() for o in objectives.split(",")], spent_s())
     deliver(targets, lambda wanted, terminal: render_front(front, wanted))
     say_where(targets, lambda: render_front(front, "text"))
     return 0

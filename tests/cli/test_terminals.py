@@ -104,3 +104,41 @@ def test_a_message_during_a_progress_bar_is_printed_above_it(folder: Path) -> No
     )
     said = on_a_terminal(["-c", code], folder, PROGRAM[:1])
     assert "\r\x1b[2Ka line\r\n" in said
+
+
+#: edgedla with a line that appears at once.
+AT_ONCE = (
+    "import sys; from edgedla.cli.terminal import waiting; waiting.AFTER_S = waiting.EVERY_S = 1e-3\n"
+    "from edgedla.cli import run; run()"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["check", "net.onnx", "other.onnx"], r"checking: [01] of 2, 0 s"),
+        (["check", "net.onnx", "--compare", "orin-nx,xavier-nx"], r"checking: [01] of 2, 0 s"),
+        (["place", "net.onnx"], r"placing, at most 10 s of processor time: 0 s"),
+        pytest.param(
+            ["fix", "net.onnx", "--dry-run"], "choosing rewrites by predicted cost, proving each: 0 s",
+            marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_long_command_says_what_it_does_and_clears_its_line(words: List[str], said: str, folder: Path) -> None:
+    (folder / "other.onnx").write_bytes((folder / "net.onnx").read_bytes())
+    shown = on_a_terminal(["-c", AT_ONCE, *words], folder, PROGRAM[:1], NO_COLOR="1")
+    assert re.search(said, shown)
+    head, _, answer = shown.rpartition("\r\x1b[K")
+    assert re.search(said, head)
+    assert "net" in answer, "the answer begins on a clear line"
+    assert "\x1b[K" not in on_a_terminal(words, folder, NO_COLOR="1"), "a short command shows no line"
+    assert "of 2" not in on_a_terminal(["-c", AT_ONCE, *words], folder, PROGRAM[:1], TERM="dumb")
+
+
+def test_the_time_left_is_told_where_it_is_known() -> None:
+    from edgedla.cli.terminal.waiting import progress
+
+    assert progress("checking", 9.0, 3, 12) == "checking: 3 of 12, 9 s, about 27 s left"
+    assert progress("checking", 2.4, 0, 12) == "checking: 0 of 12, 2 s"
+    assert progress("placing", 4.0, 0, 1) == "placing: 4 s"

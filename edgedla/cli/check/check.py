@@ -23,6 +23,7 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations, echo, say_where
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, ModelTooLarge, UsageError
 
 if TYPE_CHECKING:
@@ -114,18 +115,20 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     broken: List[Tuple[str, ModelError]] = []
     most = request.costed_layers([form for form, _ in targets], gate.needs_cost)
     next_is_shown = _shows_next(targets, given, len(sources))
-    for source in sources:
-        try:
-            report = request.report(source, place, most, any(form == "html" for form, _ in targets))
-            if given["with_fixes"]:
-                report = request.with_fixes(report, source)
-            elif next_is_shown:
-                report = request.with_fix_gain(report, source)
-            reports[source.file] = report
-        except ModelTooLarge as e:
-            broken.append((source.file, e))
-        except ModelError as e:
-            broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
+    with waiting("checking", len(sources)) as one_done:
+        for source in sources:
+            try:
+                report = request.report(source, place, most, any(form == "html" for form, _ in targets))
+                if given["with_fixes"]:
+                    report = request.with_fixes(report, source)
+                elif next_is_shown:
+                    report = request.with_fix_gain(report, source)
+                reports[source.file] = report
+            except ModelTooLarge as e:
+                broken.append((source.file, e))
+            except ModelError as e:
+                broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
+            one_done()
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
     if annotated is not None and reports:

@@ -12,6 +12,7 @@ from edgedla.cli.arguments.gate import DECIDING, NEEDS
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.cli.arguments.option import given_options
 from edgedla.cli.output import deliver, destinations, echo, say_where
+from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -116,18 +117,20 @@ def _table(
         platform = platform_for(**where)
         columns.append(column_at(platform, place.get("precision") or request.precision_on(platform), label))
     rows, names = [], []
-    for source in sources:
-        cells: List[Cell] = []
-        name = file = shown_file(source.file)
-        for place in places.values():
-            try:
-                report = request.report(source, dict(place), most)
-                cells.append(Cell(report))
-                name = report.model
-            except ModelError as e:
-                cells.append(Cell(None, without_passwords(e)))
-        rows.append((file, tuple(cells)))
-        names.append(name)
+    with waiting("checking", len(sources) * len(places)) as one_done:
+        for source in sources:
+            cells: List[Cell] = []
+            name = file = shown_file(source.file)
+            for place in places.values():
+                try:
+                    report = request.report(source, dict(place), most)
+                    cells.append(Cell(report))
+                    name = report.model
+                except ModelError as e:
+                    cells.append(Cell(None, without_passwords(e)))
+                one_done()
+            rows.append((file, tuple(cells)))
+            names.append(name)
     files = [file for file, _ in rows]
     unique = distinct(names, files)
     return Table(tuple(columns), tuple(Row(name, file, cells) for name, (file, cells) in zip(unique, rows)))

@@ -10,14 +10,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, TextIO, Tuple
 
-from edgedla.cli.terminal.screen import is_screen
+from edgedla.cli.terminal.screen import CLEAR, is_screen
 from edgedla.text.printable import printable_text
 
 EVERY_S = 0.5
 #: Columns assumed where the terminal does not report them.
 WIDTH = 80
-#: Terminal codes: go to the first column, clear the line.
-CLEAR = "\r\x1b[K"
 
 
 @contextlib.contextmanager

@@ -6,6 +6,9 @@ import contextlib
 import os
 from typing import Optional, TextIO
 
+#: Terminal codes: go to the first column, clear the line.
+CLEAR = "\r\x1b[K"
+
 
 def columns(stream: Optional[TextIO]) -> int:
     """The terminal's width, or COLUMNS; 0 for a stream that is no terminal."""
