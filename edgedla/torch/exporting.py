@@ -144,7 +144,9 @@ def _quiet() -> Iterator[None]:
     printing = torch._C._jit_is_onnx_log_enabled()
     torch._C._jit_set_onnx_log_enabled(False)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        # So does dynamo's, to standard error.
+        sink = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -249,32 +251,49 @@ _MARKED = re.compile(rf"/{MARK}(\d+)(?=/)")
 
 
 def _unmark(model: Any) -> Dict[str, int]:
-    """Removes the calls' numbers from all names, as in a plain export. Returns node name -> number."""
+    """Removes the calls' numbers from all names, as in a plain export. Returns node name -> number.
+
+    The bodies of If and Loop read values of the graph around them, so both are renamed together. A name that carries no number,
+    for example of a constant that PyTorch adds after the trace, stays as it is, and no other node gets it.
+    """
+    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
     renamed: Dict[str, str] = {}
     used: Dict[str, int] = {}
     call_of: Dict[str, int] = {}
     ports = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
-    for node in model.graph.node:
+    taken = {n.name for n in nodes} | {o for n in nodes for o in n.output} | ports
+    for node in nodes:
         match = _MARKED.search(node.name)
-        base = _MARKED.sub("", node.name)
-        if match is not None:
-            # Numbered as PyTorch does: Relu, Relu_1, Relu_2 in one scope.
-            base = re.sub(r"_\d+$", "", base)
-            count = used.get(base, 0)
-            used[base] = count + 1
-            name = f"{base}_{count}" if count else base
-            for i, output in enumerate(node.output):
-                if output and output not in ports:
-                    renamed[output] = f"{name}_output_{i}"
-            node.name = name
-            call_of[name] = int(match.group(1))
-    for node in model.graph.node:
-        for values in (node.input, node.output):
-            for i, value in enumerate(values):
-                values[i] = renamed.get(value, value)
-    for value in model.graph.value_info:
-        value.name = renamed.get(value.name, value.name)
+        if match is None:
+            continue
+        # Numbered as PyTorch does: Relu, Relu_1, Relu_2 in one scope.
+        base = re.sub(r"_\d+$", "", _MARKED.sub("", node.name))
+        count = used.get(base, 0)
+        while (name := f"{base}_{count}" if count else base) in taken or f"{name}_output_0" in taken:
+            count += 1
+        used[base] = count + 1
+        for i, output in enumerate(node.output):
+            if output and output not in ports:
+                renamed[output] = f"{name}_output_{i}"
+        node.name = name
+        call_of[name] = int(match.group(1))
+    for graph in _graphs(model.graph):
+        for node in graph.node:
+            for values in (node.input, node.output):
+                for i, value in enumerate(values):
+                    values[i] = renamed.get(value, value)
+        for value in (*graph.value_info, *graph.output):
+            value.name = renamed.get(value.name, value.name)
     return call_of
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """The graph, then the bodies of its If, Loop and Scan nodes, at any depth."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                yield from _graphs(body)
 
 
 def _without_shared(model: Any) -> None:

@@ -44,7 +44,8 @@ def compare(prepared: QatModule, inputs: torch.Tensor, folder: Path) -> Dict[str
     outputs = [o.name for o in model.graph.output]
     written = {o for node in model.graph.node for o in node.output}
     names = [t for t in prepared.places.tensors if t in written]
-    copies = [o for o in written if o.endswith(("/dla_int8", "/dla_fp16"))]
+    # A copy for a reader of another precision is edgedla/int8/TENSOR (edgedla/builder/host/simulated_model.py).
+    copies = [o for o in written if o.startswith(("edgedla/int8/", "edgedla/fp16/"))]
     for name in [*names, *copies]:
         if name not in outputs:
             model.graph.output.add().name = name
@@ -59,7 +60,7 @@ def compare(prepared: QatModule, inputs: torch.Tensor, folder: Path) -> Dict[str
 
         def watch(stored: Stored, value: torch.Tensor, rounded: torch.Tensor, found=found, ranges=ranges):  # type: ignore[no-untyped-def]
             # A copy for a reader of another precision has a name of its own.
-            host = found.get(f"{stored.tensor}/dla_{stored.state}", found.get(stored.tensor))
+            host = found.get(f"edgedla/{stored.state}/{stored.tensor}", found.get(stored.tensor))
             if stored.tensor in found and _stored_as(prepared, stored):
                 host = found[stored.tensor]
             want = torch.from_numpy(np.array(host))

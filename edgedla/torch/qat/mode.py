@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from edgedla.torch.calls import CallMode, Key, Paths, tensors_in
+from edgedla.errors import ModelError
+from edgedla.torch.calls import CallMode, Key, Paths, tensors_in, user_place
 from edgedla.torch.qat.places import Place, Places, Stored
 from edgedla.torch.qat.rounding import round_half, round_weight, rounded_weight
 
@@ -27,6 +30,7 @@ class RoundingMode(CallMode):
     round_stored: rounds a tensor as the DLA stores it, given its ONNX name; it may also record what it sees.
     training: BatchNormalization uses batch statistics, so it is not merged into the convolution before it.
     scale_of: ONNX name -> scale, if INT8 products are summed as integers.
+    comparing: refuse a call that stands at another line than when the module was prepared. It costs time for each call.
     """
 
     def __init__(
@@ -37,8 +41,10 @@ class RoundingMode(CallMode):
         round_stored: Rounding,
         training: bool,
         scale_of: Optional[Callable[[str], torch.Tensor]] = None,
+        comparing: bool = False,
     ) -> None:
         super().__init__(paths)
+        self.comparing = comparing
         self.scale_of = scale_of
         self.module, self.places = module, places
         self.round_stored, self.training = round_stored, training
@@ -51,6 +57,8 @@ class RoundingMode(CallMode):
         place_here = self.places.by_call.get(key)
         if place_here is None:
             return _passed_on(func(*args, **kwargs), args)
+        if self.comparing:
+            self._compare(key)
         norm = self.places.folded.get(key)
         if norm is not None:
             self.merged[norm] = place_here
@@ -62,6 +70,16 @@ class RoundingMode(CallMode):
         kwargs = {name: self._read(v, place_here.mode, _slot(key, name)) for name, v in kwargs.items()}
         result = self._call(key, func, place_here.mode, args[0] if args else None, read, kwargs)
         return result if norm is not None else self._store(result, place_here)
+
+    def _compare(self, key: Key) -> None:
+        """Calls are numbered, so one that only training makes would shift the places of those behind it."""
+        before = self.places.calls[key]
+        file, line, _ = user_place(sys._getframe(3))
+        if before.file and file and (file, line) != (before.file, before.line):
+            raise ModelError(
+                f"in this forward {before} is another call: {os.path.basename(file)}:{line}",
+                hint="prepare the network without what only training or only evaluation computes (losses, decoding of boxes)",
+            )
 
     def _call(
         self, key: Key, func: Callable[..., Any], mode: str, source: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]

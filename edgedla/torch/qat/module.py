@@ -56,6 +56,7 @@ class QatModule(nn.Module):
         self.observing = not learned
         self.freeze_statistics, self.integer_sums = freeze_statistics, integer_sums
         self.watch: Optional[Watch] = None
+        self._compared = False
 
     def train(self, mode: bool = True) -> QatModule:
         super().train(mode)
@@ -108,12 +109,16 @@ class QatModule(nn.Module):
             return rounded if self.watch is None else self.watch(stored, value, rounded)
 
         inputs = self._inputs(args, kwargs)
+        # The first forward in training mode; evaluation mode is what the export traced.
+        comparing = self.training and not self._compared
         # In FP32 even inside autocast: half precision would round the learned values.
         full = torch.autocast(self.absmax.device.type, enabled=False)
         with full, Paths(self.module) as paths, RoundingMode(
-            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales)
+            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales), comparing
         ):
-            return self.module(*inputs, **kwargs)
+            result = self.module(*inputs, **kwargs)
+        self._compared = self._compared or comparing
+        return result
 
     def _scale_of(self, scales: torch.Tensor) -> Optional[Callable[[str], torch.Tensor]]:
         """Tensor -> scale if this forward sums integers; None otherwise."""

@@ -170,7 +170,7 @@ class _Reader:
             operators = ", ".join(node.op_type for node, _ in working)
             raise ModelError(
                 f"{self.calls[call]} is several layers on the DLA ({operators}), with rounding between them",
-                hint="write it as single operations in the module, or keep it from the DLA",
+                hint="write it as single operations in the module; prepare a detector without its decoding of boxes",
             )
         outputs = tuple(Stored(self.states.get(o, "fp32"), o) for o in leaving)
         return Place(next(iter(modes), ""), outputs)
