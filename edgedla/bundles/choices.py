@@ -10,7 +10,7 @@ from edgedla.runtime.pipeline.open_outputs import draws
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.sources import parse_source
 
-ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program", "edgedla.bundles.late"})
+ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program"})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.bundles.carried import Carried
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
-from edgedla.bundles.lean import lean
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.identity import identity
 from edgedla.io.documents import artifact_folder, header
@@ -156,8 +155,7 @@ def _contents(
     version: int, document: Dict[str, Any], artifacts: _Artifacts, carried: Carried, choices: Any
 ) -> Contents:
     modules, _ = closure(ROOTS | carried.modules, needed(choices))
-    sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
-    code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
+    code = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in modules.values()}
     code[START] = (PACKAGE.parent / START).read_bytes()
     # Where the bundle runs there is neither git nor metadata.
     code["edgedla/version.py"] = f"def version():\n    return {identity().version!r}\n".encode()

@@ -11,9 +11,8 @@ import sys
 import tarfile
 import venv
 import zipfile
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Sequence
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from edgedla.bundles.bundle import bundle
 from edgedla.bundles.choices import Choices, needed
 from edgedla.bundles.closure import closure, imports_of
 from edgedla.bundles.contents import holds_password
-from edgedla.bundles.lean import lean
 from edgedla.bundles.start import root_of, sha256, unpacked
 from edgedla.errors import UsageError
 from tests.models import node, onnx_model
@@ -73,17 +71,6 @@ def pipeline(artifact: Path, tmp_path: Path) -> Path:
         "decode: {kind: classification, labels: classes.txt, k: 1}\noutputs: {jsonl: results.jsonl}\n"
     )
     return path
-
-
-@pytest.fixture(autouse=True)
-def _lean_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal sources are made lean once for all tests of this file: it is most of a bundle's time."""
-    monkeypatch.setattr(contents, "lean", lambda sources: _lean(tuple(sources.items())))
-
-
-@lru_cache(maxsize=4)
-def _lean(sources: Tuple[Tuple[str, str], ...]) -> Dict[str, str]:
-    return lean(dict(sources))
 
 
 def start(place: Path, *arguments: str, cwd: Path, blocked: Sequence[str] = ()) -> subprocess.CompletedProcess:
@@ -368,10 +355,11 @@ def test_an_archive_with_damaged_header_flags_is_refused(
     assert "the bundle is damaged" in capsys.readouterr().err
 
 
-def test_equal_bundles_have_equal_code(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "lean", lean)
+def test_equal_bundles_have_equal_code(pipeline: Path) -> None:
     one, other = (contents.contents_of(None, pipeline) for _ in range(2))
     assert one.code == other.code
+    root = contents.PACKAGE.parent
+    assert one.code["edgedla/bundles/program.py"] == (root / "edgedla/bundles/program.py").read_bytes()
     assert one.manifest == other.manifest
 
 
