@@ -23,7 +23,6 @@ from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
-from edgedla.placement.solvers.region_moves import moved_regions
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
 from edgedla.placement.solvers.stages import stage_starts, whole_model_starts
 from edgedla.processes.malloc import paused_garbage_collection
@@ -238,12 +237,8 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        if goal.objective == "makespan" or pace is not None:
+        if goal.objective == "makespan" or pace is not None or len(problem.models) == 1:
             start = start + stage_starts(problem, goal, pace, deadline=deadline.part(STARTING))
-        elif len(problem.models) == 1:
-            stages = stage_starts(problem, goal, pace, deadline=deadline.part(STARTING))
-            moved = [moved_regions(problem, goal, s, deadline.part(STARTING)) for s in (*stages[:1], start[-1])]
-            start = start + stages + moved
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)
     gap = GAPS[goal.objective] if request.gap is None else max(request.gap, GAP)

@@ -22,6 +22,7 @@ from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 from tests.placement.placement_problems import assignments, checked, cost, problems
 from tests.placement.test_placement_sweep import ALL, of_one_batch
+from tests.placement.tuple_states import start, step
 
 pytestmark = pytest.mark.once
 
@@ -47,9 +48,9 @@ def test_fronts_are_lower_bounds_of_every_placement(
     loads, trails = [], []
     for assignment in assignments(problem):
         if set(assignment) <= set(engines):
-            state, total, trail = frontier.start, np.zeros(len(engines)), []
+            state, total, trail = start(frontier), np.zeros(len(engines)), []
             for i, d in enumerate(assignment):
-                state, added = frontier.step(i, state, engines.index(d))
+                state, added = step(frontier, i, state, engines.index(d))
                 total = total + added
                 trail.append(total)
             loads.append(total)
@@ -102,6 +103,6 @@ def test_some_prices_equal_those_computed_anew() -> None:
     rows = StateArrays(frontier, False)
     states = rows.start
     for i in range(6):
-        assert some.rest_of_rows(i, states) == pytest.approx(anew.rest_of_rows(i, states))
+        assert some.rest(i, states) == pytest.approx(anew.rest(i, states))
         assert some.own(i) == pytest.approx(anew.own(i))
         states = rows.edges(i, states)[0]

@@ -24,15 +24,13 @@ from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.two_models import any_order as any_order_module
+from edgedla.placement.solvers.states.item_order import problem_of_model
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models import pair_search as pair_search_module
 from edgedla.placement.solvers.two_models.alternating import Alternation
 from edgedla.placement.solvers.two_models.fit_around import around, first_start, taken
-from edgedla.placement.solvers.two_models.greedy_pairs import greedy_placements
+from edgedla.placement.solvers.two_models.greedy_pairs import greedy_placements, simple_bounds
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
-from edgedla.placement.solvers.two_models.model_graph import RoomBeside
-from edgedla.placement.solvers.two_models.model_states import ModelStates, problem_of_model
-from edgedla.placement.solvers.two_models.pair import simple_bounds
 from edgedla.placement.solvers.two_models.solve_pair import _by_more, can_solve, solve_pair
 from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 
@@ -119,16 +117,10 @@ def test_bounds_of_more_engines_are_divided_by_the_slowdown_of_what_is_in_use() 
 
 
 @CHECKED
-@given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
-def test_a_search_with_few_states_and_rows_gives_valid_bounds(drawn: Problem, room: int) -> None:
-    """So few states and rows that most are merged or left out, and no turns that meet the best before."""
+@given(problems(6, ALL, 2))
+def test_without_turns_and_labels_the_weights_give_valid_bounds(drawn: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_search_module, "STATES", (room, 2 * room))
-        for module, name, few in (
-            (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS", room), (any_order_module, "TELLING", 5),
-            (pair_search_module, "HANDED_OUT", 1),
-        ):  # fmt: skip
-            patch.setattr(module, name, few)
+        patch.setattr(pair_search_module, "HANDED_OUT", 1)
         patch.setattr(Alternation, "begin", lambda *_: None)
         patch.setattr(Alternation, "improve", lambda *_: None)
         patch.setattr(LabelRounds, "can_run", lambda _: False)
@@ -174,7 +166,7 @@ def test_a_dive_gives_a_placement_of_its_stated_length(drawn: Problem, seed: int
     frontier = Frontier(problem, ONE_CORE)
     weights = np.random.default_rng(seed).random((5, 2))
     prices = Prices(frontier, weights, np.ones(5, bool))
-    met = greedy_placements(ModelStates(frontier), len(problem.items), prices)
+    met = greedy_placements(StateArrays(frontier, alike=False), len(problem.items), prices)
     assert 1 <= len(met.loads) <= 5
     for loads, choices in zip(met.loads, met.choices):
         e = evaluate(problem, [ONE_CORE[k] for k in choices])
@@ -190,7 +182,14 @@ def test_around_without_other_work_gives_the_least_latency(drawn: Problem) -> No
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     free = [taken([[]])] * 2
     ends, choices = around(
-        ModelStates(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), NEVER, kept=10_000
+        StateArrays(frontier, alike=False),
+        len(problem.items),
+        prices,
+        np.ones(2),
+        free,
+        np.zeros(1, int),
+        NEVER,
+        kept=10_000,
     )
     least, _ = brute_force(problem, Goal("latency"), lambda _, e: e.latency(0).latency_us)
     assert ends[0] == pytest.approx(least)
@@ -207,7 +206,9 @@ def test_around_another_model_never_takes_less_time(drawn: Problem, steps: List[
     busy = [taken(plan), taken([[(at[1], at[2])]] * 2)]
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.array([[1.0, 1.0], [1.3, 1.0]]), np.ones(2, bool))
-    ends, choices = around(ModelStates(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER)
+    ends, choices = around(
+        StateArrays(frontier, alike=False), len(problem.items), prices, np.ones(2), busy, np.arange(2), NEVER
+    )
     for end, row in zip(ends, choices):
         devices = [ONE_CORE[k] for k in row]
         assert all(d in item.allowed for d, item in zip(devices, problem.items))
@@ -240,7 +241,7 @@ def test_around_after_the_deadline_places_nothing() -> None:
     frontier = Frontier(problem, ONE_CORE)
     prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
     ends, choices = around(
-        ModelStates(frontier),
+        StateArrays(frontier, alike=False),
         len(problem.items),
         prices,
         np.ones(2),
@@ -260,7 +261,7 @@ def test_turns_shorten_a_pair_deterministically() -> None:
         best.offer_all(baselines(problem).values(), NEVER)
         before = best.value
         names = [("GPU", "DLA0"), ("GPU", "DLA1")]
-        models = [ModelStates(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
+        models = [StateArrays(Frontier(problem_of_model(problem, m), ONE_CORE), alike=False) for m in (0, 1)]
         factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
         order = [problem.items_of(m) for m in (0, 1)]
         turns = Alternation(problem, best, names, models, order, factors, NEVER)
@@ -296,14 +297,3 @@ def test_simple_bounds_of_a_pair_are_below_its_schedule(data: st.DataObject) -> 
     arrays = tuple(np.array([t]) for t in times)
     names = (rows[0], rows[1])
     assert simple_bounds(names, (arrays[0], arrays[1]))[0] <= search.length_us + 1e-9
-
-
-def test_a_companions_loads_give_a_lower_bound_of_the_pair() -> None:
-    random = np.random.default_rng(0)
-    for count in (1, 2, 30):
-        loads = random.integers(0, 50, (count, 2)).astype(float)
-        gpu_us = np.arange(0.0, 120.0, 3.0)
-        both = gpu_us[:, None] + loads[:, 0]
-        expected = np.maximum(both, loads.sum(axis=1)).min(axis=1)
-        assert np.allclose(RoomBeside.of(loads).least(gpu_us), expected)
-    assert np.isinf(RoomBeside.of(np.zeros((0, 2))).least(gpu_us)).all()

@@ -23,13 +23,14 @@ from edgedla.placement.solvers.busiest.pooled_cores import PooledCores
 from edgedla.placement.solvers.busiest.rows import first_row, merged_rows
 from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 from edgedla.placement.solvers.busiest.sweep import beam
-from edgedla.placement.solvers.states.frontier import Frontier, mirrored
+from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, period
+from tests.placement.tuple_states import counted_step, mirrored, rows_of, start, step
 
 pytestmark = pytest.mark.once
 
@@ -56,11 +57,11 @@ def test_state_arrays_step_like_single_states(problem: Problem, same: bool, seed
     frontier = Frontier(problem, ALL)
     arrays = StateArrays(frontier, same)
     rng = random.Random(seed)
-    states = [frontier.start]
+    states = [start(frontier)]
     for i, allowed in enumerate(frontier.allowed):
         columns = arrays.columns[i + 1]
-        targets, edges, symmetric = arrays.edges(i, arrays.columns[i].rows(states))
-        expected = [(s, d, *frontier.counted_step(i, s, d)) for s in states for d in allowed]
+        targets, edges, symmetric = arrays.edges(i, rows_of(arrays.columns[i], states))
+        expected = [(s, d, *counted_step(frontier, i, s, d)) for s in states for d in allowed]
         assert edges.device.tolist() == [d for _, d, *_ in expected]
         assert edges.load == pytest.approx(np.array([load for _, _, _, load, _ in expected]))
         met: dict = {}
@@ -68,12 +69,12 @@ def test_state_arrays_step_like_single_states(problem: Problem, same: bool, seed
             stored = mirrored(behind) if edges.swapped[e] else behind
             at = int(edges.target[e])
             assert met.setdefault(at, stored) == stored
-            assert (targets[at] == columns.rows([stored])[0]).all()
+            assert (targets[at] == rows_of(columns, [stored])[0]).all()
             assert symmetric[at] == (same and mirrored(stored) == stored)
         # Each state once, of two mirror images one.
         assert len({frozenset((s, mirrored(s)) if same else (s,)) for s in met.values()}) == len(met) == len(targets)
         for device in allowed:
-            added = arrays.counted_step(i, arrays.columns[i].rows(states), device)[2]
+            added = arrays.counted_step(i, rows_of(arrays.columns[i], states), device)[2]
             assert added.tolist() == [n for _, d, _, _, n in expected if d == device]
         states = rng.sample(list(met.values()), min(len(met), 12))
 
@@ -91,9 +92,9 @@ def test_narrow_order_is_topological_and_keeps_the_sums(problem: Problem) -> Non
     for assignment in itertools.islice(assignments(problem), 60):
         totals: List[np.ndarray] = []
         for frontier, devices in ((one, assignment), (two, [assignment[i] for i in order])):
-            state, total = frontier.start, np.zeros(3)
+            state, total = start(frontier), np.zeros(3)
             for i, d in enumerate(devices):
-                state, added = frontier.step(i, state, ALL.index(d))
+                state, added = step(frontier, i, state, ALL.index(d))
                 total = total + added
             totals.append(total)
         assert totals[0] == pytest.approx(totals[1])

@@ -27,11 +27,13 @@ from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.stages import balanced_cuts, staged
-from edgedla.placement.solvers.states.frontier import Frontier, mirrored
+from edgedla.placement.solvers.states.columns import Columns
+from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, brute_force, checked, cost, problems, regroup
+from tests.placement.tuple_states import mirrored, rows_of, start, step
 
 pytestmark = pytest.mark.once
 
@@ -65,10 +67,10 @@ def test_steps_add_up_to_the_loads_and_prices_are_lower_bounds(problem: Problem,
     prices = Prices.both_ways(frontier, weights_around(np.array([0.4, 0.35, 0.25])))
     chosen = list(itertools.islice(assignments(problem), 4000))
     for assignment in random.Random(seed).sample(chosen, min(len(chosen), 20)):
-        state, load = frontier.start, np.zeros(3)
+        state, load = start(frontier), np.zeros(3)
         trail = [(0, state, load)]
         for i, device in enumerate(assignment):
-            state, added = frontier.step(i, state, ALL.index(device))
+            state, added = step(frontier, i, state, ALL.index(device))
             load = load + added
             trail.append((i + 1, state, load))
         e = evaluate(problem, assignment)
@@ -77,7 +79,7 @@ def test_steps_add_up_to_the_loads_and_prices_are_lower_bounds(problem: Problem,
         ]
         assert load == pytest.approx(true)
         for i, state, so_far in trail:
-            rest = prices.rest(i, [state])
+            rest = prices.rest(i, rows_of(Columns(frontier, i), [state]))
             assert (rest[0] <= prices.weights @ (load - so_far) + 1e-6).all()
             if set(assignment) >= {"DLA0", "DLA1"}:
                 # These bounds are about placements that use every core.
@@ -93,10 +95,10 @@ def test_mirrored_states_have_equal_steps(problem: Problem) -> None:
     frontier = Frontier(problem, ALL)
     swap = (0, 2, 1)
     for assignment in itertools.islice(assignments(problem), 50):
-        one = other = frontier.start
+        one = other = start(frontier)
         for i, device in enumerate(ALL.index(d) for d in assignment):
-            one, load = frontier.step(i, one, device)
-            other, image = frontier.step(i, other, swap[device])
+            one, load = step(frontier, i, one, device)
+            other, image = step(frontier, i, other, swap[device])
             assert other == mirrored(one)
             assert image == pytest.approx([load[k] for k in swap])
 

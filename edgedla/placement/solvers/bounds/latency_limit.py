@@ -69,7 +69,7 @@ class LatencyLimit:
 
     def may_pass(self, i: int, states: Any, behind_us: np.ndarray, state: Optional[np.ndarray] = None) -> np.ndarray:
         """As `keeps`, from each partial placement's sum of loads; without `state`, one sum per state."""
-        ahead = self._prices.rest_of_rows(i, states)[:, 0]
+        ahead = self._prices.rest(i, states)[:, 0]
         kept: np.ndarray = behind_us + (ahead if state is None else ahead[state]) <= self.most_us
         return kept
 

@@ -11,7 +11,7 @@ import numpy as np
 from edgedla.placement.solvers.bounds.device_sets import device_sets
 from edgedla.placement.solvers.busiest.rows import Rows, weighted
 from edgedla.placement.solvers.states.columns import Columns
-from edgedla.placement.solvers.states.frontier import Frontier, State
+from edgedla.placement.solvers.states.frontier import Frontier
 
 
 def trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
@@ -92,7 +92,7 @@ class Prices:
     @property
     def root(self) -> np.ndarray:
         """Per weight, the bound of the whole problem."""
-        bounds: np.ndarray = self.rest(0, [self.frontier.start])[0] + self.unused.sum(axis=1)
+        bounds: np.ndarray = self._constant[0] + self.unused.sum(axis=1)
         return bounds
 
     def bounds(self, rows: Rows, rest: np.ndarray) -> np.ndarray:
@@ -264,12 +264,8 @@ class Prices:
             terms[range(size), range(size)] = own
         return terms
 
-    def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
+    def rest(self, i: int, states: np.ndarray) -> np.ndarray:
         """Per state before item i and per weight, the minimum that the items from i on add to the weighted loads."""
-        return self.rest_of_rows(i, Columns(self.frontier, i).rows(states))
-
-    def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
-        """`rest` for states in the layout of `Columns`."""
         f, columns = self.frontier, Columns(self.frontier, i)
         least: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
         item_at = {j: a for a, j in enumerate(f.live_items[i])}

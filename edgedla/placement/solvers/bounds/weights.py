@@ -80,14 +80,8 @@ def weights_around(best: np.ndarray) -> np.ndarray:
 PAIR_STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
 TIMES = 4
 
-#: Rows of weights around the best.
-AROUND = 48
-
 #: Rows of weights in a ring around the best, and how far the rings are from it.
 IN_RING, RINGS = 12, (0.03, 0.08, 0.16, 0.3)
-
-#: Shares of one model's own time beside the GPU's load, without the other model's own time.
-OF_ONE: Tuple[float, ...] = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
 
 
 def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray:
@@ -148,19 +142,3 @@ def weights_in_rings(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
     rows[:, weighed] = np.maximum(best[weighed] + (np.array(RINGS)[:, None, None] * steps).reshape(-1, 3), 0.0)
     rows /= rows.sum(axis=1, keepdims=True)
     return np.unique(np.round(np.concatenate([best[None], rows, np.eye(len(best))[weighed]]), 7), axis=0)
-
-
-def pair_weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
-    """Rows for a search: the best, shifted by several steps, each alone, the GPU and one model, and some at random, the
-    same each time."""
-    size = len(best)
-    base = np.where(weighed, np.maximum(best, 0.02), 0.0)
-    random = np.random.default_rng(0)
-    scattered = base * np.exp(random.normal(0.0, 0.8, (AROUND, size)))
-    scattered[np.arange(0, AROUND, 3), random.integers(size, size=len(range(0, AROUND, 3)))] = 0.0
-    scattered = scattered[scattered.sum(axis=1) > 0]
-    scattered /= scattered.sum(axis=1, keepdims=True)
-    alone = np.eye(size)[weighed]
-    of_one = [(1 - share) * alone[0] + share * own for share in OF_ONE for own in alone[-2:]]
-    rows = np.concatenate([moved(best, 0.02, weighed), moved(best, 0.15, weighed), alone, of_one, scattered])
-    return np.unique(np.round(rows, 7), axis=0)

@@ -52,7 +52,7 @@ def beam(
         rows = continued(edges, rows, symmetric)
         rows = rows._replace(bound=arrays.bounds(i + 1, targets, rows))
         rows = rows.take(rows.bound < limit)
-        rest = prices.rest_of_rows(i + 1, targets)
+        rest = prices.rest(i + 1, targets)
         bound = np.maximum(rows.bound, prices.bounds(rows, rest))
         keep = bound < limit
         if all_loads is not None:

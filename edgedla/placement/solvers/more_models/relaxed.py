@@ -15,8 +15,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.bounds.weights import bounds_of, climbed_weights, coarse_weights
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.states.item_order import narrow_order, reordered
-from edgedla.placement.solvers.two_models.model_states import problem_of_model, problem_of_models
+from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, problem_of_models, reordered
 
 #: Most models for which a grid of weights is evaluated: each model triples the effort.
 MOST_MODELS = 4

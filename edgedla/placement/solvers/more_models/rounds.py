@@ -17,10 +17,10 @@ from edgedla.placement.solvers.bounds.fractional import alike
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.more_models.relaxed import part_of
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.states.item_order import narrow_order, reordered
+from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models.alternating import with_moved_borders
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
-from edgedla.placement.solvers.two_models.model_states import ModelStates, problem_of_model
 from edgedla.vocabulary import GPU
 
 #: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the others no room on the GPU.
@@ -51,7 +51,7 @@ class _Way(NamedTuple):
     """One model on the GPU and one core: the device names, its placements, and prices per value of DEARER."""
 
     names: Tuple[str, ...]
-    model: ModelStates
+    model: StateArrays
     prices: Prices
 
 
@@ -114,7 +114,9 @@ class Rounds:
             frontier = Frontier(alone, names)
             rows = np.tile([self._factors[d] for d in names], (len(DEARER), 1))
             rows[:, 0] *= 1.0 + np.array(DEARER)
-            ways.append(_Way(names, ModelStates(frontier), Prices(frontier, rows, np.ones(len(DEARER), bool))))
+            ways.append(
+                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(DEARER), bool)))
+            )
         return ways
 
     def _look_at(self, evaluation: Evaluation) -> None:

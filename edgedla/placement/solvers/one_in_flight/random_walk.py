@@ -27,7 +27,6 @@ class Climber:
     """Random moves on two models; with two cores, each model has its own.
 
     Args:
-        orders: per model, its items in the order from which stretches are taken.
         names: per model, the devices it may use.
     """
 
@@ -36,12 +35,10 @@ class Climber:
         problem: Problem,
         goal: Goal,
         pace: OneInFlight,
-        orders: Sequence[Sequence[int]],
         names: Sequence[Sequence[str]],
     ) -> None:
         self.problem, self.goal, self.pace, self.names = problem, goal, pace, names
         self._items = [problem.items_of(m) for m in (0, 1)]
-        self._orders = [[i - items[0] for i in order] for order, items in zip(orders, self._items)]
         self._lanes: Tuple[Dict[Tuple[str, ...], Lane], ...] = ({}, {})
         # A fixed seed, so that every run makes the same moves.
         self._random = random.Random(0)
@@ -70,10 +67,10 @@ class Climber:
     def _moved(self, placed: Sequence[Tuple[str, ...]]) -> Optional[List[Tuple[str, ...]]]:
         """The pair with a stretch of one model on another device; None if that changes nothing."""
         m = self._random.randrange(2)
-        order, first_item, devices = self._orders[m], self._items[m][0], list(placed[m])
+        first_item, devices = self._items[m][0], list(placed[m])
         length, device = self._random.choice(LENGTHS), self._random.choice(self.names[m])
-        first = self._random.randrange(1 - length, len(order))
-        for i in order[max(first, 0) : first + length]:
+        first = self._random.randrange(1 - length, len(devices))
+        for i in range(len(devices))[max(first, 0) : first + length]:
             if device in self.problem.items[first_item + i].allowed:
                 devices[i] = device
         moved = list(placed)

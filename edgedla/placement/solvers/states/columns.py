@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import List, Sequence, Set, Tuple, Union
+from typing import List, Set, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.states.frontier import Frontier, State
+from edgedla.placement.solvers.states.frontier import Frontier
 
 #: Devices, and sets of devices as bits, after the two cores change places.
 SWAPPED_DEVICES, SWAPPED_SETS = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
 
 
 class Columns:
-    """The columns of `State`'s fields in a row, before one item or after the last.
+    """The columns of a state, before one item or after the last. Equal states have equal futures.
 
-    Per live item its device, then its slack per core; then `paid` per live flow, `counts`, `ends` and `engine`.
+    Per live item, which a later item still reads: its device, and per core its slack: the loadables that the core has beyond
+    the stretches on the longest path to the item; so many further stretches add no loadable. Then:
+
+    - paid, per live tensor: the set of devices that have it, as bits.
+    - counts, per core: its loadables, while items without predecessors are still to come; otherwise 0.
+    - ends, per core, while items that nothing reads are still to come: 2 if one of them is on the core; 1 if none is and a
+      path with as many stretches as the core has loadables ended elsewhere; otherwise 0.
+    - engine: 1 once the call of the model's engine is paid.
     """
 
     def __init__(self, frontier: Frontier, i: int) -> None:
@@ -34,14 +41,6 @@ class Columns:
     def slack(self, item: int, core: int) -> int:
         """The column of an item's slack; `core` is a position among the cores."""
         return item * (1 + self.cores) + 1 + core
-
-    def rows(self, states: Union[Sequence[State], np.ndarray]) -> np.ndarray:
-        """States as rows of numbers; what is rows already stays as it is."""
-        if isinstance(states, np.ndarray):
-            return states
-        return np.array(
-            [[*(v for x in s.items for v in x), *s.paid, *s.counts, *s.ends, s.engine] for s in states], np.int16
-        ).reshape(len(states), self.size)
 
     def mirrored(self, rows: np.ndarray) -> np.ndarray:
         """The rows with the two cores swapped."""

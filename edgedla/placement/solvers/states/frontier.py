@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
 from edgedla.placement.problem.problem import Link, Problem
 from edgedla.vocabulary import GPU
-
-
-class State(NamedTuple):
-    """All that earlier items mean for the cost of the rest: equal states have equal futures.
-
-    Attributes:
-        items: for every item that a later item still reads: (device, slack per core). The slack is the number of loadables
-            the core has beyond the stretches on the longest path to the item; so many further stretches add no loadable.
-        paid: for every tensor that a later item still reads, the set of devices that have it, as bits.
-        counts: loadables per core, while items without predecessors are still to come; otherwise 0.
-        ends: per core, while items that nothing reads are still to come: 2 if one of them is on the core; 1 if none is and
-            a path with as many stretches as the core has loadables ended elsewhere; otherwise 0.
-        engine: 1 once the call of the model's engine is paid.
-    """
-
-    items: Tuple[Tuple[int, ...], ...]
-    paid: Tuple[int, ...]
-    counts: Tuple[int, ...]
-    ends: Tuple[int, ...]
-    engine: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +26,7 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Step:
-    """What placing one item needs, with positions in the state's tuples instead of indices."""
+    """What placing one item needs, with positions in the state instead of indices."""
 
     times: Tuple[float, ...]
     predecessors: Tuple[int, ...]
@@ -55,10 +34,8 @@ class _Step:
     links: Tuple[Tuple[int, Tuple[float, ...]], ...]
     outputs: Tuple[_Output, ...]
     items_at: Tuple[int, ...]
-    kept_items: Callable[[Any], Tuple[Any, ...]]
     is_kept: bool
     masks_at: Tuple[int, ...]
-    kept_masks: Callable[[Any], Tuple[Any, ...]]
     has_layers: bool
     is_last: bool
     rate: float
@@ -81,9 +58,8 @@ class Frontier:
             loads are indexed by position in this tuple.
         allowed: allowed devices per item.
         live_items, live_flows: for each position (before an item, and after the last), the items and flows that
-            `State.items` and `State.paid` describe.
+            a state describes.
         transfer_us: by flow, what its transition from one device to another takes per period; (devices, devices).
-        start: the state before the first item.
     """
 
     def __init__(self, problem: Problem, engines: Tuple[str, ...]) -> None:
@@ -141,15 +117,13 @@ class Frontier:
         rates = [problem.rates[flow.model] for flow in problem.flows]
         self.transfer_us = [np.array(cost) * rate for cost, rate in zip(self._transfers, rates)]
         self.steps = tuple(self._step(i) for i in range(n))
-        self._none = (0,) * len(self.cores)
-        self.start = State((), (), self._none, self._none, 0)
 
     def _step(self, i: int) -> _Step:
         problem, devices = self.problem, self.devices
         item = problem.items[i]
         item_at = {j: a for a, j in enumerate(self.live_items[i])}
         flow_at = {k: a for a, k in enumerate(self.live_flows[i])}
-        # `masks` in `counted_step`: first the live flows, then the flows this item touches, and last that of a new network input.
+        # `masks` of `StateArrays`: first the live flows, then the flows this item touches, and last that of a new network input.
         touched = [*self.into[i], *self.out_of[i]]
         mask_at = {k: len(flow_at) + len(touched) for k in self.live_flows[i + 1]}
         mask_at.update(flow_at)
@@ -160,8 +134,6 @@ class Frontier:
             inputs.append(
                 _Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], self._transfers[k])
             )
-        items_at = tuple(item_at[j] for j in self.live_items[i + 1] if j != i)
-        masks_at = tuple(mask_at[k] for k in self.live_flows[i + 1])
         return _Step(
             times=tuple(item.time_us(d) if k in self.allowed[i] else 0.0 for k, d in enumerate(devices)),
             predecessors=tuple(item_at[j] for j in problem.predecessors(i)),
@@ -174,11 +146,9 @@ class Frontier:
                 _Output(problem.flows[k].is_output, tuple(problem.flows[k].cost(d, GPU).latency_us for d in devices))
                 for k in self.out_of[i]
             ),
-            items_at=items_at,
-            kept_items=_picker(items_at),
+            items_at=tuple(item_at[j] for j in self.live_items[i + 1] if j != i),
             is_kept=i in self.live_items[i + 1],
-            masks_at=masks_at,
-            kept_masks=_picker(masks_at),
+            masks_at=tuple(mask_at[k] for k in self.live_flows[i + 1]),
             has_layers=bool(item.layers),
             is_last=self._last_layers.get(item.model) == i,
             rate=problem.rates[item.model],
@@ -187,102 +157,3 @@ class Frontier:
             more_sources=self._last_source.get(item.model, -1) > i,
             ends_model=self._last_of[item.model] == i,
         )
-
-    def step(self, i: int, state: State, device: int) -> Tuple[State, List[float]]:
-        """Places item i on a device: (the state after it, what it adds to the load of each device in us per period)."""
-        behind, load, _ = self.counted_step(i, state, device)
-        return behind, load
-
-    def counted_step(self, i: int, state: State, device: int) -> Tuple[State, List[float], int]:
-        """`step`, and the number of loadables it adds."""
-        s = self.steps[i]
-        items, paid, counts, ends, engine = state
-        load = [0.0] * len(self.devices)
-        load[device] = s.times[device]
-        if device == 0 and s.has_layers and not engine:
-            load[0] += self.engine_us
-            engine = 1
-        elif s.is_last and not engine:
-            load[device] += self.engine_us
-            engine = 1
-        masks = list(paid)
-        for x in s.inputs:
-            source = 0 if x.producer_at is None else items[x.producer_at][0]
-            mask = 1 if x.paid_at is None else paid[x.paid_at]
-            if not mask >> device & 1:
-                load[device if source and device else 0] += x.cost[source][device]
-                mask |= 1 << device
-            masks.append(mask)
-        for producer_at, cost in s.links:
-            if items[producer_at][0] != device:
-                load[device] += cost[device]
-        slack, new = [], []
-        for a, core in enumerate(self.cores):
-            if s.predecessors:
-                left = min(items[p][1 + a] - (device == core != items[p][0]) for p in s.predecessors)
-            else:
-                left = counts[a] - (device == core)
-            new.append(int(left < 0))
-            slack.append(max(left, 0))
-        if s.is_end:
-            ends = tuple(
-                self._ended(new, a, end, core == device, slack[a])
-                for a, (core, end) in enumerate(zip(self.cores, ends))
-            )
-        elif any(new):
-            ends = tuple(0 if n and end == 1 else end for n, end in zip(new, ends))
-        live_rest = s.kept_items(items)
-        if any(new):
-            for core, n in zip(self.cores, new):
-                load[core] += n * self.loadable_us
-            live_rest = tuple((x[0], *(v + n for v, n in zip(x[1:], new))) for x in live_rest)
-            counts = tuple(c + n for c, n in zip(counts, new))
-        if s.is_kept:
-            live_rest += ((device, *slack),)
-        for out in s.outputs:
-            mask = 1 << device
-            if out.is_output and device:
-                load[0] += out.to_gpu[device]
-                mask |= 1
-            masks.append(mask)
-        masks.append(1)
-        left_over = State(
-            live_rest,
-            s.kept_masks(masks),
-            counts if s.more_sources else self._none,
-            ends if s.more_ends else self._none,
-            0 if s.ends_model else engine,
-        )
-        return left_over, [x * s.rate for x in load], sum(new)
-
-    @staticmethod
-    def _ended(new: List[int], a: int, end: int, on_core: bool, slack: int) -> int:
-        """`State.ends` of a core after an item that nothing reads; adds to `new` the loadable that this may cost."""
-        if new[a] and end == 1:
-            end = 0
-        if on_core:
-            new[a] += end == 1
-            return 2
-        if slack == 0:
-            new[a] += end == 2
-            return 2 if end == 2 else 1
-        return end
-
-
-def _picker(positions: Tuple[int, ...]) -> Callable[[Any], Tuple[Any, ...]]:
-    """A function that takes the elements at these positions, as a tuple."""
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda values: tuple([values[p] for p in positions])
-
-
-def mirrored(state: State) -> State:
-    """The state with the two cores swapped."""
-    swap = (0, 2, 1)
-    return State(
-        tuple([(swap[d], b, a) for d, a, b in state.items]),
-        tuple([(0, 1, 4, 5, 2, 3, 6, 7)[m] for m in state.paid]),
-        state.counts[::-1],
-        state.ends[::-1],
-        state.engine,
-    )

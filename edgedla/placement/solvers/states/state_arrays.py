@@ -1,4 +1,4 @@
-"""Many states at once: rows of integers instead of tuples, all advanced by one item together."""
+"""Many states at once, as rows of integers: all advanced by one item together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BITS = 62
 
 
 class StateArrays:
-    """`Frontier.step` for arrays of states."""
+    """The states of a frontier, item by item, in the layout of `Columns`."""
 
     def __init__(
         self,
@@ -39,7 +39,9 @@ class StateArrays:
         self.columns = [Columns(frontier, i) for i in range(len(frontier.allowed) + 1)]
         self._implied = implied_paths(frontier) if merged else None
         self._usable = usable_slack(frontier) if merged else []
-        self.start = self.columns[0].rows([frontier.start._replace(counts=(paid,) * len(frontier.cores))])
+        first = self.columns[0]
+        self.start = np.zeros((1, first.size), np.int16)
+        self.start[:, first.counts_at : first.ends_at] = paid
 
     def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
         """(states after item i, edges to them, which of the states are their own mirror images)."""
@@ -74,7 +76,7 @@ class StateArrays:
 
     def rest(self, i: int, states: np.ndarray, prices: Prices) -> np.ndarray:
         """Per state before item i and per weight, the least that the items from i on add to the weighted loads."""
-        return prices.rest_of_rows(i, states)
+        return prices.rest(i, states)
 
     def bounds(self, i: int, states: np.ndarray, rows: Rows) -> np.ndarray:
         """Per partial placement before item i, a lower bound of the period of all its completions."""

@@ -12,8 +12,8 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import Schedule, shortest_schedule
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.prices import Prices
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
-from edgedla.placement.solvers.two_models.model_states import ModelStates
 from edgedla.vocabulary import GPU
 
 #: Numbers of layers moved, and most placements returned.
@@ -78,7 +78,7 @@ class Alternation:
         problem: Problem,
         best: Best,
         names: Sequence[Sequence[str]],
-        models: Sequence[ModelStates],
+        models: Sequence[StateArrays],
         order: Sequence[Sequence[int]],
         factors: np.ndarray,
         deadline: Deadline,

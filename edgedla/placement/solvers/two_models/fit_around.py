@@ -8,9 +8,8 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.states.frontier import State
-from edgedla.placement.solvers.two_models.model_graph import Ways, ways_on
-from edgedla.placement.solvers.two_models.model_states import ModelStates
+from edgedla.placement.solvers.busiest.rows import Edges
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 
 #: States kept before each item for each plan of the other model.
 KEPT = 12
@@ -48,7 +47,7 @@ def first_start(earliest: np.ndarray, length: np.ndarray, busy: Taken) -> np.nda
 
 
 def around(
-    model: ModelStates,
+    model: StateArrays,
     items: int,
     prices: Prices,
     factors: np.ndarray,
@@ -70,7 +69,7 @@ def around(
         guide: per plan, the row of the prices to use.
     """
     plans = len(guide)
-    states: List[State] = [model.start]
+    states = model.start
     now, run, extra = np.zeros((1, plans)), np.zeros((1, plans)), np.zeros((1, plans))
     dearer = (prices.weights / factors - 1.0)[guide]
     on = np.zeros((1, plans), np.int8)
@@ -79,9 +78,8 @@ def around(
     for i in range(items):
         if deadline.passed:
             return np.zeros(0), np.zeros((0, items), np.int8)
-        targets, ways = ways_on(model, i, states)
-        # A last column counts loadables.
-        loads = ways.load[:, : len(factors)]
+        targets, ways, _ = model.edges(i, states)
+        loads = ways.load
         of = np.repeat(np.arange(len(states)), np.diff(ways.first))
         end, length, device = now[of], run[of], on[of]
         dear = extra[of] + (loads * factors) @ dearer.T
@@ -103,9 +101,9 @@ def around(
             stay = np.unique(np.argpartition(reached, kept, axis=0)[:kept])
         else:
             stay = np.arange(len(targets))
-        states, way = [targets[t] for t in stay], way[stay]
+        states, way = targets[stay], way[stay]
         now, run, on, extra = end[way, column], length[way, column], device[way, column], dear[way, column]
-        history.append((of[way], ways.choice[way]))
+        history.append((of[way], ways.device[way]))
     row = (now + extra).argmin(axis=0)
     ends = now[row, column]
     choices = np.zeros((plans, items), np.int8)
@@ -116,7 +114,7 @@ def around(
     return ends, choices
 
 
-def _least_way(ways: Ways, value: np.ndarray, targets: int) -> np.ndarray:
+def _least_way(ways: Edges, value: np.ndarray, targets: int) -> np.ndarray:
     """(targets, plans): the way to each target with the lowest `value`; the first of equal ones."""
     order = np.argsort(ways.target, kind="stable")
     counts = np.bincount(ways.target, minlength=targets)

@@ -7,10 +7,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.states.frontier import State
-from edgedla.placement.solvers.two_models.model_graph import ways_on
-from edgedla.placement.solvers.two_models.model_states import ModelStates
-from edgedla.placement.solvers.two_models.pair import simple_bounds
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 
 
 class GreedyPlacements(NamedTuple):
@@ -20,21 +17,20 @@ class GreedyPlacements(NamedTuple):
     choices: np.ndarray
 
 
-def greedy_placements(model: ModelStates, items: int, prices: Prices) -> GreedyPlacements:
+def greedy_placements(model: StateArrays, items: int, prices: Prices) -> GreedyPlacements:
     """One placement per row of weights, without duplicates.
 
     Before each item one state is kept per row: the best by its cost so far plus the remaining cost by prices.
     """
     weights = prices.weights
-    states: List[State] = [model.start]
+    states = model.start
     behind: np.ndarray = np.zeros((1, len(weights)))
     history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for i in range(items):
-        targets, ways = ways_on(model, i, states)
-        if not targets:
+        targets, ways, _ = model.edges(i, states)
+        if not len(targets):
             return GreedyPlacements(np.zeros((0, weights.shape[1])), np.zeros((0, items), np.int8))
-        # A last column counts loadables.
-        load = ways.load[:, : weights.shape[1]]
+        load = ways.load
         of = np.repeat(np.arange(len(states)), np.diff(ways.first))
         reached = behind[of] + load @ weights.T
         ahead = prices.rest(i + 1, targets)
@@ -42,8 +38,8 @@ def greedy_placements(model: ModelStates, items: int, prices: Prices) -> GreedyP
         into = [np.flatnonzero(ways.target == t) for t in kept]
         way = np.array([w[reached[w].argmin(axis=0)] for w in into])
         behind = np.take_along_axis(reached, way, axis=0)
-        history.append((of[way], ways.choice[way], load[way]))
-        states = [targets[t] for t in kept]
+        history.append((of[way], ways.device[way], load[way]))
+        states = targets[kept]
     column, row = np.arange(len(weights)), behind.argmin(axis=0)
     loads, choices = np.zeros_like(weights), np.zeros((len(weights), items), np.int8)
     for i in reversed(range(items)):
@@ -65,3 +61,14 @@ def best_pairs(
     bounds = simple_bounds((names[0], names[1]), (times[0], times[1]))
     order = np.argsort(bounds, kind="stable")
     return [(float(bounds[k]), int(pairs[0][k]), int(pairs[1][k])) for k in order]
+
+
+def simple_bounds(devices: Tuple[Sequence[str], Sequence[str]], times: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """By pair the largest of both models' own times and the loads of the devices; `times` are (pairs, segments)."""
+    first, second = times
+    bound = np.maximum(first.sum(axis=1), second.sum(axis=1))
+    for d in set(devices[0]) | set(devices[1]):
+        a = first[:, [k for k, x in enumerate(devices[0]) if x == d]].sum(axis=1)
+        b = second[:, [k for k, x in enumerate(devices[1]) if x == d]].sum(axis=1)
+        bound = np.maximum(bound, a + b)
+    return bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
@@ -11,16 +11,12 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.states.frontier import Frontier
-from edgedla.placement.solvers.states.item_order import narrow_order, reordered
-from edgedla.placement.solvers.two_models.load_front import LoadFront
-from edgedla.placement.solvers.two_models.model_states import ModelStates, problem_of_model
+from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
+from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.vocabulary import GPU
 
 #: Share of the time left that looking for an order of each model's items may take.
 ORDERING = 0.1
-
-#: Pairs that are compared at once.
-PAIRS = 250_000
 
 
 class Pair:
@@ -32,7 +28,7 @@ class Pair:
     Attributes:
         cores: of the engines.
         names: by model, its devices, the GPU first.
-        frontiers, counted: by model.
+        frontiers, states: by model.
         order: by model, its items as the searches take them: in an order with few open tensors.
         items: by model, how many.
         factors: slowdown by device.
@@ -48,7 +44,7 @@ class Pair:
         orders = [narrow_order(p, ordering) for p in alone]
         self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
         self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]
-        self.counted = [ModelStates(f) for f in self.frontiers]
+        self.states = [StateArrays(f, alike=False) for f in self.frontiers]
         self.items = [len(order) for order in self.order]
         self.factors = np.array([problem.factor(frozenset(engines), d) for d in self.frontiers[0].devices])
 
@@ -69,23 +65,3 @@ class Pair:
     def named(self, m: int, choices: np.ndarray) -> Sequence[str]:
         """The devices of model m from their positions."""
         return [self.names[m][k] for k in choices]
-
-
-def blocks(fronts: Tuple[LoadFront, LoadFront]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-    """All pairs of rows, block by block."""
-    count = len(fronts[1].loads)
-    size = max(PAIRS // max(count, 1), 1)
-    for start in range(0, len(fronts[0].loads) if count else 0, size):
-        block = np.arange(start, min(start + size, len(fronts[0].loads)))
-        yield np.repeat(block, count), np.tile(np.arange(count), len(block))
-
-
-def simple_bounds(devices: Tuple[Sequence[str], Sequence[str]], times: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """By pair the largest of both models' own times and the loads of the devices; `times` are (pairs, segments)."""
-    first, second = times
-    bound = np.maximum(first.sum(axis=1), second.sum(axis=1))
-    for d in set(devices[0]) | set(devices[1]):
-        a = first[:, [k for k, x in enumerate(devices[0]) if x == d]].sum(axis=1)
-        b = second[:, [k for k, x in enumerate(devices[1]) if x == d]].sum(axis=1)
-        bound = np.maximum(bound, a + b)
-    return bound

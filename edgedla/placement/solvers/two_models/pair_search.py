@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Tuple
 
 import numpy as np
 
 from edgedla.placement.deadline import Deadline
-from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model, pair_weights_around
+from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model
 from edgedla.placement.solvers.two_models.alternating import Alternation
-from edgedla.placement.solvers.two_models.any_order import AnyOrder
 from edgedla.placement.solvers.two_models.greedy_pairs import GreedyPlacements, best_pairs, greedy_placements
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair
@@ -23,9 +21,6 @@ HANDED_OUT = 12
 
 #: Share of the time left that the first turns may take. Most end sooner by themselves.
 TURNING = 0.3
-
-#: States of a model before one item, look by look: the first shall find good placements soon.
-STATES: Tuple[int, ...] = (3_000, 40_000)
 
 
 class PairSearch:
@@ -56,9 +51,7 @@ class PairSearch:
         pair = self.pair
         if not self._is_open:
             return
-        turns = Alternation(pair.problem, pair.best, pair.names, pair.counted, pair.order, pair.factors, pair.deadline)
-        turns.begin(pair.deadline.part(TURNING))
-        self._improve(turns, pair.deadline.part(TURNING))
+        turns = self.turned()
         if LabelRounds.can_run(pair):
             labels = LabelRounds(pair, self._weights, self._weighed)
             self._dive_among(labels, turns)
@@ -67,9 +60,14 @@ class PairSearch:
                 # No proof is in sight: a shorter pair is worth more than a higher bound.
                 self._dive_among(labels, turns)
                 self.bound = labels.run(self.bound, pair.deadline)
-        for most_states in STATES:
-            if self._is_open:
-                self._look_in_any_order(most_states, turns)
+
+    def turned(self) -> Alternation:
+        """The first turns, which offer what they find; most end long before their time."""
+        pair = self.pair
+        turns = Alternation(pair.problem, pair.best, pair.names, pair.states, pair.order, pair.factors, pair.deadline)
+        turns.begin(pair.deadline.part(TURNING))
+        self._improve(turns, pair.deadline.part(TURNING))
+        return turns
 
     def _dive_among(self, labels: LabelRounds, turns: Alternation) -> None:
         value = self.pair.best.value
@@ -77,17 +75,9 @@ class PairSearch:
         if self.pair.best.value < value:
             self._improve(turns, self.pair.deadline.part(TURNING))
 
-    def _look_in_any_order(self, most_states: int, turns: Alternation) -> None:
-        any_order = AnyOrder(self.pair, pair_weights_around(self._weights, self._weighed), self.bound, self.pair.limit)
-        any_order.look(most_states)
-        self.bound = any_order.bound
-        if any_order.known:
-            self._improve(turns, self.pair.deadline, any_order.seeds())
-        self._weights = any_order.pair_weights[int((any_order.priced[0] + any_order.priced[1]).argmax())]
-
-    def _improve(self, turns: Alternation, until: Deadline, seeds: Sequence[Evaluation] = ()) -> None:
+    def _improve(self, turns: Alternation, until: Deadline) -> None:
         if self.pair.best.evaluation is not None:
-            turns.improve([self.pair.best.evaluation, *seeds], until)
+            turns.improve([self.pair.best.evaluation], until)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
@@ -97,7 +87,7 @@ class PairSearch:
         for m in (0, 1):
             prices = Prices(pair.frontiers[m], of_model(rows, m, pair.factors), np.ones(len(rows), bool))
             least += prices.root
-            both.append(greedy_placements(pair.counted[m], pair.items[m], prices))
+            both.append(greedy_placements(pair.states[m], pair.items[m], prices))
         for bound, a, b in best_pairs(both, pair.factors, pair.names)[:HANDED_OUT]:
             if bound >= pair.limit:
                 break
