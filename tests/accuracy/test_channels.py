@@ -17,6 +17,7 @@ from edgedla.builder import load_artifact
 from edgedla.cli.main import exit_code_of
 from edgedla.quantization.samples import Samples
 from tests.accuracy.random_heads import KINDS, Head, head, samples
+from tests.models import node, onnx_model
 
 FAST = {"triage_samples": 0, "keep_apart": False}
 
@@ -164,3 +165,27 @@ def test_sizes_that_shape_inference_does_not_find_are_learnt_from_a_run() -> Non
     rows = units.ids.reshape(16, 5)
     assert (rows == rows[0]).all()
     assert list(rows[0]) == [first["b"], first["b"] + 1, *(first["s"] + k for k in range(3))]
+
+
+def test_a_part_inside_is_measured_on_the_scale_that_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The join inside gives the small part the large one's scale; a convolution behind it mixes both, so no output shows it."""
+    rng = np.random.default_rng(3)
+    weights = {
+        "a": rng.standard_normal((4, 3, 1, 1)).astype("f") * 500, "b": rng.standard_normal((4, 3, 1, 1)).astype("f") * 0.2,
+        "w": rng.standard_normal((4, 8, 3, 3)).astype("f"),
+    }  # fmt: skip
+    nodes = [node("Conv", "x a", "large"), node("Conv", "x b", "small"), node("Concat", "large small", "j", axis=1),
+             node("Conv", "j w", "y", pads=[1] * 4)]  # fmt: skip
+    onnx.save(onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 4, 8, 8)}, weights), tmp_path / "m.onnx")
+    data = tmp_path / "s.npz"
+    np.savez(data, x=np.concatenate([f["x"] for f in samples(24, 0).feeds]))
+    assert exit_code_of(["quantize", str(tmp_path / "m.onnx"), "--data", str(data), "-o", str(tmp_path / "q")]) == 0
+    said = capsys.readouterr().out
+    assert "starving  small, inside: " in said
+    document = json.loads((tmp_path / "q" / "quantization.json").read_text())
+    errors = {e["tensor"]: e for e in document["errors"]}
+    assert errors["small"]["absmax"] == errors["large"]["absmax"]
+    assert errors["small"]["alone_db"] < 6 < errors["large"]["alone_db"]
+    assert not errors["small"]["suspect"], "its scale is the join's: no better one is allowed"

@@ -41,9 +41,9 @@ class Repairs:
         simulation = state.simulation()
         plan = simulation.plan
         names = [n for n in simulation.tensors if n in self.collection.histograms]
-        # Judges state.absmax, the ranges before the rules: what a rule equalised later is no fault of the scale.
+        # The scale that is written, after the rules, against the best that the rules allow: what they equalise is no fault of it.
         best = state.plan({**state.absmax, **best_ranges(self.collection, names)}).calibration.absmax
-        errors = tensor_errors(self.collection, state.absmax, names, best)
+        errors = tensor_errors(self.collection, plan.calibration.absmax, names, best)
         if not feeds:
             return errors
         self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")

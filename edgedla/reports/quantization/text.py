@@ -9,10 +9,12 @@ from edgedla.accuracy.channels.measure import ChannelGroup
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
+from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.text import labelled, print_lines
 from edgedla.text.printable import number
+from edgedla.vocabulary import LEAST_CHANNEL_DB
 
 _WORST = 8
 #: Most groups of channels that starve to list.
@@ -132,6 +134,16 @@ def _channels(r: Quantized) -> List[str]:
     lines += [f"starving  {group_text(g)}" for g in starving[:_GROUPS]]
     if len(starving) > _GROUPS:
         lines.append(f"          and {len(starving) - _GROUPS} groups more")
+    seen = {g.tensor for g in r.channels}
+    # Repairs may have changed the scale since its error was measured.
+    inside = [
+        e
+        for e in r.errors
+        if e.alone_db < LEAST_CHANNEL_DB and e.tensor not in seen and r.absmax.get(e.tensor) == e.absmax
+    ]
+    for e in sorted(inside, key=lambda e: e.alone_db)[:_GROUPS]:
+        scale = number(e.absmax / INT8_MAX, ".3g")
+        lines.append(f"starving  {e.tensor}, inside: {db(e.alone_db)} SQNR alone on its scale of {scale} (SIMULATED)")
     return lines
 
 
