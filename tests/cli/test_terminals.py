@@ -116,8 +116,8 @@ AT_ONCE = (
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["check", "net.onnx", "other.onnx"], r"checking: [01] of 2, 0 s"),
-        (["check", "net.onnx", "--compare", "orin-nx,xavier-nx"], r"checking: [01] of 2, 0 s"),
+        (["check", "net.onnx", "other.onnx"], r"checking: [012] of 2, 0 s"),
+        (["check", "net.onnx", "--compare", "orin-nx,xavier-nx"], r"checking: [012] of 2, 0 s"),
         (["place", "net.onnx"], r"placing, at most 10 s of processor time: 0 s"),
         pytest.param(
             ["fix", "net.onnx", "--dry-run"], "choosing rewrites by predicted cost, proving each: 0 s",
@@ -133,7 +133,7 @@ def test_a_long_command_says_what_it_does_and_clears_its_line(words: List[str], 
     assert re.search(said, head)
     assert "net" in answer, "the answer begins on a clear line"
     assert "\x1b[K" not in on_a_terminal(words, folder, NO_COLOR="1"), "a short command shows no line"
-    assert "of 2" not in on_a_terminal(["-c", AT_ONCE, *words], folder, PROGRAM[:1], TERM="dumb")
+    assert not re.search(said, on_a_terminal(["-c", AT_ONCE, *words], folder, PROGRAM[:1], TERM="dumb"))
 
 
 def test_the_time_left_is_told_where_it_is_known() -> None:
