@@ -15,7 +15,7 @@ import yaml
 pytestmark = pytest.mark.once
 
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/prometheus"
-CRITICAL = ("EdgedlaDown", "EdgedlaFramesStale", "EdgedlaCameraDown", "EdgedlaOutputFailed")
+CRITICAL = ("EdgedlaDown", "EdgedlaFramesStale", "EdgedlaCameraDown", "EdgedlaOutputFailed", "EdgedlaArtifactDamaged")
 OF_DOOR = '{job="edgedla", instance="a", source="door"}'
 PROMTOOL = shutil.which("promtool")
 SUMMARY = {
@@ -113,6 +113,7 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
                     "values": "0+3x20",
                 },
                 {"series": 'edgedla_source_stalls_total{job="edgedla", instance="b", source="lane"}', "values": "0x20"},
+                {"series": 'edgedla_artifact_damaged{job="edgedla", instance="a", model="colours"}', "values": "1x20"},
                 {"series": 'edgedla_output_failed{job="edgedla", instance="a", output="jsonl"}', "values": "0x5 1x20"},
             ],
             "alert_rule_test": [
@@ -123,6 +124,7 @@ def test_alerts_fire_only_under_their_conditions(tmp_path):
                 alert("EdgedlaCameraDown", "4m", job="edgedla", instance="a", source="yard"),
                 alert("EdgedlaCameraDown", "9m", *({"source": name} for name in ("yard", "door", "lane"))),
                 alert("EdgedlaCameraUnstable", "9m", instance="b", source="lane"),
+                alert("EdgedlaArtifactDamaged", "9m", job="edgedla", instance="a", model="colours"),
                 alert("EdgedlaOutputFailed", "5m"),
                 alert("EdgedlaOutputFailed", "9m", job="edgedla", instance="a", output="jsonl"),
                 alert("EdgedlaRunnerTakenOut", "4m"),

@@ -224,7 +224,7 @@ def test_the_service_unit_has_the_documented_settings():
         "Restart=on-failure",
         "WatchdogSec=30",
         "KillSignal=SIGTERM",
-        "RestartPreventExitStatus=2 3",
+        "RestartPreventExitStatus=2\n",
         # As long as the manifest for Kubernetes lets a start take.
         "TimeoutStartSec=300",
         "SuccessExitStatus=130",

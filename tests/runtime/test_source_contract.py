@@ -14,7 +14,7 @@ from edgedla.runtime.sources.base import check_image
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 #: They need a device, a network or GStreamer; tests/runtime/test_sources.py and test_rtsp.py are about them.
-CAMERAS = frozenset({"csi", "v4l2", "rtsp", "http", "gst"})
+CAMERAS = frozenset({"csi", "v4l2", "rtsp", "http", "gst", "rtmp", "srt", "udp"})
 FRAMES = 3
 
 
@@ -32,10 +32,19 @@ def film(at: Path) -> str:
     return f"file://{at}/v.avi"
 
 
+def own(at: Path) -> str:
+    text = (
+        "import numpy as np\ndef frames():\n    for n in range(9):\n        yield np.full((20, 30, 3), n, np.uint8)\n"
+    )
+    (at / "mine.py").write_text(text)
+    return f"{at}/mine.py:frames"
+
+
 #: Scheme -> makes what it reads in a folder, and returns its address.
 ADDRESSES: Dict[str, Callable[[Path], str]] = {
     "file": film,
     "images": folder,
+    "python": own,
     "synthetic": lambda at: "synthetic://?width=30&height=20",
 }
 

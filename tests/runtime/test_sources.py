@@ -227,7 +227,7 @@ def test_a_password_reaches_the_camera_but_no_log(text, expected):
     "text",
     [
         "rtps://user:S3cret@cam/1",
-        "srt://cam:9000?passphrase=S3cret",
+        "srtp://cam:9000?passphrase=S3cret",
         "rtsp:user:S3cret@cam",
         "rtsp:/S3cret@cam",
         "user:S3cret@cam",

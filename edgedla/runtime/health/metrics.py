@@ -73,6 +73,7 @@ class PipelineCollector:
         yield from self._chains(s["runners"])
         yield from self._streams(s)
         yield from self._outputs(s.get("outputs", ()))
+        yield from self._artifacts(s)
 
     @staticmethod
     def _streams(s: Dict[str, Any]) -> Iterator[Any]:
@@ -126,6 +127,16 @@ class PipelineCollector:
         yield lost
 
     @staticmethod
+    def _artifacts(s: Dict[str, Any]) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        text = "1 while the model's artifact cannot be read: it does not run, or the next start fails"
+        damaged = GaugeMetricFamily("edgedla_artifact_damaged", text, labels=["model"])
+        for name in {*(m["model"] for m in s.get("models", ())), *s.get("damaged", ())}:
+            damaged.add_metric([name or "model"], int(name in s.get("damaged", ())))
+        yield damaged
+
+    @staticmethod
     def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
         from prometheus_client.core import SummaryMetricFamily
 
@@ -157,7 +168,9 @@ def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float, need: str =
     enough = (all if need == "all" else any)([fresh for _, fresh, _ in sources] or [True])
     broken = [f"output {o['output']}: {o['failed']}\n" for o in s.get("outputs", ()) if o.get("failed")]
     lines = [f"{name}: {text}\n" for name, _, text in sources]
-    return healthy and enough, "".join([first, *lines, *broken])
+    models = [f"model {name} {'is damaged' if name not in s['absent'] else 'does not run'}: {why}\n"
+              for name, why in s.get("damaged", {}).items()]  # fmt: skip
+    return healthy and enough and not s.get("absent"), "".join([first, *lines, *broken, *models])
 
 
 def _is_fresh(source: Dict[str, Any], fresh_s: float) -> Tuple[bool, str]:

@@ -118,7 +118,7 @@ class Capture:
         if clock_s is not None and self.cap.skips(clock_s):
             self.skipped += 1
             return None
-        return Frame(index, image, now, getattr(source, "truth", None), time.time(), clock_s)
+        return Frame(index, image, now, getattr(source, "truth", None), _stamp_s(source), clock_s)
 
     def _clock_s(self, index: int, now_s: float) -> Optional[float]:
         """Time of a frame in seconds. A film is read as fast as the models run, so only its own clock tells the time between frames."""
@@ -217,3 +217,9 @@ class Capture:
             "outages": self.reader.outages.count,
             "outage_s": round(self.reader.outages.seconds, 3),
         }
+
+
+def _stamp_s(source: Source) -> float:
+    """When the frame was captured, in seconds since 1970: by the source where it knows, else now."""
+    stamp_s = getattr(source, "stamp_s", None)
+    return time.time() if stamp_s is None else float(stamp_s)

@@ -184,6 +184,11 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         return f"{name}={full(artifact.strip())}" if equals else text
 
     def source(given: SourceConfig) -> SourceConfig:
+        tls = given.options.get("tls")
+        if isinstance(tls, dict) and isinstance(tls.get("ca_file"), str):
+            given = dataclasses.replace(
+                given, options={**given.options, "tls": {**tls, "ca_file": full(tls["ca_file"])}}
+            )
         return dataclasses.replace(given, uri=in_folder(given.uri, folder))
 
     def paths(value: Any, names: str) -> Any:
@@ -207,6 +212,8 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         "models": {name: model(m) for name, m in config.models.items()},
         "decode": decoder(config.decode),
     }
+    if ".py:" in config.outputs.call:
+        config = dataclasses.replace(config, outputs=paths(config.outputs, "call"))
     mqtt, clips = paths(config.outputs.mqtt, "password_file ca_file"), paths(config.outputs.clips, "folder")
     config = dataclasses.replace(config, outputs=dataclasses.replace(config.outputs, mqtt=mqtt, clips=clips))
     for part, names in PATHS.items():

@@ -13,6 +13,7 @@ from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
 from edgedla.runtime.outputs.guarded import guarded
 from edgedla.runtime.outputs.mqtt import Mqtt
+from edgedla.runtime.outputs.own import Own
 from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of
 from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
@@ -156,6 +157,11 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c, _: Rtsp(c.outputs.rtsp, tuple(c.named_sources)),
         lambda c: (c.outputs.rtsp, tuple(c.named_sources) if c.outputs.rtsp.url else ()),
         draws=True,
+    ),
+    "call": Output(
+        lambda c: bool(c.outputs.call),
+        lambda c, _: Own(c.outputs.call),
+        lambda c: c.outputs.call,
     ),
     "retention": Output(
         lambda c: bool(c.outputs.keep_days or c.outputs.keep_gb or c.outputs.free_gb),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
+from edgedla.errors import DocumentError
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
@@ -25,6 +28,7 @@ from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.sources import Source, open_source, parse_source
 from edgedla.runtime.track.bytetrack import ByteTracker
 
+log = logging.getLogger("edgedla.runtime.pipeline.open_pipeline")
 Pools = Union[None, Pool, Mapping[str, Pool]]
 
 
@@ -85,7 +89,7 @@ def opened_parts(
 ) -> Iterator[Opened]:
     """As open_pipeline."""
     check_names(config)
-    models = [read_model(name, model) for name, model in config.named_models.items()]
+    models, damaged = readable_models(config)
     devices = devices_of(config, models)
     with contextlib.ExitStack() as stack:
         captures = {name: make_capture(name, config) for name in config.named_sources}
@@ -100,6 +104,7 @@ def opened_parts(
             stack.callback(lanes[-1].close)
         every = {model.name: model.config.every for model in models}
         opened = Pipeline(list(captures.values()), lanes, [], config.stop_after, every)
+        opened.damaged, opened.absent = damaged, tuple(damaged)
         opened.start()
         _prepare_open_sources(captures, lanes, preparers)
         outputs = open_outputs(config, lambda source: captures[source].rate)
@@ -110,6 +115,31 @@ def opened_parts(
         # A reload may have put others in their place.
         stack.callback(_stop_all, opened)
         yield Opened(opened, outputs)
+
+
+def readable_models(config: PipelineConfig) -> Tuple[List[Model], Dict[str, str]]:
+    """(models whose artifact can be read, model -> why another cannot): one damaged artifact must not keep all cameras off.
+
+    Raises:
+        DocumentError: of the only model, of all of them, or of one in a placement, which is one plan for all.
+    """
+    models: List[Model] = []
+    wrong: Dict[str, str] = {}
+    first: Optional[DocumentError] = None
+    for name, model in config.named_models.items():
+        if model.crops.of in wrong:
+            wrong[name] = f"it takes crops of {model.crops.of}"
+            continue
+        try:
+            models.append(read_model(name, model))
+        except DocumentError as e:
+            if config.placement or not config.models:
+                raise
+            first, wrong[name] = first or e, str(e)
+            log.error("the model %s does not run: %s; the others go on", name, e)
+    if first is not None and not models:
+        raise first
+    return models, wrong
 
 
 def _stop_all(pipeline: Pipeline) -> None:
@@ -131,7 +161,8 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
 
 def make_capture(name: str, config: PipelineConfig) -> Capture:
     """A source that has not been started."""
-    source, patient = config.named_sources[name], len(config.named_sources) > 1
+    # As a service too: nobody reads why it ended, and a camera may lock an account that is tried every few seconds.
+    source, patient = config.named_sources[name], len(config.named_sources) > 1 or bool(os.environ.get("NOTIFY_SOCKET"))
     own_pace = config.capture.every_frame is False
 
     def made() -> Source:

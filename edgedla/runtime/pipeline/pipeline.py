@@ -88,6 +88,9 @@ class Pipeline:
         self._sinks, self._sink_lock = list(sinks), threading.Lock()
         self._closed_sinks: List[Sink] = []
         #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
+        #: Model -> why its artifact cannot be read: `absent` ones do not run, others go on with what they read before.
+        self.damaged: Dict[str, str] = {}
+        self.absent: Sequence[str] = ()
         self._left: Dict[str, Any] = dict.fromkeys(COUNTS, 0)
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
@@ -254,7 +257,7 @@ class Pipeline:
             self._close_sinks()
             return
         lost = self.submitted - self.results
-        self._fail(
+        self.fail(
             RunError(
                 f"{', '.join(hung)} did not end; {lost} submitted frames have no result",
                 hint="an output or a driver hangs; every result before it is complete",
@@ -265,13 +268,14 @@ class Pipeline:
         try:
             stage(lane)
         except BaseException as e:
-            self._fail(e)
+            self.fail(e)
         finally:
             with self._lock:
                 self._stages_left -= 1
             self._stage_ended.set()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Ends the run, which raises this error, or the first one."""
         with self._lock:
             if self._error is None:
                 expected = isinstance(error, EdgedlaError)
@@ -307,7 +311,7 @@ class Pipeline:
                 sink.close()
             except Exception as e:
                 log.error("closing an output: %s", described(e))
-                self._fail(e)
+                self.fail(e)
 
     def summary(self) -> Dict[str, Any]:
         """Counts, rates and the latency of every stage so far: of all together, of each source and of each model."""
@@ -334,5 +338,7 @@ class Pipeline:
             "runners": [runner for model in models for runner in model["runners"]],
             "sources": sources,
             "models": models,
+            "damaged": dict(self.damaged),
+            "absent": list(self.absent),
             "outputs": [sink.to_dict() for sink in (*self._sinks, *self._closed_sinks) if hasattr(sink, "to_dict")],
         }

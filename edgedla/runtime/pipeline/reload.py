@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import hashlib
 import logging
+import os
 import threading
+import time
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
-from edgedla.errors import EdgedlaError, described
+from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.io.documents import MANIFEST, artifact_folder
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
@@ -18,6 +20,7 @@ from edgedla.runtime.pipeline.open_engine import open_engine, read_model
 from edgedla.runtime.pipeline.open_pipeline import Opened, devices_of
 from edgedla.runtime.pipeline.reload_parts import reload_outputs, reload_sources
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
+from edgedla.runtime.runners.engine_file import open_built
 
 log = logging.getLogger("edgedla.runtime.pipeline.reload")
 
@@ -27,6 +30,8 @@ TAKEN_OVER = ("artifact", "devices", "preprocess", "decode")
 PARTS = ("sources", "source", "outputs", "events")
 #: Time for a reload under way to end when the run ends.
 END_S = 60.0
+#: How often the running models' artifacts are read again: damage shows before the next start fails.
+VERIFY_S = 6 * 3600.0
 
 
 class Reloader:
@@ -93,9 +98,30 @@ class Reloader:
         others = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in PARTS}
         old, self._config = self._config, dataclasses.replace(self._config, **others)
         self._digests, self._files_now = digests, self._stamps()
-        if set(config.named_models) == {lane.name for lane in self._pipeline.lanes}:
+        self.verify()
+        if set(config.named_models) == {*(lane.name for lane in self._pipeline.lanes), *self._pipeline.absent}:
             self._reload_outputs(old, config)
             self._reload_sources(old, config)
+
+    def verify(self) -> None:
+        """Reads every artifact again, and says which a restart could not read. As a service, ends the run, so that systemd
+        starts it again, once a model can be read that could not at the start."""
+        pipeline = self._pipeline
+        for name, model in self._config.named_models.items():
+            try:
+                open_built(model.artifact)
+            except EdgedlaError as e:
+                if name not in pipeline.damaged:
+                    log.error("the artifact of model %s is damaged, and the next start cannot read it: %s", name, e)
+                pipeline.damaged = {**pipeline.damaged, name: str(e)}
+                continue
+            pipeline.damaged = {n: why for n, why in pipeline.damaged.items() if n != name}
+            if name in pipeline.absent:
+                log.warning("the artifact of model %s can be read now: a restart takes it in", name)
+                if os.environ.get("NOTIFY_SOCKET"):
+                    pipeline.fail(
+                        RunError(f"the artifact of model {name} can be read now", hint="started again with it")
+                    )
 
     def _reload_outputs(self, old: PipelineConfig, new: PipelineConfig) -> None:
         try:
@@ -132,7 +158,11 @@ class Reloader:
         old, new = self._config.named_models, config.named_models
         changed = []
         for name in old:
-            if name in new and (_part(old[name]) != _part(new[name]) or digests[name] != self._digests[name]):
+            if (
+                name in new
+                and name not in self._pipeline.absent
+                and (_part(old[name]) != _part(new[name]) or digests[name] != self._digests[name])
+            ):
                 changed.append(name)
         rest = [f.name for f in dataclasses.fields(config) if f.name not in ("models", *TAKEN_OVER, *PARTS)]
         others = [n for n in rest if getattr(config, n) != getattr(self._config, n)]
@@ -144,7 +174,8 @@ class Reloader:
 
     def _open(self, config: PipelineConfig, names: List[str]) -> List[Tuple[Lane, Engine]]:
         """Opens and warms the engines of these models. If one fails, none is used."""
-        models = {name: read_model(name, model) for name, model in config.named_models.items()} if names else {}
+        readable = {n: m for n, m in config.named_models.items() if n not in self._pipeline.absent}
+        models = {name: read_model(name, model) for name, model in readable.items()} if names else {}
         devices = dict(zip(models, devices_of(config, list(models.values())))) if names else {}
         lanes = {lane.name: lane for lane in self._pipeline.lanes}
         captures = self._pipeline.captures
@@ -193,8 +224,11 @@ def reloading(reloader: Reloader, every_s: float = 1.0) -> Iterator[Reloader]:
     stop = threading.Event()
 
     def loop() -> None:
-        pending = False
+        pending, verified_s = False, time.monotonic()
         while not stop.wait(every_s):
+            if time.monotonic() - verified_s >= VERIFY_S:
+                reloader.verify()
+                verified_s = time.monotonic()
             now = reloader.changed()
             if pending and not now:
                 reloader.reload()

@@ -104,6 +104,8 @@ class OutputConfig:
         keep_days, keep_gb, free_gb: the oldest full lines files, images, segments and clips are removed when they are older than
             so many days, when they are more than so many GB (10^9 bytes) together, and until so many GB of the disk are
             free. 0: no limit.
+        call: module:function or FILE.py:function, called with every FrameResult; or a class with write(result), and
+            write_event(document) and close() if it likes.
         events_state: a file with the events that go on, so that their end is told after a kill; "": none.
     """
 
@@ -121,6 +123,7 @@ class OutputConfig:
     keep_days: float = 0.0
     keep_gb: float = 0.0
     free_gb: float = 0.0
+    call: str = ""
     events_state: str = ""
     mqtt: MqttConfig = field(default_factory=MqttConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Callable, Mapping, Optional, Union
+from urllib.parse import urlsplit
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.sources.base import Source
-from edgedla.runtime.sources.uri import IMAGE_ENDINGS, SCHEMES, SourceUri, parse_source
+from edgedla.runtime.sources.uri import IMAGE_ENDINGS, PUSHED, SCHEMES, SourceUri, parse_source
 
 
 def _synthetic(uri: SourceUri) -> Source:
@@ -27,6 +28,12 @@ def _file(uri: SourceUri) -> Source:
     return OpenCvSource(uri, gstreamer=False)
 
 
+def _own(uri: SourceUri) -> Source:
+    from edgedla.runtime.sources.own import OwnSource
+
+    return OwnSource(uri)
+
+
 def _camera(uri: SourceUri) -> Source:
     """Cameras go through OpenCV's GStreamer where it has one (JetPack's does), else through gst-launch-1.0 or OpenCV's own
     readers. Network streams go through gst-launch-1.0 first: a separate process can be killed whatever it hangs in, while
@@ -36,8 +43,13 @@ def _camera(uri: SourceUri) -> Source:
 
     from edgedla.runtime.sources import opencv
 
+    if uri.scheme == "http" and urlsplit(uri.place).path.lower().endswith((".jpg", ".jpeg", ".png")):
+        from edgedla.runtime.sources.snapshot import SnapshotSource
+
+        return SnapshotSource(uri)
+
     launch = shutil.which("gst-launch-1.0") is not None
-    if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http")):
+    if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http", *PUSHED)):
         return opencv.OpenCvSource(uri, gstreamer=True)
     if launch:
         from edgedla.runtime.sources.gst_launch import GstLaunchSource
@@ -63,6 +75,8 @@ OPENERS: Mapping[str, Callable[[SourceUri], Source]] = {
     "file": _file,
     "images": _images,
     "synthetic": _synthetic,
+    **dict.fromkeys(PUSHED, _camera),
+    "python": _own,
 }
 
 

@@ -48,6 +48,16 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+class Denied(RunError):
+    """The camera refuses user or password. Asked again at once, many cameras lock the account."""
+
+    #: Seconds until it is asked again.
+    PAUSE_S = 300.0
+
+    def __init__(self, what: str, *, where: Optional[str] = None, hint: Optional[str] = None) -> None:
+        super().__init__(what, where=where, hint=hint or "user or password: rtsp://user:password@host/path")
+
+
 #: A larger "rate" is no rate but a unit of time, which some cameras and films report (1000, 90000).
 MOST_RATE = 240
 

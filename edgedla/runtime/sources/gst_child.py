@@ -30,6 +30,8 @@ EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
 FOR_EVER = 2**64 - 1
 #: Arguments: the pipeline is the user's own (gst://); its address may be a film's; play a film at its own rate.
 OF_USER, MAY_END, PACED = "--of-user", "--may-end", "--paced"
+#: Take any TLS certificate; or trust the authority in this file.
+UNCHECKED, CA_FILE = "--tls-unchecked", "--tls-ca-file="
 #: Printed on stdout before the first frame, if one of the first two arguments is given.
 FILM, CAMERA = b"edgedla: film", b"edgedla: camera"
 #: (name of an element in edgedla's pipeline, its type as gst-launch prints it).
@@ -113,6 +115,7 @@ def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> li
     def set_up(_: object, __: object, element: int, ___: object) -> None:
         # The first field of a GObject is its class.
         kind = ctypes.c_void_p(ctypes.cast(ctypes.c_void_p(element), ctypes.POINTER(ctypes.c_void_p))[0])
+        set_tls(gobject, kind, element)
         if gobject.g_object_class_find_property(kind, _SINGLE):
             gobject.g_object_set(ctypes.c_void_p(element), _SINGLE, ctypes.c_int(1), None)
         if gobject.g_object_class_find_property(kind, _CORRUPT):
@@ -124,10 +127,31 @@ def set_up_elements(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> li
     # Only decoders that decodebin chooses, and edgedla's own; others stay as the pipeline's text sets them.
     added = _ADDED(set_up)
     gobject.g_signal_connect_data(ctypes.c_void_p(pipeline), b"deep-element-added", added, None, None, 0)
-    ours = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), b"edgedla-decoder")
-    if ours:
-        set_up(None, None, ours, None)
+    for name in (b"edgedla-decoder", b"edgedla-source"):
+        ours = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), name)
+        if ours:
+            set_up(None, None, ours, None)
     return [probe, added]
+
+
+def set_tls(gobject: ctypes.CDLL, kind: ctypes.c_void_p, element: int) -> None:
+    """Lets rtspsrc and souphttpsrc take the certificate that the arguments allow."""
+    ca_file = next((a[len(CA_FILE) :] for a in sys.argv if a.startswith(CA_FILE)), "")
+    to = ctypes.c_void_p(element)
+    if UNCHECKED in sys.argv:
+        for name in (b"tls-validation-flags", b"ssl-strict"):
+            if gobject.g_object_class_find_property(kind, name):
+                gobject.g_object_set(to, name, ctypes.c_int(0), None)
+    elif ca_file and gobject.g_object_class_find_property(kind, b"ssl-ca-file"):
+        gobject.g_object_set(to, b"ssl-ca-file", os.fsencode(ca_file), None)
+    elif ca_file and gobject.g_object_class_find_property(kind, b"tls-database"):
+        gio = ctypes.CDLL("libgio-2.0.so.0")
+        gio.g_tls_file_database_new.restype = ctypes.c_void_p
+        error = ctypes.POINTER(GError)()
+        database = gio.g_tls_file_database_new(os.fsencode(ca_file), ctypes.byref(error))
+        if not database:
+            fail(f"{ca_file}: {text_of(error.contents.message)}")
+        gobject.g_object_set(to, b"tls-database", ctypes.c_void_p(database), None)
 
 
 def main() -> None:

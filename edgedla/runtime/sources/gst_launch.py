@@ -19,7 +19,8 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.runtime.sources.gst_child import CAMERA, FILM, MAY_END, OF_USER, PACED
+from edgedla.runtime.sources.base import Denied
+from edgedla.runtime.sources.gst_child import CA_FILE, CAMERA, FILM, MAY_END, OF_USER, PACED, UNCHECKED
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri
 from edgedla.targets.jetson import on_jetson
@@ -41,6 +42,8 @@ _LOG_BYTES = 1 << 20
 _NOISE = re.compile(
     r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline"
 )
+#: How GStreamer's rtspsrc and souphttpsrc say 401 and 403.
+_DENIED = re.compile(r"Unauthorized|Forbidden|\((?:401|403)\)|[Nn]ot authorized")
 _ELEMENT = re.compile(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?")
 #: (start of an element's name, package that contains it).
 _PACKAGES = (
@@ -91,7 +94,7 @@ class GstLaunchSource:
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
         try:
             self._process = subprocess.Popen(
-                [*command, *self._may_be_film()],
+                [*command, *self._arguments()],
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 stdin=subprocess.PIPE,
@@ -127,14 +130,15 @@ class GstLaunchSource:
             if not self._listen() and self._hw == (0, 0) and self._process.wait():
                 raise self._broken("it does not start")
         if self._film and self._spec.scheme == "http":
-            self.recorded, self.live = True, PACED in self._may_be_film()
+            self.recorded, self.live = True, PACED in self._arguments()
         return self._hw
 
-    def _may_be_film(self) -> List[str]:
-        """Arguments of the child for a source that may be a film."""
+    def _arguments(self) -> List[str]:
+        """Arguments of the child for a source that may be a film, and for TLS."""
         u = self._spec
         paced = [PACED] if u.rate or u.own_pace else []
-        return {"gst": [OF_USER], "http": [MAY_END, *paced]}.get(u.scheme, [])
+        tls = [UNCHECKED] if u.unchecked else [CA_FILE + u.ca_file] if u.ca_file else []
+        return [*{"gst": [OF_USER], "http": [MAY_END, *paced]}.get(u.scheme, []), *tls]
 
     def _listen(self) -> bool:
         """Reads what GStreamer printed since the last call; returns False once it has ended.
@@ -228,6 +232,13 @@ class GstLaunchSource:
             )
         elif "not-linked" in words and self._spec.codec != "auto":
             hint = f"the stream is not {self._spec.codec}: leave `codec` out to take its own"
+        elif self._spec.place.lower().startswith(("rtsps:", "https:")) and not self._spec.unchecked:
+            hint = (
+                "nobody signed a camera's own certificate: `tls: {ca_file: FILE}` or `tls: unchecked` takes it; "
+                "TLS needs glib-networking (apt)"
+            )
+        if _DENIED.search(words):
+            return Denied(f"{what}: {words}", where=self.uri)
         return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
 
     def _last_words(self) -> str:

@@ -7,13 +7,15 @@ drops old frames instead of growing memory and frame age.
 from __future__ import annotations
 
 from edgedla.errors import RunError
-from edgedla.runtime.sources.uri import SourceUri
+from edgedla.runtime.sources.uri import PUSHED, SourceUri
 
 LEAKY = "queue name=edgedla-queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
 SINK = "appsink drop=true max-buffers=1 sync=false"
 #: nvvidconv's and videoflip's names of each flip. videoflip's older property `method` does nothing in GStreamer 1.22.
-NV_FLIP = {"none": 0, "rotate-180": 2, "horizontal": 4, "vertical": 6}
-SOFT_FLIP = {"none": "identity", "rotate-180": "180", "horizontal": "horiz", "vertical": "vert"}
+NV_FLIP = {"none": 0, "rotate-90": 3, "rotate-180": 2, "rotate-270": 1, "horizontal": 4, "vertical": 6}
+SOFT_FLIP = {
+    "none": "identity", "rotate-90": "90r", "rotate-180": "180", "rotate-270": "90l", "horizontal": "horiz", "vertical": "vert"
+}  # fmt: skip
 
 
 def _caps(kind: str, uri: SourceUri, extra: str = "") -> str:
@@ -49,10 +51,10 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
             return f"v4l2src device={device} ! {_caps('image/jpeg', uri)} ! {LEAKY} ! {decode}{turn} ! videoconvert ! {bgr}"
         return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {bgr}"
     if uri.scheme == "rtsp":
-        source = f"rtspsrc location={_quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
+        source = f"rtspsrc name=edgedla-source location={_quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
         # A stream may have sound too.
         decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson)}"
-    elif uri.scheme == "http":
+    elif uri.scheme in ("http", *PUSHED):
         decoded = f"uridecodebin uri={_quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
     elif uri.scheme == "gst":
         decoded = uri.place

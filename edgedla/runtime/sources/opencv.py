@@ -133,7 +133,7 @@ class OpenCvSource:
         u = self._spec
         if not self._gstreamer:
             cv2 = import_cv2()
-            image = _flipped(image, u.flip)
+            image = flipped(image, u.flip)
             if u.width and u.height and image.shape[:2] != (u.height, u.width):
                 image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         frame: np.ndarray = image
@@ -166,11 +166,14 @@ class OpenCvSource:
             self._capture = None
 
 
-def _flipped(image: np.ndarray, how: str) -> np.ndarray:
+def flipped(image: np.ndarray, how: str) -> np.ndarray:
     if how == "none":
         return image
-    turned: np.ndarray = import_cv2().flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[how])
-    return turned
+    cv2 = import_cv2()
+    if how in ("rotate-90", "rotate-270"):
+        way = cv2.ROTATE_90_CLOCKWISE if how == "rotate-90" else cv2.ROTATE_90_COUNTERCLOCKWISE
+        return np.asarray(cv2.rotate(image, way))
+    return np.asarray(cv2.flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[how]))
 
 
 class ImageSource:
@@ -218,7 +221,7 @@ class ImageSource:
                 self._broken.add(path)
                 log.warning("%s: not an image that OpenCV can read; it is skipped", path)
             return None
-        image = _flipped(loaded, u.flip)
+        image = flipped(loaded, u.flip)
         if u.width and image.shape[:2] != (u.height, u.width):
             image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         return image

@@ -13,21 +13,25 @@ from edgedla.text.addresses import is_bare, shown
 from edgedla.vocabulary import did_you_mean, nearest
 
 _SIZED = ("width", "height", "rate", "flip", "frames")
+#: Streams that GStreamer's uridecodebin reads as they are.
+PUSHED = ("rtmp", "srt", "udp")
 #: Scheme -> its options; others are refused, because they would change nothing.
 TAKES: Dict[str, Tuple[str, ...]] = {
     "csi": _SIZED,
     "v4l2": (*_SIZED, "codec"),
-    "rtsp": (*_SIZED, "codec", "latency"),
-    "http": _SIZED,
+    "rtsp": (*_SIZED, "codec", "latency", "tls"),
+    "http": (*_SIZED, "tls"),
+    **dict.fromkeys(PUSHED, _SIZED),
     "file": (*_SIZED, "loop"),
     "images": (*_SIZED, "loop"),
     "synthetic": ("width", "height", "rate", "frames", "seed", "pattern"),
     "gst": _SIZED,
+    "python": ("width", "height", "rate", "frames"),
 }
 SCHEMES = tuple(TAKES)
 OPTIONS = tuple(sorted({option for options in TAKES.values() for option in options}))
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-FLIPS = ("none", "rotate-180", "horizontal", "vertical")
+FLIPS = ("none", "rotate-90", "rotate-180", "rotate-270", "horizontal", "vertical")
 CODECS = {"v4l2": ("auto", "raw", "mjpeg"), "rtsp": ("auto", "h264", "h265", "mjpeg")}
 #: Maximum width and height: no camera and no network has larger frames.
 MOST_PIXELS = 32768
@@ -36,6 +40,10 @@ _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*")
 _PATHS = ("file", "images")
 #: An address whose // is missing.
 _NO_SLASHES = re.compile(r"(?i)(rtsps?|https?|rtmp|srt|gst):")
+
+
+#: A function of the user: module:function, FILE.py:function.
+_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class SourceUri:
         rate: frames per second; 0: the source's own. A file or folder with a rate plays like a camera: late frames are dropped.
         flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, raw for a v4l2 camera.
         frames: end after this many frames; 0: never. latency_ms: jitter buffer of a network stream.
+        unchecked: take any TLS certificate. ca_file: the authority that signed the camera's; "": the system's authorities.
         loop: restart a file at its end. own_pace: play a film at its own rate if no rate is given.
     """
 
@@ -66,12 +75,15 @@ class SourceUri:
     pattern: str = "shapes"
     loop: bool = False
     own_pace: bool = False
+    unchecked: bool = False
+    ca_file: str = ""
 
 
 def in_folder(text: str, folder: str) -> str:
     """The source with its relative path (also in file:// and images://) resolved against `folder`; others unchanged."""
     path = path_in(text)
-    if not path or os.path.isabs(path):
+    module = _FUNCTION.fullmatch(text) and ".py:" not in text and not os.path.exists(os.path.join(folder, text))
+    if not path or os.path.isabs(path) or module:
         return text
     scheme, separator, rest = text.partition("://")
     if separator:
@@ -105,7 +117,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         scheme = scheme.lower() if _SCHEME.fullmatch(scheme) else ""
         scheme = {"rtsps": "rtsp", "https": "http"}.get(scheme, scheme)
         place, _, query = rest.partition("?")
-        if scheme in ("rtsp", "http"):
+        if scheme in ("rtsp", "http", *PUSHED):
             try:
                 urlsplit(text)
             except ValueError as e:
@@ -139,6 +151,8 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             )
     elif _NO_SLASHES.match(text):
         raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
+    elif _FUNCTION.fullmatch(text) and not os.path.exists(text):
+        scheme = "python"
     elif is_bare(text):
         raise UsageError("this address has no scheme", where="...", allowed="rtsp://user:password@host/path")
     else:
@@ -164,6 +178,15 @@ def _device(uri: SourceUri) -> str:
     return place
 
 
+def _tls(value: object, uri: SourceUri) -> Dict[str, object]:
+    ca_file = value.get("ca_file") if isinstance(value, dict) and set(value) == {"ca_file"} else None
+    if value != "unchecked" and not (isinstance(ca_file, str) and ca_file):
+        raise UsageError("tls is neither of its forms", where=uri.text, allowed="unchecked, or {ca_file: FILE}")
+    if ca_file and not os.path.isfile(ca_file):
+        raise UsageError(f"tls.ca_file: no such file {ca_file}", where=uri.text)
+    return {"ca_file": ca_file} if ca_file else {"unchecked": True}
+
+
 def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
     values: Dict[str, object] = {}
     takes = TAKES[uri.scheme]
@@ -176,7 +199,9 @@ def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
                 allowed=", ".join(takes),
                 hint=None if is_option else did_you_mean(key, takes),
             )
-        if key in ("flip", "codec"):
+        if key == "tls":
+            values.update(_tls(value, uri))
+        elif key in ("flip", "codec"):
             choices = FLIPS if key == "flip" else CODECS[uri.scheme]
             if value not in choices:
                 raise UsageError(f"{key} is {value!r}", where=uri.text, allowed=", ".join(choices))

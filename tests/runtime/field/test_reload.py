@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import threading
 import pytest
 
 import edgedla
+from edgedla.errors import DocumentError
+from edgedla.runtime.health.metrics import health_of
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.reload import Reloader
@@ -150,3 +153,66 @@ def test_an_engine_is_warm_before_the_first_frame_at_the_start_and_after_a_reloa
         reloader.reload()
         assert ran == [False, False]
         assert parts.pipeline.summary()["runners"][0]["inference"]["count"] == 0
+
+
+DAMAGED = """
+version: 2
+sources: {gate: "synthetic://?rate=40&width=128&height=96"}
+models:
+  good: {artifact: %s, decode: {kind: yolov8, reg_max: 8}}
+  bad: {artifact: %s, decode: {kind: yolov8, reg_max: 8}}
+  of-bad: {artifact: %s, crops: {of: bad}, decode: {kind: yolov8, reg_max: 8}}
+"""
+
+
+def test_one_damaged_artifact_keeps_the_other_models_running_and_unhealthy(artifact, tmp_path, monkeypatch, caplog):
+    file, copy, seen = tmp_path / "p.yaml", tmp_path / "late", []
+    file.write_text(DAMAGED % (artifact, copy, artifact))
+    with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
+        p = parts.pipeline
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
+        thread = threading.Thread(target=p.run)
+        thread.start()
+        assert until(lambda: len(seen) > 5)
+        assert {r.model for r in seen} == {"good"}
+        healthy, text = health_of(p.summary, 60.0)
+        assert not healthy
+        assert "model bad does not run: " in text
+        assert "model of-bad does not run: it takes crops of bad" in text
+        # The disk is mounted.
+        shutil.copytree(artifact, copy)
+        assert reloader.changed()
+        reloader.reload()
+        assert not reloader.failed
+        assert "the artifact of model bad can be read now: a restart takes it in" in caplog.text
+        p.stop()
+        thread.join(10)
+    file.write_text(DAMAGED % (tmp_path / "no", tmp_path / "no", artifact))
+    with pytest.raises(DocumentError, match="no such file"), opened_parts(load_config(str(file))):
+        pass
+
+
+def test_damage_shows_at_a_reload_before_the_next_start_fails(artifact, tmp_path, caplog):
+    file, copy, seen = tmp_path / "p.yaml", tmp_path / "artifact", []
+    shutil.copytree(artifact, copy)
+    file.write_text(FILE % (copy, OLD))
+    with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
+        p = parts.pipeline
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
+        thread = threading.Thread(target=p.run)
+        thread.start()
+        assert until(lambda: len(seen) > 5)
+        content = max(copy.iterdir(), key=lambda f: f.stat().st_size)
+        whole = content.read_bytes()
+        content.write_bytes(whole[:-1] + b"?")
+        for _ in range(2):
+            reloader.reload()
+        assert caplog.text.count("the artifact of model objects is damaged") == 1
+        healthy, text = health_of(p.summary, 60.0)
+        assert healthy
+        assert "model objects is damaged: " in text
+        content.write_bytes(whole)
+        reloader.reload()
+        assert not p.damaged
+        p.stop()
+        thread.join(10)

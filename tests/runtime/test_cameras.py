@@ -1,0 +1,162 @@
+"""Cameras that misbehave (cameras.py): each gives frames, or says in one line why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from edgedla.errors import RunError
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.sources import open_source, parse_source
+from edgedla.runtime.sources.base import Denied
+from edgedla.runtime.sources.reader import CaptureOptions
+
+PYTHON, CAMERAS = "/usr/bin/python3", Path(__file__).with_name("cameras.py")
+
+
+def can_serve() -> bool:
+    if shutil.which("gst-launch-1.0") is None or not Path(PYTHON).exists():
+        return False
+    return subprocess.run([PYTHON, CAMERAS, "--probe"], capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(
+    not can_serve(), reason="GStreamer, x264enc or gst-rtsp-server's Python binding is not installed"
+)
+
+
+@contextlib.contextmanager
+def cameras(*arguments: str) -> Iterator[int]:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = int(s.getsockname()[1])
+    process = subprocess.Popen([PYTHON, CAMERAS, str(port), *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with cameras() as port:
+        yield port
+
+
+@contextlib.contextmanager
+def watched(uri: str, **options: Any) -> Iterator[Capture]:
+    parsed = parse_source(uri, options)
+    capture = Capture(
+        lambda: open_source(parsed), CaptureOptions(backoff_first_s=0.2, stall_s=4.0), "gate", patient=True
+    )
+    capture.start()
+    try:
+        yield capture
+    finally:
+        capture.stop(3.0)
+
+
+def taken(capture: Capture, wanted: int, within_s: float) -> int:
+    count, until_s = 0, time.monotonic() + within_s
+    while count < wanted and time.monotonic() < until_s:
+        count += capture.take(0.2) is not None
+    return count
+
+
+#: Path -> (frames that come, within so many seconds even on a busy machine). A slow camera's seconds are its own.
+TEMPERS = {
+    "plain": (15, 30), "bframes": (15, 30), "mjpeg": (15, 30), "sound": (15, 30), "lossy": (15, 30), "uneven": (15, 30),
+    "one-a-second": (3, 40), "sixty": (40, 30), "uhd": (4, 60), "jump": (60, 60),
+}  # fmt: skip
+#: They break off or stand still, and come back.
+BREAKING = {"late": (15, 60), "dies": (70, 60), "freeze": (110, 90), "size": (120, 90)}
+
+
+@pytest.mark.parametrize("path", ["plain", "mjpeg", "sound"])
+def test_a_camera_gives_frames(port: int, path: str) -> None:
+    with watched(f"rtsp://127.0.0.1:{port}/{path}") as capture:
+        assert taken(capture, *TEMPERS[path]) == TEMPERS[path][0]
+        assert capture.frame_hw == (240, 320)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(set(TEMPERS) | set(BREAKING)))
+def test_a_camera_of_any_temper_gives_frames(port: int, path: str) -> None:
+    wanted, within_s = {**TEMPERS, **BREAKING}[path]
+    with watched(f"rtsp://127.0.0.1:{port}/{path}") as capture:
+        assert taken(capture, wanted, within_s) == wanted
+        assert capture.failure is None
+
+
+def test_a_turned_camera_changes_its_size(port: int) -> None:
+    with watched(f"rtsp://127.0.0.1:{port}/plain", flip="rotate-90") as capture:
+        assert taken(capture, 2, 30) == 2
+        assert capture.frame_hw == (320, 240)
+
+
+@pytest.mark.parametrize("address", ["rtsp://cam:wrong@127.0.0.1:{}/auth", "rtsp://127.0.0.1:{}/plain"])
+def test_a_wrong_password_waits_for_minutes_and_says_so_with_the_cameras_name(address: str, caplog: Any) -> None:
+    """Cameras lock an account that is tried every few seconds."""
+    with cameras("--login") as port, watched(address.format(port)) as capture:
+        until_s = time.monotonic() + 20
+        while not capture.reader.outages.count and time.monotonic() < until_s:
+            time.sleep(0.05)
+        time.sleep(1.5)
+        assert capture.reconnects == 1, "with a first pause of 0.2 s it would be more"
+        [line] = [r.getMessage() for r in caplog.records if "no more frames" in r.getMessage()]
+        assert re.match(r"gate \(rtsp://127.0.0.1:\d+/...\): ", line)
+        assert "user or password" in line
+        assert "asked again in 300 s" in line
+        assert "wrong" not in line
+
+
+def test_the_right_password_is_taken() -> None:
+    with cameras("--login") as port:
+        with watched(f"rtsp://cam:Secret!9@127.0.0.1:{port}/auth") as capture:
+            assert taken(capture, 5, 30) == 5
+        source = open_source(f"rtsp://cam:wrong@127.0.0.1:{port}/auth")
+        with contextlib.closing(source), pytest.raises(Denied):
+            source.open()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_a_cameras_own_certificate_is_taken_as_the_file_says(certificate: Any) -> None:
+    with cameras(*map(str, certificate)) as port:
+        address = f"rtsps://127.0.0.1:{port}/plain"
+        source = open_source(address)
+        with contextlib.closing(source), pytest.raises(RunError) as e:
+            source.open()
+        assert "tls: unchecked" in str(e.value)
+        assert "glib-networking" in str(e.value)
+        for tls in ("unchecked", {"ca_file": str(certificate[0])}):
+            with watched(address, tls=tls) as capture:
+                assert taken(capture, 3, 30) == 3, tls
+
+
+def test_a_film_of_the_cameras_is_no_test_of_their_list() -> None:
+    """Every temper is tried: a new one in cameras.py needs a row here."""
+    paths = set(re.findall(r'^    "/([\w-]+)":', CAMERAS.read_text(), re.MULTILINE))
+    assert paths == {*TEMPERS, *BREAKING, "auth"}
