@@ -54,3 +54,26 @@ def test_the_headline_of_a_network_is_the_same_in_every_form(name: str, golden: 
     assert best is not None
     if placed.proof.optimal and best.proven:
         assert placed.figures.latency.latency_us == pytest.approx(best.cost.latency_us, rel=1e-4)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("name", "target", "precision"),
+    [
+        ("tv_inception_v3", "agx-xavier-32gb", "fp16"),
+        ("tv_regnet_y_400mf", "orin-nx-16gb", "int8"),
+        ("timm_fastvit_t8", "orin-nx-16gb", "int8"),
+        ("yolo_yolov5s", "orin-nx-16gb", "int8"),
+    ],
+)
+def test_all_engines_of_a_check_reach_97_percent_of_what_place_finds(name: str, target: str, precision: str) -> None:
+    path = NETS / f"{name}.onnx"
+    if not path.is_file():
+        pytest.skip("the networks lie outside the project")
+    worth = edgedla.check(path, target=target, precision=precision, cost=True).worth
+    assert isinstance(worth, Worth)
+    most = worth.way("throughput")
+    assert most is not None
+    placed = edgedla.place(path, target=target, precision=precision, objective="throughput", time_limit_s=4.0)
+    assert most.period.latency_us * 0.97 <= placed.figures.period.latency_us
+    assert most.gap <= 0.03

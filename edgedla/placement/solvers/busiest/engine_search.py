@@ -11,6 +11,7 @@ from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.bounds.fractional import alike
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
+from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import best_prices, stretched
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
 from edgedla.placement.solvers.busiest.pooled_cores import Guided, PooledCores
@@ -29,6 +30,14 @@ NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
 
 #: Widths of the first guided beam, which shows which weights matter, and of the second; later ones double.
 GUIDED = 250, 1_000
+
+#: Widths of the narrow guided beams, which come first: they take tenths of a second and mostly end within the share NARROW_FAR of
+#: the bound. They search up to the pool's last limit, if that is beyond the bound by ENOUGH.
+NARROW: Tuple[int, ...] = (16, 150)
+NARROW_FAR, ENOUGH = 0.03, 0.006
+
+#: Factors on the weights of the cheap bound, for the prices of the narrow beams.
+CHEAP = 0.75, 1.0, 1.33
 
 #: Weights kept for the wider beams: the first have shown which weights matter.
 WEIGHTS = 16
@@ -62,16 +71,17 @@ class EngineSearch:
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
         self._frontier = Frontier(problem, engines)
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
-        reached, self._prices = best_prices(self._frontier, self._factors, weights, deadline)
-        self.bound = max(self.bound, reached)
+        self._start, self._refined = weights, False
+        self._prices = Prices.both_ways(self._frontier, stretched(weights, CHEAP) * self._factors)
+        self.bound = max(self.bound, float(self._prices.root.max()))
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
         self._arrays = StateArrays(self._frontier, two_alike, merged=True)
-        weights = np.unique(self._prices.weights, axis=0)
+        self._pool: Optional[PooledCores] = None
         if two_alike:
             best = self._prices.weights[int(self._prices.root.argmax())] / self._factors
             weights = np.concatenate([stretched(best, AROUND), np.eye(3), EVEN]) * self._factors
-        self._graph_prices = prices_of(self._arrays, weights)
-        self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights) if two_alike else None
+            self._graph_prices = prices_of(self._arrays, weights)
+            self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights)
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, GUIDED[0], False
@@ -82,23 +92,50 @@ class EngineSearch:
             self.bound = max(self.bound, self._all_loads.bound(self._factors))
         self.deadline = deadline
 
+    def _refine(self) -> None:
+        """Raises `bound` by a climb to better weights, once: dearer than what the constructor does."""
+        if self._refined:
+            return
+        self._refined = True
+        reached, self._prices = best_prices(self._frontier, self._factors, self._start, self.deadline)
+        self.bound = max(self.bound, reached)
+        if self._pool is None:
+            self._graph_prices = prices_of(self._arrays, np.unique(self._prices.weights, axis=0))
+
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """Raises `bound` by both cores pooled; where the pool does not guide, yields good placements from beams."""
+        """Raises `bound` by both cores pooled, and yields good placements from narrow beams."""
         if self._pool:
             for bound in self._pool.bounds(self.bound, limit, self.deadline):
                 self.bound = max(self.bound, bound)
                 yield ()
             self.stopped = self.deadline.passed
             if self.guided:
+                yield from self._narrow_beams(limit)
                 return
+        self._refine()
+        yield ()
         for width in BEAMS:
             yield self._beam(limit, width, False)
+
+    def _narrow_beams(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
+        """What guided beams find with the cheap prices."""
+        assert self._pool is not None
+        for width in NARROW:
+            reach = min(limit, self.bound * (1 + NARROW_FAR))
+            known = self._pool.known
+            if self.stopped or not self._guide_to(min(known, reach) if known >= self.bound * (1 + ENOUGH) else reach):
+                return
+            assignments = self._beam(self._guided, width, False, self._guide)
+            if assignments:
+                yield assignments
+                return
 
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width over the states, empty if it finds none below `limit`. Raises `bound`.
 
         If there are more states than `most_states` before an item, and a sweep over the others finds nothing, a beam runs.
         """
+        self._refine()
         assignments = self._sweep(limit, width, most_states)
         if assignments is not None or self.stopped or self.bound >= limit:
             return assignments or ()

@@ -78,9 +78,9 @@ MOST_STATES = 2_000
 #: A guide takes those found for a longer limit if there are no more of them than this, or the limit is about the same.
 FEW = 2_000
 
-#: The first look goes beyond the bound by this share; after each look that finds nothing, FARTHER by this factor; after one
-#: with too many states, half as far, down to LEAST_STEP.
-STEP, FARTHER, LEAST_STEP = 0.02, 2.0, 0.001
+#: The first look goes beyond the bound by this share; after each look that finds nothing, FARTHER by this factor, up to MOST_STEP;
+#: after one with too many states, half as far, down to LEAST_STEP.
+STEP, FARTHER, MOST_STEP, LEAST_STEP = 0.02, 2.0, 0.08, 0.001
 
 
 class _Found(NamedTuple):
@@ -127,7 +127,12 @@ class PooledCores:
             yield bound
             if period_us < reach:
                 return
-            step *= FARTHER
+            step = min(step * FARTHER, MOST_STEP)
+
+    @property
+    def known(self) -> float:
+        """The limit of the last look; 0 if that found nothing to guide."""
+        return 0.0 if self._found is None else self._found.limit
 
     @property
     def guides(self) -> bool:

@@ -78,7 +78,8 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer(start)
-    if len(problem.items) > MANY_ITEMS:
+    staged = len(problem.items) > MANY_ITEMS
+    if staged:
         best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
@@ -91,16 +92,18 @@ def solve_stream(
         search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
         if search.bound < best.limit:
             for assignments in search.first_looks(best.limit):
+                staged = staged or bool(assignments)
                 best.offer_ordered(assignments)
                 if search.bound >= best.limit or search.stopped:
                     break
+            if not staged and search.bound < best.limit and not search.stopped:
+                best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
+                staged = True
             if search.bound < best.limit and not search.stopped:
                 best.offer_ordered(search.look(best.limit, *SIZES[0]))
                 rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
-    if len(problem.items) <= MANY_ITEMS and not timed_out and any(s.bound < best.limit for s in searches):
-        best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
     for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
