@@ -130,11 +130,11 @@ def build(
         samples_note = samples_without_scales(request, simulated=backend == "host")
         if samples_note:
             tell(say, samples_note)
-        with output_folder(folder), _alone(folder):
-            work = folder / WORK
+        work = folder / WORK
+        with output_folder(folder), _alone(folder), _while_built(work / CONVERTED) as converted:
             source = OnnxSource(path)
             request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
-            plan = _plan(source, request, work, say, simulated=backend == "host", converted=work / CONVERTED)
+            plan = _plan(source, request, work, say, simulated=backend == "host", converted=converted)
             if source.halved is not None:
                 tell(say, f"{AS_FP16}: {source.halved.text}")
             if isinstance(plan, ChainPlan):
@@ -308,6 +308,16 @@ def _alone(folder: Path) -> Iterator[None]:
             own_folder(folder / WORK)
             held.enter_context(folder_lock(folder, f"{WORK}/.lock"))
         yield
+
+
+@contextmanager
+def _while_built(file: Path) -> Iterator[Path]:
+    """A file that only the build reads: gone afterwards, so that a refused plan leaves nothing."""
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.unlink()
 
 
 @contextmanager

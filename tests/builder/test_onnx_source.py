@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from edgedla import BuildRequest, build
 from edgedla.builder.onnx_source import OnnxSource
+from edgedla.errors import EdgedlaError
 from edgedla.importers.model_file import onnx_file
 from tests.models import node, ones, onnx_model, save
 
@@ -77,3 +78,18 @@ def test_the_models_identity_lists_its_external_weight_files(model: Path, tmp_pa
     onnx.save(proto, str(tmp_path / "e.onnx"), save_as_external_data=True, location="e.bin", size_threshold=0)
     assert list(OnnxSource(model).identity["external"]) == []
     assert list(OnnxSource(tmp_path / "e.onnx").identity["external"]) == ["e.bin"]
+
+
+def test_a_refused_plan_of_tensorrt_11_leaves_nothing(tmp_path: Path) -> None:
+    """The converted model stood in OUT/.work when the plan was refused, which looked worth keeping."""
+    model = save(onnx_model([node("Sin", "x", "h"), node("Relu", "h", "y")], {"x": (1, 3, 8, 8)}), tmp_path / "m.onnx")
+    request = BuildRequest("agx-orin-64gb", trt="11.4.1", backend="host", mode="standalone")
+    with pytest.raises(EdgedlaError):
+        build(model, tmp_path / "out", request)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_converted_model_does_not_stay_beside_the_artifact(tmp_path: Path) -> None:
+    model = save(onnx_model([node("Relu", "x", "y")], {"x": (1, 3, 8, 8)}), tmp_path / "m.onnx")
+    build(model, tmp_path / "out", BuildRequest("agx-orin-64gb", trt="11.4.1", backend="host"))
+    assert [p.name for p in (tmp_path / "out").rglob("*fp16*")] == []
