@@ -21,6 +21,16 @@ from edgedla.text.pages import FOLDERS, site
 from edgedla.version import RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Kinds with many short pages that the navigation does not list -> what these are called.
+LEAVES = {
+    "rule": "rules",
+    "message": "messages",
+    "remedy": "remedies",
+    "rewrite": "rewrites",
+    "document": "documents",
+    "module": "modules",
+}
+LEAF_BOOST = 0.2
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 #: What a reader of the site does not see: the notes for tests, and the words behind a block's language.
@@ -49,6 +59,33 @@ def generated_pages() -> Dict[str, str]:
     made: Dict[str, str] = {}
     for pages in (command_pages, rule_pages, document_pages, platform_pages, settings_pages, api_pages):
         made.update(pages())
+    for kind in LEAVES:
+        made.update(_with_ways(kind, {path: text for path, text in made.items() if _is_leaf(kind, path)}))
+    return made
+
+
+def _is_leaf(kind: str, path: str) -> bool:
+    return (
+        path.startswith(f"{FOLDERS[kind]}/")
+        and path.endswith(".md")
+        and Path(path).name not in ("index.md", "sources.md")
+    )
+
+
+def _with_ways(kind: str, leaves: Dict[str, str]) -> Dict[str, str]:
+    """The pages of a kind, each with a line that leads to their list, the page before it and the one behind it.
+
+    In the search they rank below pages that a person wrote.
+    """
+    names = [Path(path).stem for path in leaves]
+    made = {}
+    for number, (path, text) in enumerate(leaves.items()):
+        ways = [f"[All {LEAVES[kind]}](index.md)"]
+        ways += [f"before: [{names[number - 1]}]({names[number - 1]}.md)"] if number else []
+        ways += [f"next: [{names[number + 1]}]({names[number + 1]}.md)"] if number + 1 < len(names) else []
+        head, title, rest = re.split(r"^(# .*\n)", text, maxsplit=1, flags=re.M)
+        head = head.strip()[: -len("---")] if head.strip() else "---\n"
+        made[path] = f"{head}search: {{boost: {LEAF_BOOST}}}\n---\n{title}\n{' · '.join(ways)}\n{{ .ways }}\n{rest}"
     return made
 
 
@@ -64,8 +101,8 @@ def write_site(folder: Path) -> Path:
         _write(pages / target, _relinked(text, place, target, placed, pages))
     for target, text in generated_pages().items():
         _write(pages / target, text)
-    for style in sorted((ROOT / "docs").glob("*.css")):
-        shutil.copy(style, pages / style.name)
+    for file in ("site.css", "site.js", "iframe-worker.js"):
+        shutil.copy(ROOT / "docs" / file, pages / file)
     config = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
     config.update(site_name=f"edgedla {RELEASE}", docs_dir="pages", site_dir=f"site/{RELEASE}", nav=_nav(config["nav"]))
     config["plugins"][-1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]

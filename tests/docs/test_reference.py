@@ -103,6 +103,17 @@ def test_every_id_has_a_page_and_is_in_its_index(pages: Dict[str, str], kind: st
     assert [name for name in ids if f"]({name}.md)" not in pages[f"{FOLDERS[kind]}/index.md"]] == []
 
 
+def test_a_short_page_leads_to_its_list_and_its_neighbours(pages: Dict[str, str]) -> None:
+    ids = [message.id for message in messages()]
+    text = pages[page_path("message", ids[1], "md")]
+    way = f"[All messages](index.md) · before: [{ids[0]}]({ids[0]}.md) · next: [{ids[2]}]({ids[2]}.md)\n"
+    assert f"# {ids[1]} {messages()[1].name}\n\n{way}" in text
+    assert yaml.safe_load(text.split("---\n")[1])["search"]["boost"] < 1
+    for kind in ("rule", "remedy", "rewrite", "module", "document"):
+        leaves = [p for p in pages if p.startswith(f"{FOLDERS[kind]}/") and Path(p).stem not in ("index", "sources")]
+        assert [p for p in leaves if p.endswith(".md") and "](index.md)" not in pages[p]] == [], kind
+
+
 def test_a_rule_page_holds_all_fields_of_the_rule(pages: Dict[str, str]) -> None:
     for rule in load_rules().rules():
         text = pages[page_path("rule", rule.id, "md")]

@@ -1,0 +1,9 @@
+// The copy button takes commands, without prompts and output. ClipboardJS prefers this attribute to the block's text.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-clipboard-target]");
+  const code = button && document.querySelector(button.dataset.clipboardTarget);
+  if (!code?.querySelector(".gp")) return;
+  const copy = code.cloneNode(true);
+  copy.querySelectorAll(".gp, .go").forEach((part) => part.remove());
+  button.dataset.clipboardText = copy.textContent.replace(/\n{2,}/g, "\n").trimStart();
+}, true);
