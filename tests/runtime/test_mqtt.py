@@ -20,7 +20,8 @@ import pytest
 
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.mqtt import MOST_IN_FLIGHT, Mqtt, MqttConfig, check_mqtt
+from edgedla.runtime.outputs.mqtt import MOST_IN_FLIGHT, Mqtt
+from edgedla.runtime.outputs.mqtt_config import MqttConfig, check_mqtt
 from tests.runtime.waiting import until
 
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
@@ -291,7 +292,7 @@ def test_the_last_will_says_offline_when_the_process_is_killed(broker, tmp_path)
     import sys
 
     code = (
-        "import time\nfrom edgedla.runtime.outputs.mqtt import Mqtt, MqttConfig\n"
+        "import time\nfrom edgedla.runtime.outputs.mqtt import Mqtt\nfrom edgedla.runtime.outputs.mqtt_config import MqttConfig\n"
         f"sink = Mqtt(MqttConfig(url='mqtt://127.0.0.1:{broker.port}', topic='site/x'))\ntime.sleep(60)\n"
     )
     reader = Reader(broker.port, "site/x/status")

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.hosts import serving_hint
-from edgedla.runtime.outputs.mqtt import ONLY
+from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.own_lines import NUMBERS
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.pipeline import Pipeline

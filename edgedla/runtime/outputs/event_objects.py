@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import cut_out
 from edgedla.runtime.outputs.event_rule import EventRule, Point, inside
-from edgedla.runtime.outputs.event_zone import Document, Recorder
+from edgedla.runtime.outputs.event_zone import Document, Recorder, Say
 
 #: A picture is better when its score is higher by this; an update is told at most this often, in seconds.
 BETTER, UPDATE_S = 0.05, 1.0
 #: Most points of a path; beyond, every second one is left out.
 MOST_POINTS = 128
-
-
-class Say(Protocol):
-    def __call__(self, document: Document, jpeg: bytes = b"") -> None: ...
 
 
 class _Object:

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Optional, Protocol, Set
 
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.draw import cut_out
 from edgedla.runtime.outputs.event_rule import EventRule
 
 Document = Dict[str, Any]
@@ -30,6 +31,12 @@ class Recorder(Protocol):
     def close(self) -> None: ...
 
 
+class Say(Protocol):
+    """Passes a document to the outputs, with a JPEG of what it is about if there is one."""
+
+    def __call__(self, document: Document, jpeg: bytes = b"") -> None: ...
+
+
 class ZoneEvents:
     """Args: new: gives an event its id. say: passes a document on. recorder: makes clips, if requested."""
 
@@ -37,7 +44,7 @@ class ZoneEvents:
         self,
         rule: EventRule,
         new: Callable[[str, FrameResult], Document],
-        say: Callable[[Document], None],
+        say: Say,
         recorder: Optional[Recorder],
     ) -> None:
         self._rule, self._new, self._say, self._recorder = rule, new, say, recorder
@@ -78,7 +85,8 @@ class ZoneEvents:
         self._began_s, self._frames = result.frame.seen_s, self._row
         document = self._document("begin", result.frame.time_s)
         document.update(frame=result.frame.index, objects=[d.to_dict() for d in self._rule.objects(result)])
-        self._say(document)
+        best = max(self._rule.objects(result), key=lambda d: d.score)
+        self._say(document, cut_out(result.frame.image, best.box_xyxy) if self.pictures else b"")
         if self._recorder is not None:
             self._recorder.begin(self._now["id"], document, result)
 

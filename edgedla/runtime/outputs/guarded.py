@@ -42,14 +42,14 @@ class Guarded:
     def write(self, result: FrameResult) -> None:
         self._pass("write", result)
 
-    def _pass(self, method: str, value: object) -> None:
+    def _pass(self, method: str, *values: object) -> None:
         if self._open is None and self._clock() < self._due_s:
             self.lost += 1
             return
         try:
             if self._open is None:
                 self._open = self.sink = self._again()
-            getattr(self._open, method)(value)
+            getattr(self._open, method)(*values)
         except FAILURES as e:
             if self.alone:
                 raise
@@ -89,5 +89,14 @@ class GuardedEvents(Guarded):
         self._pass("write_event", document)
 
 
+class GuardedPictures(GuardedEvents):
+    """Of an output that takes pictures of events too."""
+
+    def write_snapshot(self, document: Dict[str, Any], jpeg: bytes) -> None:
+        self._pass("write_snapshot", document, jpeg)
+
+
 def guarded(name: str, sink: Sink, again: Callable[[], Sink]) -> Guarded:
+    if getattr(sink, "takes_pictures", False):
+        return GuardedPictures(name, sink, again)
     return (GuardedEvents if hasattr(sink, "write_event") else Guarded)(name, sink, again)

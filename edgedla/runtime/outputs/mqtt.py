@@ -4,117 +4,25 @@ from __future__ import annotations
 
 import collections
 import logging
-import os
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any, Deque, Dict, NamedTuple, Optional, Set, Union
-from urllib.parse import SplitResult, urlsplit
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.hosts import is_this_machine
+from edgedla.runtime.outputs.home_assistant import HomeAssistant
+from edgedla.runtime.outputs.mqtt_config import PORTS, MqttConfig, broker_parts, check_mqtt, filled, password_of
 from edgedla.runtime.outputs.sinks import as_json
 from edgedla.runtime.sources.base import RateCap
 
 log = logging.getLogger("edgedla.runtime.outputs.mqtt")
 
-PORTS = {"mqtt": 1883, "mqtts": 8883}
-PASSWORD_VARIABLE = "EDGEDLA_MQTT_PASSWORD"
 #: Most messages not yet acknowledged or, with QoS 0, not yet written to the connection: the client's own queue is
 #: unbounded, and a hanging broker would fill it.
 MOST_IN_FLIGHT = 20
 #: Longest time that closing waits for queued messages.
 FLUSH_S = 3.0
-#: Replaces {source} in a pipeline with a single source.
-ONLY = "camera"
-
-
-@dataclass(frozen=True)
-class MqttConfig:
-    """A broker; "" for none.
-
-    Attributes:
-        url: mqtt://[user@]host[:port], or mqtts:// for TLS. The password is in `password_file`, or in the variable
-            EDGEDLA_MQTT_PASSWORD; without TLS it is sent as plain text, which a warning says.
-        topic: for results; {source} and {model} are replaced.
-        status: topic of the retained "online" and "offline"; "": the first part of `topic`, with /status.
-        results: false sends events alone. max_rate: most results per second of each source and model; 0: all.
-        event_topic: for events; "": `topic` with /event.
-        qos: of results, 0 or 1; events always have 1. queue: results kept while the broker is away, and events beside them; when
-            full, the oldest is dropped and counted. No result takes an event's place.
-        ca_file: trusted authorities instead of the system's. client_id: "" for a generated one.
-    """
-
-    url: str = ""
-    topic: str = "edgedla/{source}"
-    results: bool = True
-    max_rate: float = 0.0
-    status: str = ""
-    event_topic: str = ""
-    qos: int = 0
-    queue: int = 1000
-    password_file: str = ""
-    ca_file: str = ""
-    client_id: str = ""
-
-    @property
-    def status_topic(self) -> str:
-        return self.status or f"{self.topic.partition('{')[0].rstrip('/') or 'edgedla'}/status"
-
-    @property
-    def topic_of_events(self) -> str:
-        return self.event_topic or f"{self.topic.rstrip('/')}/event"
-
-
-def check_mqtt(config: MqttConfig) -> None:
-    """Raises UsageError if the settings name no broker or topic. Needs no library."""
-    parts = _parts(config.url)
-    if parts.password is not None:
-        raise UsageError(
-            "the address outputs.mqtt.url holds a password",
-            allowed=f"outputs.mqtt.password_file, or {PASSWORD_VARIABLE}",
-        )
-    if config.password_file and not parts.username:
-        raise UsageError(
-            "outputs.mqtt.password_file is set, but outputs.mqtt.url names no user",
-            allowed=f"a user in outputs.mqtt.url: {parts.scheme}://USER@{parts.hostname}",
-        )
-    if config.ca_file and parts.scheme == "mqtt":
-        raise UsageError(
-            f"outputs.mqtt.ca_file is for TLS, and outputs.mqtt.url is {config.url}", allowed="mqtts://..."
-        )
-    if config.qos not in (0, 1):
-        raise UsageError(f"outputs.mqtt.qos is {config.qos}", allowed="0, 1")
-    if config.queue < 1:
-        raise UsageError(f"outputs.mqtt.queue is {config.queue}", allowed="1 or more")
-    for topic in (config.topic, config.status_topic, config.topic_of_events):
-        plain = topic.replace("{source}", "").replace("{model}", "")
-        if not topic or any(c in plain for c in "+#{}\0") or len(topic.encode()) > 1024:
-            raise UsageError(f"the topic {topic!r}", allowed="text without + and #, with {source} and {model}")
-
-
-def _parts(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in PORTS and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        good = False
-    if not good or parts.path.strip("/") or parts.query:
-        raise UsageError("outputs.mqtt.url is not a broker's address", allowed="mqtt://[user@]host[:port], mqtts://...")
-    return parts
-
-
-def _password(config: MqttConfig) -> Optional[str]:
-    if not config.password_file:
-        return os.environ.get(PASSWORD_VARIABLE)
-    try:
-        with open(config.password_file, encoding="utf-8") as f:
-            return f.read().strip()
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(
-            f"the password cannot be read: {getattr(e, 'strerror', None) or e}", where=config.password_file
-        ) from e
 
 
 class _Message(NamedTuple):
@@ -127,13 +35,19 @@ class _Message(NamedTuple):
 class Mqtt:
     """Publishes results on its own thread, so that a slow or missing broker delays nothing.
 
+    Args:
+        home: what Home Assistant is told of the pipeline.
+
     Raises:
         UsageError: invalid settings. EnvironmentMissing: paho-mqtt is missing.
     """
 
-    def __init__(self, config: MqttConfig) -> None:
+    def __init__(self, config: MqttConfig, home: Optional[HomeAssistant] = None) -> None:
         check_mqtt(config)
-        parts, password = _parts(config.url), _password(config)
+        self._home = home
+        #: Whether events come with pictures.
+        self.takes_pictures = home is not None
+        parts, password = broker_parts(config.url), password_of(config)
         self._config = config
         self._queue: Deque[_Message] = collections.deque()
         #: Sent first.
@@ -176,6 +90,8 @@ class Mqtt:
         self._of_status = client.publish(self._config.status_topic, "online", qos=1, retain=True).mid
         with self._condition:
             self._forget_unsent()
+            for topic, text in self._home.announcement() if self._home is not None else ():
+                self.publish_event(topic, text, retain=True)
             again, self._told_lost = self._told_lost, False
             self.connected = self._told_away = True
             self.connects += 1
@@ -229,7 +145,7 @@ class Mqtt:
     def write(self, result: FrameResult) -> None:
         if not self._config.results:
             return
-        topic = _filled(self._config.topic, result.source, result.model)
+        topic = filled(self._config.topic, result.source, result.model)
         if self._config.max_rate:
             cap = self._caps.setdefault(f"{result.source}/{result.model}", RateCap(self._config.max_rate))
             if cap.skips(result.frame.captured_s):
@@ -237,8 +153,14 @@ class Mqtt:
         self.publish(topic, as_json(result.to_dict()))
 
     def write_event(self, document: Dict[str, Any]) -> None:
-        topic = _filled(self._config.topic_of_events, document.get("source", ""), document.get("model", ""))
+        topic = filled(self._config.topic_of_events, document.get("source", ""), document.get("model", ""))
         self.publish_event(topic, as_json(document))
+        for topic, text in self._home.told(document) if self._home is not None else ():
+            self.publish_event(topic, text, retain=True)
+
+    def write_snapshot(self, document: Dict[str, Any], jpeg: bytes) -> None:
+        if self._home is not None:
+            self.publish_event(self._home.picture_topic(document), jpeg, retain=True)
 
     def publish(self, topic: str, text: str) -> None:
         """Queues a result; if the queue is full, drops the oldest."""
@@ -319,10 +241,6 @@ class Mqtt:
             "dropped": self.dropped,
             "dropped_events": self.dropped_events,
         }
-
-
-def _filled(topic: str, source: str, model: str) -> str:
-    return topic.replace("{source}", source or ONLY).replace("{model}", model or "model")
 
 
 def _use_tls(client: Any, ca_file: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.processes.malloc import ARENAS
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.mqtt import ONLY
+from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.pictures import PictureThread
 from edgedla.runtime.outputs.rtsp_child import ENCODERS, MISSING
 

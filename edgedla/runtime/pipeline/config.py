@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode import WITHOUT_BOXES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
-from edgedla.runtime.outputs.mqtt import check_mqtt
+from edgedla.runtime.outputs.mqtt_config import check_mqtt
 from edgedla.runtime.outputs.rtsp import check_rtsp
 from edgedla.runtime.pipeline.check_events import check_events
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels

@@ -12,6 +12,7 @@ from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
 from edgedla.runtime.outputs.guarded import guarded
+from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.own import Own
 from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of
@@ -67,6 +68,11 @@ def _video(config: PipelineConfig, rate_of: Rate, again: bool = False) -> Sink:
         return AnnotatedVideo(path, rate)
 
     return _by_stream(config, one)
+
+
+def _mqtt(config: PipelineConfig) -> Sink:
+    mqtt = config.outputs.mqtt
+    return Mqtt(mqtt, HomeAssistant(mqtt, tuple(config.named_sources), config.events) if mqtt.discovery else None)
 
 
 def _retention(config: PipelineConfig, rate_of: Rate) -> Sink:
@@ -149,8 +155,8 @@ OUTPUTS: Mapping[str, Output] = {
     ),
     "mqtt": Output(
         lambda c: bool(c.outputs.mqtt.url),
-        lambda c, _: Mqtt(c.outputs.mqtt),
-        lambda c: c.outputs.mqtt,
+        lambda c, _: _mqtt(c),
+        lambda c: (c.outputs.mqtt, (tuple(c.named_sources), dict(c.events)) if c.outputs.mqtt.discovery else ()),
     ),
     "rtsp": Output(
         lambda c: bool(c.outputs.rtsp.url),

@@ -14,7 +14,7 @@ from edgedla.io.strict_documents import read_yaml
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.event_rule import EventRule
-from edgedla.runtime.outputs.mqtt import MqttConfig
+from edgedla.runtime.outputs.mqtt_config import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
