@@ -59,9 +59,10 @@ class Coefficients:
 
 
 class PowerNumbers(NamedTuple):
-    """See edgedla.costs.fit.extras.Power."""
+    """See edgedla.costs.fit.power.Power."""
 
-    idle_w: float
+    idle_w: Mapping[str, float]
+    voltage_slope: float
     active_w: Mapping[str, float]
     gpu_pj_per_mac: Mapping[str, float]
     dla_pj_per_mac: Mapping[str, float]
@@ -112,14 +113,19 @@ def coefficients(name: str) -> Coefficients:
 @lru_cache(maxsize=None)
 def power_numbers() -> PowerNumbers:
     table = _load("power").only(
-        ("idle_w", "active_w", "gpu_pj_per_mac", "dla_pj_per_mac", "loadable_mj", "spread"), ("data",)
+        ("idle_w", "voltage_slope", "active_w", "gpu_pj_per_mac", "dla_pj_per_mac", "loadable_mj", "spread"), ("data",)
     )
-    active, per_mac, dla_per_mac = (table.table(k) for k in ("active_w", "gpu_pj_per_mac", "dla_pj_per_mac"))
+
+    def numbers(key: str) -> Mapping[str, float]:
+        by_name = table.table(key)
+        return {name: by_name.number(name) for name in by_name}
+
     return PowerNumbers(
-        table.number("idle_w"),
-        {k: active.number(k) for k in active},
-        {k: per_mac.number(k) for k in per_mac},
-        {k: dla_per_mac.number(k) for k in dla_per_mac},
+        numbers("idle_w"),
+        table.number("voltage_slope"),
+        numbers("active_w"),
+        numbers("gpu_pj_per_mac"),
+        numbers("dla_pj_per_mac"),
         table.number("loadable_mj"),
         table.number("spread"),
     )

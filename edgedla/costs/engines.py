@@ -62,6 +62,7 @@ class _ModuleEngines(NamedTuple):
     gpu_mhz: float
     emc_mhz: float
     sm_by_mode: Mapping[str, int]
+    most_w: Mapping[str, float]
 
 
 class _Engines(NamedTuple):
@@ -91,10 +92,15 @@ def _engines() -> _Engines:
         gpu.update({(row.text("chip"), p): row.integer(p) for p in PRECISIONS})
     modules: Dict[str, _ModuleEngines] = {}
     for row in table.tables("modules"):
-        row.only(("id", "sm", "gpu_mhz", "emc_mhz", "sm_by_mode", "sources"))
+        row.only(("id", "sm", "gpu_mhz", "emc_mhz", "sm_by_mode", "most_w", "sources"))
         modes: Any = row.table("sm_by_mode")
+        watts: Any = row.table("most_w")
         modules[row.text("id")] = _ModuleEngines(
-            row.integer("sm"), row.number("gpu_mhz"), row.number("emc_mhz"), {m: modes.integer(m) for m in modes}
+            row.integer("sm"),
+            row.number("gpu_mhz"),
+            row.number("emc_mhz"),
+            {m: modes.integer(m) for m in modes},
+            {m: watts.number(m) for m in watts},
         )
     return _Engines(dla, gpu, modules)
 
@@ -120,6 +126,11 @@ def multiprocessors(module: Module, power_mode: Optional[str] = None) -> int:
     """Streaming multiprocessors that a power mode leaves switched on; all of them without a mode."""
     engines = _of(module)
     return engines.sm_by_mode.get(power_mode or "", engines.sm)
+
+
+def most_w(module: Module) -> Mapping[str, float]:
+    """Most watts of the power modes whose name states none, by mode."""
+    return _of(module).most_w
 
 
 def highest_clocks(module: Module) -> Clocks:
@@ -198,6 +209,6 @@ def _of(module: Module) -> _ModuleEngines:
             f"no engines of the target {module.id} are on record, so nothing it runs has a cost",
             where="rules/evidence/engines.yaml: modules",
             allowed=", ".join(sorted(_engines().modules)),
-            hint=f"Add a row: {{id: {module.id}, sm: ..., gpu_mhz: ..., emc_mhz: ..., sm_by_mode: {{}}, sources: [...]}}.",
+            hint=f"Add a row: {{id: {module.id}, sm: ..., gpu_mhz: ..., emc_mhz: ..., sm_by_mode: {{}}, most_w: {{}}, sources: [...]}}.",
         )
     return engines

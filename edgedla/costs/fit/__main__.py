@@ -10,7 +10,8 @@ import click
 
 from edgedla.costs.fit.crossvalidation import report_lines
 from edgedla.costs.fit.evidence import load_rows
-from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, predicted_us
+from edgedla.costs.fit.extras import fit_contention, fit_sparsity, predicted_us
+from edgedla.costs.fit.power import fit_power
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
 from edgedla.costs.fit.samples import samples_of
 from edgedla.costs.fit.solve import CARRIED, fit_all, stretch

@@ -16,12 +16,25 @@ COLUMNS: Tuple[str, ...] = (
 )  # fmt: skip
 USES = ("fit", "check", "context")
 #: Words of `includes`, before their "=".
-INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "unlocked", "sparse", "tuned", "runner", "run_ms", "gpu_ms")
+INCLUDES = (
+    "loadable",
+    "engine",
+    "io",
+    "fc",
+    "overlapped",
+    "unlocked",
+    "sparse",
+    "tuned",
+    "runner",
+    "run_ms",
+    "gpu_ms",
+    "gmacs",
+)
 #: Words of figures that the fit reads. A misspelled one would leave its figure out without a word.
 READ: Mapping[str, Tuple[str, ...]] = {
     "metric": (
         "latency", "throughput", "group time", "operator time", "operator gap", "transition", "reformat", "bandwidth",
-        "idle power", "board power", "energy above idle", "perf-per-watt ratio DLA/GPU",
+        "idle power", "board power", "board energy", "energy above idle", "perf-per-watt ratio DLA/GPU",
     ),
     "engine": ("", "DLA", "2xDLA", "GPU", "DLA+GPU", "DLA vs GPU"),
     "precision": ("", "fp16", "int8"),
@@ -43,6 +56,7 @@ class Row:
             overlapped (an upper bound), unlocked (measured without locked clocks, and longer than figures of boards
             with locked clocks by one factor in all of the source, which the fit finds), sparse, tuned (a submission
             with CUDA graphs), runner (a Python loop around it), run_ms=T (time of one inference, for power),
+            gmacs=N (1e9 multiply-accumulates of a network that is not carried, for power),
             gpu_ms=T (predicted time of the layers that the GPU runs in a DLA's engine, which is taken off).
     """
 
