@@ -16,7 +16,7 @@ own idle power decides; no published figure says by how much.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import coefficients, power_numbers
 from edgedla.costs.engines import Clocks, highest_clocks, most_w, multiprocessors
@@ -121,3 +121,19 @@ def budget_w(module: Module, power_mode: str) -> Optional[float]:
     stated = most_w(module).get(power_mode)
     digits = power_mode.partition("W")[0]
     return float(digits) if stated is None and digits.isdigit() else stated
+
+
+def within_budget(watts: float, costs: Mapping[str, Any]) -> float:
+    """A predicted power of the board, no more than the power mode allows. `costs`: as CostModel.to_dict()."""
+    budget = costs.get("power_budget_w")
+    return watts if budget is None else min(watts, float(budget))
+
+
+def over_budget(watts: float, costs: Mapping[str, Any]) -> str:
+    """A note on a predicted power above what the power mode allows; "" if it is not."""
+    if within_budget(watts, costs) == watts:
+        return ""
+    return (
+        f"{watts:.0f} W are predicted at full duty, {costs['power_mode']} allows {float(costs['power_budget_w']):g} W: the board "
+        "lowers its clocks there, so frames take longer than predicted."
+    )

@@ -12,7 +12,7 @@ from edgedla.costs.contention import Slowdown, slowdown_of
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, highest_clocks
-from edgedla.costs.features import OLD_RELEASE_SPREAD, engine_features, loadable_features
+from edgedla.costs.features import OLD_RELEASE_SPREAD, UNSTATED_MODE_SPREAD, engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, Wider, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from edgedla.costs.profile import Profile
 
 _NUMBERS = itertools.count()
+
+#: Families of UNSTATED_MODE_SPREAD.
+SMALL_ORIN = ("orin-nx", "orin-nano")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class CostModel(Prices):
 
         Args:
             precision: "fp16" or "int8" (INT8 with FP16 allowed).
-            power_mode: a name of platform.module.power_modes; None is the module's default.
+            power_mode: a name of platform.module.power_modes; None is the module's default, not known to be the board's.
             clocks: overrides in MHz by "dla" (all cores), "gpu", "emc".
             sparsity: weights are 2:4 sparse and the builder may use it.
             profile: measured times that replace predictions.
@@ -75,8 +78,14 @@ class CostModel(Prices):
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )
         energy = energy_for(module, precision, mode or "", mode_clocks)
+        unstated = power_mode is None and not clocks and module.family in SMALL_ORIN
         notes = (*_given_notes(module, clocks or {}), *_notes(platform, mode, mode_clocks, cores, clocks or {}))
-        model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, None, notes)
+        if unstated:
+            notes += (
+                f"Times are for {mode} with locked clocks (`sudo jetson_clocks`). Boards of this size whose mode is not stated take "
+                f"1.2 times as long on the GPU (±{UNSTATED_MODE_SPREAD:.0%} for it); `--power-mode {mode}` states it.",
+            )
+        model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, unstated, None, notes)
         return model if profile is None else model.with_profile(profile)
 
     def with_profile(self, profile: Profile) -> CostModel:
@@ -122,6 +131,11 @@ class CostModel(Prices):
         # One element in place of another: threads that ask for other graphs meanwhile get their own.
         self._latest[:] = [(graph, costs)]
         return costs
+
+    @property
+    def stated_mode(self) -> Optional[str]:
+        """The power mode, to load a model like this one; None where none was stated, or the module has none."""
+        return None if self.unstated else self.power_mode or None
 
     @cached_property
     def number(self) -> int:
@@ -244,12 +258,12 @@ class CostModel(Prices):
 
     @property
     def idle_power_w(self) -> float:
-        """Board power with all engines waiting; `idle_power_basis` says for which board it was measured."""
+        """Board power with all engines waiting; `idle_power_basis` is "fitted" where boards of the family were measured."""
         return self.energy.idle_w
 
     @property
     def idle_power_basis(self) -> str:
-        return self.energy.basis
+        return self.energy.idle_basis
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -261,6 +275,8 @@ class CostModel(Prices):
             "sparsity": self.sparsity,
             "idle_power_w": self.idle_power_w,
             "idle_power_basis": self.idle_power_basis,
+            "power_budget_w": self.energy.budget_w,
+            "energy_known": self.energy.known,
             "profile": self.profile.to_dict(short=True) if self.profile else None,
             "notes": list(self.notes),
         }
@@ -308,6 +324,11 @@ def _notes(
             f"predicted (±{OLD_RELEASE_SPREAD:.0%} for it)."
         )
     notes.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
+    if platform.chip != "orin":
+        notes.append(
+            f"No figure of the power of {platform.module.title}'s engines is published: energies are carried over from AGX Orin (±100 %)"
+            + (" and do not tell whether the GPU or the DLA costs less." if platform.has_dla else ".")
+        )
     return tuple(notes)
 
 

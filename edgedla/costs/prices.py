@@ -14,6 +14,7 @@ from edgedla.costs.engines import Clocks, GpuEngine, dla_engine, gpu_engine, hig
 from edgedla.costs.features import (
     LOWER_CLOCK_SPREAD,
     OLD_RELEASE_SPREAD,
+    UNSTATED_MODE_SPREAD,
     Features,
     dla_features,
     dla_follower_features,
@@ -37,6 +38,7 @@ class Prices:
         core_mhz: DLA clock of every core.
         energy: power figures.
         sparsity: 2:4 sparse weights are used where the engine can.
+        unstated: no power mode is stated, on a module where that matters: see UNSTATED_MODE_SPREAD.
     """
 
     platform: Platform
@@ -46,6 +48,7 @@ class Prices:
     core_mhz: Tuple[float, ...]
     energy: Energy
     sparsity: bool
+    unstated: bool
 
     def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         """A layer on a device; if `fused` into another one, only its additional cost. Equal layers are priced once."""
@@ -68,7 +71,9 @@ class Prices:
             cost = self.cost(device, self.gpu_numbers(), features, macs, fitted and sure)
             # One source alone shows what narrow groups cost.
             spread = cost.spread if sure else max(cost.spread, self.gpu_numbers().fixed_spread)
-            return replace(cost, spread=math.hypot(spread, OLD_RELEASE_SPREAD) if self.release_is_old else spread)
+            old = OLD_RELEASE_SPREAD if self.release_is_old else 0.0
+            unstated = UNSTATED_MODE_SPREAD if self.unstated else 0.0
+            return replace(cost, spread=math.hypot(spread, math.hypot(old, unstated)))
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
         assert engine is not None

@@ -77,11 +77,18 @@ AXES = {
     "frames": ("frames/s", "all engines: best split, many in flight"),
 }
 #: State of an axis -> tone of pages and terminals.
-TONES = {"gains": "good", "loses": "bad", "may gain": "equal", "may lose": "equal", "equal": "plain"}
+TONES = {
+    "gains": "good",
+    "loses": "bad",
+    "may gain": "equal",
+    "may lose": "equal",
+    "equal": "plain",
+    "unknown": "plain",
+}
 
 
 #: State of an axis -> its mark in pages.
-MARKS = {"gains": "✓", "loses": "✕", "may gain": "?", "may lose": "?", "equal": "="}
+MARKS = {"gains": "✓", "loses": "✕", "may gain": "?", "may lose": "?", "equal": "=", "unknown": "?"}
 
 
 def _stretch(*ratios: float) -> Tuple[float, float]:
@@ -161,7 +168,7 @@ def beside(report: CheckReport) -> Iterator[str]:
         )
     for name, what in (("latency", "time"), ("energy", "energy")):
         best = worth.way(name)
-        if best is not None:
+        if best is not None and (name != "energy" or worth.energy_known):
             where = _where(worth, best)
             yield (
                 f"best for {what}: {milliseconds(best.cost.latency_us)}, {significant(best.cost.energy_mj)} mJ{where} "

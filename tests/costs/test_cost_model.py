@@ -278,7 +278,7 @@ def test_the_document_names_clocks_basis_and_notes() -> None:
     assert document["clocks_mhz"] == {"dla": [614.4, 614.4], "gpu": 408.0, "emc": 2133.0}
     assert document["idle_power_basis"] == "fitted"
     assert any("low duty" in n for n in document["notes"])
-    assert CostModel.load(XAVIER, "int8").idle_power_basis == "guessed"
+    assert CostModel.load(platform_for("xavier-nx-8gb"), "int8").idle_power_basis == "guessed"
 
 
 def test_the_gpu_with_tensorrt_before_8_is_less_sure_and_a_note_says_so() -> None:

@@ -18,6 +18,7 @@ from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, u
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.extras import predicted_us
 from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.power import fit_power
 from edgedla.costs.fit.report import number
 from edgedla.costs.fit.samples import Sample, graph_of, samples_of
 from edgedla.costs.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, stretch
@@ -145,7 +146,7 @@ def test_the_fits_check_fails_if_a_file_is_stale(tmp_path, files, monkeypatch) -
     assert runner.invoke(main, ["--out", str(tmp_path)]).exit_code == 0
     assert runner.invoke(main, ["--check", "--out", str(tmp_path)]).exit_code == 0
     power = tmp_path / "power.yaml"
-    power.write_text(power.read_text(encoding="utf-8").replace("idle_w: 7.6", "idle_w: 7.7"), encoding="utf-8")
+    power.write_text(power.read_text(encoding="utf-8").replace("agx-orin: 7.6", "agx-orin: 7.7"), encoding="utf-8")
     result = runner.invoke(main, ["--check", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "stale" in result.output
@@ -285,8 +286,10 @@ def test_a_slice_costs_the_same_per_byte_at_both_precisions(fitted) -> None:
 
 
 def test_the_report_names_each_figure_and_its_error(fitted) -> None:
-    text = "\n".join(report_lines(fitted))
+    power = fit_power(load_rows(), fitted)
+    text = "\n".join(report_lines(fitted, power))
     assert "mean error of" in text
+    assert all(f.row.id in text for f in power.figures if f.unseen is not None)
     assert all(u.row.id in text for u in unseen(fitted))
 
 

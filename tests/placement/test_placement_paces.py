@@ -111,7 +111,7 @@ def test_no_placement_is_faster_than_the_bound_and_the_best_is_legal(
         flows=tuple(replace(f, costs=stretched(f.costs)) for f in problem.flows),
     )  # fmt: skip
     problem = replace(problem, grouping=regroup(problem, "int8"))
-    pace = OneInFlight(SimpleNamespace(transfer_factor=alone), one_process)  # type: ignore[arg-type]
+    pace = OneInFlight(SimpleNamespace(transfer_factor=alone, platform=SimpleNamespace(chip="orin")), one_process)  # type: ignore[arg-type]
     least, best = brute_force(problem, ONE, lambda p, e: pace.period_us(p, e))
     if not can_solve(problem, ONE) or best is None:
         return

@@ -210,10 +210,10 @@ def test_streams_on_separate_engines_keep_their_frame_time() -> None:
 @pytest.mark.parametrize("one_process", [False, True])
 def test_streams_on_one_core_take_turns_by_loadables(one_process: bool) -> None:
     whole = [Lane((("DLA0", us),), {}, {}) for us in (100.0, 50.0)]
-    frames = [p.frame_us for p in side_by_side(whole, no_contention, one_process=one_process)]
+    frames = [p.frame_us for p in side_by_side(whole, no_contention, kernels=one_process)]
     assert frames == pytest.approx([150.0, 150.0], rel=1e-4)
     parts = [Lane((("GPU", 10.0), ("DLA0", 60.0), ("GPU", 10.0)), {}, {})] * 3
-    paces = side_by_side(parts, no_contention, one_process=one_process)
+    paces = side_by_side(parts, no_contention, kernels=one_process)
     assert sum(p.busy["DLA0"] for p in paces) <= 1.0
 
 
@@ -229,7 +229,7 @@ def test_streams_do_not_use_more_than_all_of_a_devices_time() -> None:
 def test_a_stream_without_work_takes_no_time_and_delays_no_other(one_process: bool) -> None:
     busy = Lane((("GPU", 50.0),), {}, {})
     for lanes in ([Lane((), {}, {})], [Lane((("GPU", 0.0),), {}, {})], [Lane((), {}, {}), busy]):
-        paces = side_by_side(lanes, no_contention, one_process=one_process)
+        paces = side_by_side(lanes, no_contention, kernels=one_process)
         assert [p.frame_us for p in paces] == pytest.approx([0.0, 50.0][: len(lanes)], abs=1e-6)
 
 
@@ -321,11 +321,11 @@ def test_traffic_slows_an_engine_down_on_its_transfers_alone() -> None:
 def test_streams_of_one_process_take_turns_by_kernels() -> None:
     """No visit waits for a frame; who shares the GPU all the time takes twice as long."""
     lanes = [Lane((("GPU", 1000.0),), {}, {}), Lane((("GPU", 1.0), ("DLA0", 800.0), ("GPU", 1.0)), {}, {})]
-    gpu, dla = side_by_side(lanes, no_contention, 80.0, one_process=True)
+    gpu, dla = side_by_side(lanes, no_contention, 80.0, kernels=True)
     assert gpu.frame_us == pytest.approx(1000.0, rel=0.01)
     assert dla.frame_us == pytest.approx(804.0, rel=0.01)
     twice = [Lane((("GPU", 100.0),), {}, {})] * 2
-    assert [p.frame_us for p in side_by_side(twice, no_contention, one_process=True)] == pytest.approx([200.0] * 2)
+    assert [p.frame_us for p in side_by_side(twice, no_contention, kernels=True)] == pytest.approx([200.0] * 2)
 
 
 def test_alexnet_on_the_dla_slows_down_as_measured_next_to_a_gpu_network() -> None:

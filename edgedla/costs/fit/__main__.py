@@ -51,7 +51,9 @@ def fit_files() -> Dict[str, str]:
 def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
     """Fit the cost model to rules/evidence and write its coefficients; `report` prints how it does on unseen sources."""
     if what == "report":
-        for line in report_lines(fit_all(samples_of(load_rows(), "fit"))):
+        rows = load_rows()
+        fitted = fit_all(samples_of(rows, "fit"))
+        for line in report_lines(fitted, fit_power(rows, fitted)):
             click.echo(line)
         return
     folder = Path(out) if out else rules_dir() / "costs"

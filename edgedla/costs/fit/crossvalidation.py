@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 
 from edgedla.costs.features import FIXED_FEATURES
 from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.power import Power
 from edgedla.costs.fit.report import FIXED_SPREAD, is_network, percent, signed, spread_of
 from edgedla.costs.fit.samples import Sample
 from edgedla.costs.fit.solve import Fitted, tied_features
@@ -57,7 +58,7 @@ def power_mode_errors(fitted: Mapping[str, Fitted]) -> Tuple[Tuple[Row, float], 
     return tuple(errors)
 
 
-def report_lines(fitted: Mapping[str, Fitted]) -> Iterator[str]:
+def report_lines(fitted: Mapping[str, Fitted], power: Power) -> Iterator[str]:
     """The report of `python -m edgedla.costs.fit report`."""
     rows = unseen(fitted)
     yield "Networks, predicted with their source left out of the fit"
@@ -74,6 +75,18 @@ def report_lines(fitted: Mapping[str, Fitted]) -> Iterator[str]:
     for sigma in (1, 2):
         share = sum(abs(u.error) <= sigma * u.spread for u in rows) / len(rows)
         yield f"within {sigma} spread{'s' * (sigma > 1)}: {percent(share)}"
+
+    yield ""
+    yield "Energy of the GPU above idle, predicted without its source"
+    figures = [(f, f.unseen) for f in power.figures if f.unseen is not None]
+    for f, error in figures:
+        where = f"{f.row.module} {f.row.power_mode}".strip()
+        yield f"  {f.row.id}{signed(error):>7}  {f.energy_mj:.1f} mJ, {f.row.model}, {where}, {f.row.origin}"
+    yield f"mean error of {len(figures)} figures: {percent(_mean(abs(e) for _, e in figures))} (states {percent(power.spread)})"
+    with_idle = [abs(e) * f.energy_mj / f.board_mj for f, e in figures]
+    yield f"  of the board's whole power: {percent(_mean(iter(with_idle)))}"
+    ratios = [abs(predicted / published - 1) for _, published, predicted in power.ratios]
+    yield f"performance per watt of the DLA over the GPU ({len(ratios)}): {percent(_mean(iter(ratios)))}"
 
 
 def _stated(f: Fitted, sample: Sample) -> float:

@@ -42,15 +42,17 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Figure:
-    """One published figure above idle, in mJ of one inference, with the errors of its prediction.
+    """One published figure in mJ of one inference, with the errors of its prediction.
 
     Attributes:
+        energy_mj: above idle; board_mj with idle.
         left_out: error with all figures of its source left out; None where the others cannot tell, or nothing was fitted to it and
             `error` is that already.
     """
 
     row: Row
     energy_mj: float
+    board_mj: float
     error: float
     left_out: Optional[float]
 
@@ -144,7 +146,8 @@ def _figures(rows: Sequence[Row], used: Sequence[Row], above: Mapping[str, float
         others = [r for r in used if r.origin != row.origin]
         tells = row.use == "fit" and any(r.precision == row.precision for r in others)
         left_out = _error(_fit_gpu(others, above), row, above) if tells else None
-        figures.append(Figure(row, above[row.id], _error(gpu, row, above), left_out))
+        board_mj = row.value if row.unit == "mJ" else row.value * _run_ms(row)
+        figures.append(Figure(row, above[row.id], board_mj, _error(gpu, row, above), left_out))
     return tuple(figures)
 
 

@@ -159,8 +159,8 @@ def readme(
     ]
     lines += [_row(sample) + f" {signed(error)} |\n" for sample, error in checked]
     lines += [
-        "\n## Energy above idle of the GPU\n\nWall power counts as the board's. NVIDIA's energies at MaxQ and their reproduction by another "
-        "submitter differ by a fifth to a\nthird; the fit lies between them.\n\n",
+        "\n## Energy above idle of the GPU\n\nWall power counts as the board's. NVIDIA's energies at MaxQ and their reproduction by ",
+        "another submitter differ by a fifth to a\nthird; the fit lies between them.\n\n",
         "| row | source | module, mode | network | mJ | in sample | source left out |\n|---|---|---|---|---|---|---|\n",
     ]
     lines += [

@@ -7,7 +7,7 @@ from typing import Sequence, Tuple
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
 from edgedla.placement.prediction.lanes import lanes_of
-from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, beside_spread, side_by_side
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, Beside, Lane, Pace, beside, by_kernels, side_by_side
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 
@@ -20,6 +20,7 @@ class OneInFlight:
 
     def __init__(self, costs: CostModel, one_process: bool) -> None:
         self.costs, self.one_process = costs, one_process
+        self.kernels = by_kernels(costs.platform.chip, one_process)
 
     def paces(self, problem: Problem, evaluation: Evaluation) -> Tuple[Pace, ...]:
         """One pace per model."""
@@ -27,7 +28,7 @@ class OneInFlight:
 
     def of_lanes(self, lanes: Sequence[Lane]) -> Tuple[Pace, ...]:
         """One pace per lane."""
-        return side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, self.one_process)
+        return side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, self.kernels)
 
     def period_us(self, problem: Problem, evaluation: Evaluation) -> float:
         """Time for `rates[m]` frames of every model, in microseconds."""
@@ -39,7 +40,13 @@ class OneInFlight:
         """`period_us` with its basis and spread."""
         work = evaluation.period(problem)
         stretch = self.period_us(problem, evaluation) / work.latency_us if work.latency_us > 0 else 1.0
-        return work.stretched(stretch, beside_spread(stretch))
+        both = self.beside(problem, evaluation)
+        return work.stretched(stretch, max(both.spread(m, stretch) for m in range(len(both.paces))))
+
+    def beside(self, problem: Problem, evaluation: Evaluation) -> Beside:
+        """The paces by both ways of taking turns on the GPU, where figures do not tell which holds."""
+        lanes = lanes_of(problem, evaluation)
+        return beside(lanes, self.costs.transfer_factor, self.costs.platform.chip, self.one_process)
 
     def __call__(self, problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
         """(value, value): the value is exact, so it is its own lower bound."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
+from edgedla.costs.energy import over_budget
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
@@ -23,7 +24,7 @@ from edgedla.placement.prediction.memory import (
     weight_bytes,
 )
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
-from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, side_by_side, together
+from edgedla.placement.prediction.streams import Beside, Lane, beside, side_by_side
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_on
@@ -34,6 +35,7 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result.made_for import departures, resolved_platform
 from edgedla.placement.result.placement import Placement
 from edgedla.targets import Platform, platform_for
+from edgedla.text.printable import significant
 from edgedla.vocabulary import DEVICES
 
 
@@ -74,7 +76,7 @@ def predict(
         sparsity: weights are 2:4 sparse and the builder may use it (Orin's DLA at int8).
         concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
         one_process: the models run in one process, as in `edgedla run`, and their kernels take turns on the GPU. Else each
-            model has its own process, as with several trtexec, and whole frames take turns.
+            model has its own process, as with several trtexec: on Orin whole frames take turns, on Xavier kernels.
         profile, layer_info: measured times that replace predictions, as in `place`.
 
     Raises:
@@ -154,27 +156,31 @@ class Predictor:
         evaluation = evaluate(problem, assignment)
         lanes = lanes_of(problem, evaluation)
         if concurrent:
-            paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, one_process)
+            both = beside(lanes, self.costs.transfer_factor, self.platform.chip, one_process)
         else:
-            paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
-        streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
-        notes = doubts(self.problem, evaluation, self.models, self.costs)
+            both = Beside(tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes))
+        streams = tuple(self._stream(evaluation, m, names[m], lanes[m], both) for m in range(len(self.models)))
+        notes = (
+            *_open_turns(streams),
+            *self._over_budget(streams, concurrent),
+            *doubts(self.problem, evaluation, self.models, self.costs),
+        )
         return Prediction(
             platform=self.platform.to_dict(),
             precision=self.costs.precision,
             concurrent=concurrent,
             costs=self.costs.to_dict(),
-            streams=tuple(streams),
+            streams=streams,
             period=evaluation.period(self.problem),
             module_memory_bytes=self.platform.module.memory_bytes,
             memory_spread=MEMORY_SPREAD,
             notes=(*notes, *self.costs.notes, *import_notes(self.models)),
         )
 
-    def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, pace: Pace) -> PredictedStream:
+    def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, both: Beside) -> PredictedStream:
         problem, graph = self.problem, self.models[m].graph
         precision = self.costs.precision
-        latency = evaluation.latency(m)
+        latency, pace = evaluation.latency(m), both.paces[m]
         regions = [r for r in evaluation.regions if r.model == m]
         layers: Dict[str, int] = {}
         for i in problem.items_of(m):
@@ -192,7 +198,8 @@ class Predictor:
             name=graph.name,
             devices=name,
             latency=latency,
-            together=together(latency, pace),
+            together=both.together(m, latency),
+            beside_us=both.range_us(m),
             throughput_fps=1e6 / pace.frame_us if pace.frame_us > 0 else 0.0,
             busy=pace.busy,
             gpu_visits=len(lane.gpu_parts),
@@ -205,5 +212,23 @@ class Predictor:
             broken=tuple(v.message for v in limits_broken(problem, regions)),
         )
 
+    def _over_budget(self, streams: Sequence[PredictedStream], concurrent: bool) -> Tuple[str, ...]:
+        """A note where the streams at full rate draw more than the power mode allows."""
+        watts = [s.energy_mj * s.throughput_fps / 1e3 for s in streams]
+        busy = sum(watts) if concurrent else max(watts, default=0.0)
+        note = over_budget(self.costs.idle_power_w + busy, self.costs.to_dict())
+        return (note,) if note else ()
+
     def _sram(self) -> int:
         return min(DEFAULT_SRAM_BYTES, self.platform.module.sram_bytes)
+
+
+def _open_turns(streams: Sequence[PredictedStream]) -> Iterator[str]:
+    """A note per stream whose time beside others depends on how processes take turns on the GPU."""
+    for s in streams:
+        if s.open_turns:
+            low, high = (f"{significant(us / 1e3)} ms" for us in s.beside_us)
+            yield (
+                f"{s.name}: beside the others {low} to {high}: figures contradict each other on whether processes take turns "
+                "on the GPU by kernels or by frames. `edgedla costs wanted` names the run that settles it."
+            )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, weakest
+from edgedla.costs.energy import within_budget
 from edgedla.errors import UsageError
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
@@ -73,6 +74,8 @@ class PredictedStream:
         devices: the assignment in words: "GPU", "DLA0", "tensorrt", "placement".
         latency: one frame with nothing else running; its energy is above the board's idle power.
         together: one frame while the other streams run; equals `latency` if the streams do not run together.
+        beside_us: shortest and longest frame while the other streams run: figures do not tell whether processes take turns on the
+            GPU by frames or by kernels (`together` is by frames). Twice the same where both say nearly the same.
         throughput_fps: frames per second with one frame in flight, while the other streams run.
         busy: share of the time that the stream keeps each device busy.
         gpu_visits: how many times per frame the stream goes to the GPU.
@@ -98,6 +101,12 @@ class PredictedStream:
     activation_bytes: int
     parts: Breakdown
     broken: Tuple[str, ...] = ()
+    beside_us: Tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def open_turns(self) -> bool:
+        """Whether `beside_us` is a range."""
+        return self.beside_us[0] < self.beside_us[1]
 
     @property
     def energy_mj(self) -> float:
@@ -110,6 +119,7 @@ class PredictedStream:
             "devices": self.devices,
             "latency": self.latency.to_dict(),
             "together": self.together.to_dict(),
+            "beside_us": [round(us, 3) for us in self.beside_us],
             "throughput_fps": round(self.throughput_fps, 3),
             "throughput_spread": round(self.together.spread, 3),
             "busy": {d: round(share, 4) for d, share in self.busy.items()},
@@ -178,7 +188,8 @@ class Prediction(Report):
         return 1e6 / self.period.latency_us if self.period.latency_us > 0 else 0.0
 
     def power_w(self, frames_per_second: Sequence[float]) -> float:
-        """Power of the board in watts at given frame rates: its idle power plus the energy of the frames.
+        """Power of the board in watts at given frame rates: its idle power plus the energy of the frames, and no more
+        than the power mode allows.
 
         Args:
             frames_per_second: of each stream.
@@ -196,8 +207,10 @@ class Prediction(Report):
                 raise UsageError(
                     f"{stream.name} at {rate:g} frames per second", where="frames_per_second", allowed=most
                 )
-        return float(self.costs["idle_power_w"]) + sum(
-            rate * s.energy_mj / 1e3 for rate, s in zip(frames_per_second, self.streams)
+        return within_budget(
+            float(self.costs["idle_power_w"])
+            + sum(rate * s.energy_mj / 1e3 for rate, s in zip(frames_per_second, self.streams)),
+            self.costs,
         )
 
     @property

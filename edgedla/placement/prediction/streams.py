@@ -12,6 +12,8 @@ Each stream has one frame in flight, like one execution context. Three things sl
   Streams of one process take turns by kernels, so nobody waits for a whole frame: while another stream works too, a part
   takes twice as long.
       wait = own_us * sum over other streams of the share of the time that they are on the GPU, working or waiting
+  On Orin figures contradict each other: GoogLeNet beside ResNet-101 on an AGX Orin with JetPack 5 fits turns by kernels. So where
+  both ways differ by UNDECIDED, the spread covers both (`Beside`).
 - It shares a DLA core with the other streams on it. A core runs one loadable to its end before the next, so a part waits
   for theirs as for frames on the GPU, without a switch; no figures of streams that share a core are published.
 - Shared memory: its transfers take longer by the factor of `CostModel.transfer_factor` for what all engines move.
@@ -30,6 +32,9 @@ GPU_SWITCH_US = 80.0
 
 #: Relative standard deviation of a frame that other streams make twice as long or longer; proportionally less below.
 BESIDE_SPREAD = 0.3
+
+#: How much longer one way of taking turns makes a frame than the other before both are stated.
+UNDECIDED = 0.3
 
 #: Most rounds of the fixed point; it has converged when frames and waits change by less than SETTLED, as a share of the frame.
 ROUNDS, SETTLED = 2_000, 1e-7
@@ -76,21 +81,58 @@ def beside_spread(stretch: float) -> float:
     return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
 
 
-def together(alone: Cost, pace: Pace) -> Cost:
-    """Cost of one frame at the stream's pace beside others."""
-    stretch = pace.frame_us / alone.latency_us if alone.latency_us > 0 else 1.0
-    return alone.stretched(stretch, beside_spread(stretch))
+class Beside(NamedTuple):
+    """Paces of streams side by side.
+
+    Attributes:
+        others: paces by the other way of taking turns on the GPU, where figures do not tell which one holds; () elsewhere.
+    """
+
+    paces: Tuple[Pace, ...]
+    others: Tuple[Pace, ...] = ()
+
+    def spread(self, m: int, stretch: float) -> float:
+        """Spread of the factor of stream m; it covers the other way where both differ by UNDECIDED."""
+        low, high = self.range_us(m)
+        covered = max(high - self.paces[m].frame_us, self.paces[m].frame_us - low) / self.paces[m].frame_us
+        return max(beside_spread(stretch), covered)
+
+    def range_us(self, m: int) -> Tuple[float, float]:
+        """Shortest and longest frame of stream m by both ways; twice the same where they differ by less than UNDECIDED."""
+        frame_us = self.paces[m].frame_us
+        other_us = self.others[m].frame_us if self.others else frame_us
+        low, high = sorted((frame_us, other_us))
+        return (low, high) if high > (1 + UNDECIDED) * low else (frame_us, frame_us)
+
+    def together(self, m: int, alone: Cost) -> Cost:
+        """Cost of one frame of stream m at its pace beside others."""
+        stretch = self.paces[m].frame_us / alone.latency_us if alone.latency_us > 0 else 1.0
+        return alone.stretched(stretch, self.spread(m, stretch))
+
+
+def by_kernels(chip: str, one_process: bool) -> bool:
+    """Whether streams take turns on the GPU by kernels, not by frames."""
+    return one_process or chip == "xavier"
+
+
+def beside(lanes: Sequence[Lane], contention: object, chip: str, one_process: bool) -> Beside:
+    """Paces of streams side by side on a chip, by both ways of taking turns where figures do not tell which holds."""
+    kernels = by_kernels(chip, one_process)
+    paces = side_by_side(lanes, contention, GPU_SWITCH_US, kernels)
+    if kernels or len(lanes) < 2:
+        return Beside(paces)
+    return Beside(paces, side_by_side(lanes, contention, GPU_SWITCH_US, True))
 
 
 def side_by_side(
-    lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, one_process: bool = False
+    lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, kernels: bool = False
 ) -> Tuple[Pace, ...]:
     """The paces of streams that run side by side.
 
     Args:
         contention: CostModel.transfer_factor: (device, its GB/s while it works, GB/s of the others) -> factor on transfers.
         switch_us: time to switch the GPU from one process to another.
-        one_process: the streams take turns on the GPU by kernels, not by frames.
+        kernels: the streams take turns on the GPU by kernels, not by frames.
     """
     frame = [max(lane.alone_us, LEAST_US) for lane in lanes]
     devices = _shared(lanes)
@@ -102,7 +144,7 @@ def side_by_side(
         for k in range(len(lanes)):
             wait = {}
             for device in devices:
-                if device == GPU and one_process:
+                if device == GPU and kernels:
                     turns = _gpu_shared(k, slowed, frame, waiting)
                 else:
                     turns = _queue(device, k, slowed, frame, waiting, switch_us if device == GPU else 0.0)

@@ -10,7 +10,7 @@ from edgedla.costs.work import TABLE_ACTIVATIONS
 from edgedla.graph.branches import Choice
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Problem
 from edgedla.vocabulary import GPU
 
 SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tells; `--profile times.json` uses it."
@@ -40,7 +40,12 @@ def _parts(problem: Problem, evaluation: Evaluation, m: int) -> List[str]:
     parts = f"{loadables} loadable{'s' * (loadables > 1)}" + (
         f" and {fallback} GPU layer{'s' * (fallback > 1)}" if fallback else ""
     )
-    return [f"slow layers from waits between {parts} (±{evaluation.widening[m]:.0%} for it)"]
+    up_to = (
+        ", and INT8 engines of this kind took up to 5 times as long"
+        if evaluation.widening[m] == STRUCTURE_SPREAD["int8"]
+        else ""
+    )
+    return [f"slow layers from waits between {parts} (±{evaluation.widening[m]:.0%} for it{up_to})"]
 
 
 def _clocks(evaluation: Evaluation, m: int, costs: Prices) -> List[str]:

@@ -9,10 +9,6 @@ from edgedla.costs.cost import Cost, total, weakest
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
-#: Additional relative deviation for an engine with several loadables, or with layers that fall back to the GPU. The few
-#: figures of such engines differ by this much: how TensorRT waits between the parts of an engine is not published.
-STRUCTURE_SPREAD = 0.25
-
 
 @dataclass(frozen=True)
 class Region:
@@ -49,7 +45,7 @@ class Evaluation:
         crossings: all transitions, by flow.
         separations: (link index, device of the consumer) of every operator that is split between devices.
         loads: (model, device) -> time and energy of one frame there, without slowdown.
-        widening: by model, additional spread for the structure of its engine; see `STRUCTURE_SPREAD`.
+        widening: by model, additional spread for the structure of its engine; see `problem.STRUCTURE_SPREAD`.
         engines: devices with layers; a device with only reformats does not count.
     """
 
@@ -135,7 +131,7 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
 def _widening(problem: Problem, devices: Sequence[str], regions: Sequence[Region], model: int) -> float:
     loadables = sum(r.model == model for r in regions)
     fallback = any(devices[i] == GPU and problem.items[i].layers for i in problem.items_of(model))
-    return STRUCTURE_SPREAD if loadables > 1 or (loadables and fallback) else 0.0
+    return problem.structure_spread if loadables > 1 or (loadables and fallback) else 0.0
 
 
 def engine_device(problem: Problem, devices: Sequence[str], model: int) -> Optional[str]:

@@ -17,7 +17,7 @@ from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, times_made
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.priced import Priced, priced
-from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
+from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
 from edgedla.targets import Platform
@@ -120,6 +120,7 @@ def problem_of(
         limits=limits,
         rates=tuple(m.rate for m in models),
         slowdown=_slowdown(items, devices, costs),
+        structure_spread=STRUCTURE_SPREAD[costs.precision],
         choices=tuple(choices) if any(choices) else (),
     )
 

@@ -11,6 +11,12 @@ from edgedla.errors import UsageError
 from edgedla.graph.branches import Choice
 from edgedla.vocabulary import DEVICES, GPU
 
+#: Additional relative deviation for an engine with several loadables, or with layers that fall back to the GPU, by precision. The few
+#: figures of such engines differ by this much: how TensorRT waits between the parts of an engine is not published. INT8 engines
+#: took 1 to 5 times as long as predicted (MobileNetV2, ResNet-18, YOLO11n, YOLOv5s, GoogLeNet, DETR; median 1.8; ResNet-50
+#: 1.0 times): which layers run in FP16 there, and how many reformats that adds, depends on the scales of the build.
+STRUCTURE_SPREAD: Mapping[str, float] = {"fp16": 0.25, "int8": 0.6}
+
 #: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]
 
@@ -146,6 +152,7 @@ class Problem:
             engine.
         grouping: the loadables that TensorRT forms of the items on one core.
         defaults: the same if TensorRT itself decides what runs there; None if there is no difference.
+        structure_spread: see STRUCTURE_SPREAD.
         choices: by model, the branches of its conditions; costs are of the longer ones. () stands for no conditions.
         schedules: assignment -> the shortest schedule found so far; see `schedule.shortest_schedule`.
     """
@@ -162,6 +169,7 @@ class Problem:
     slowdown: Mapping[FrozenSet[str], Mapping[str, float]] = field(default_factory=dict)
     engine: Cost = field(default_factory=Cost)
     defaults: Optional[Grouping] = field(default=None, compare=False, repr=False)
+    structure_spread: float = STRUCTURE_SPREAD["fp16"]
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
     choices: Tuple[Tuple[Choice, ...], ...] = ()
     schedules: Dict[Tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)

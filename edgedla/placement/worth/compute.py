@@ -208,7 +208,7 @@ def worth_of(
 
         other = "fp16" if costs.precision == "int8" else "int8"
         verdicts = load_rules().check(graph, platform, other)
-        beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None))
+        beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.stated_mode))
         # An FP16 search where the DLA is made for INT8 would answer what nobody asked, in as much time as the whole check.
         ways += [
             *(beside.way(name) for name in names),
@@ -224,6 +224,7 @@ def worth_of(
         worthiness.slow(),
         worthiness.pinned(),
         idle_w=costs.idle_power_w,
+        energy_known=costs.energy.known,
     )
 
 

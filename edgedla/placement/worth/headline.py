@@ -42,6 +42,7 @@ class Axis(NamedTuple):
             frames.
         spread: relative standard deviation of the ratio.
         value, base: both sides as people read them: us, mJ, us, frames/s.
+        known: False where no figure tells which side takes more: the energy of a chip whose engines nobody measured.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Axis(NamedTuple):
     spread: float
     value: float
     base: float
+    known: bool = True
 
     @property
     def low(self) -> float:
@@ -61,16 +63,18 @@ class Axis(NamedTuple):
     @property
     def equal(self) -> bool:
         """Whether both sides are within EQUAL of each other."""
-        return 1 / (1 + EQUAL) <= self.ratio <= 1 + EQUAL
+        return self.known and 1 / (1 + EQUAL) <= self.ratio <= 1 + EQUAL
 
     @property
     def sure(self) -> bool:
         """Whether the spread leaves no doubt which side wins."""
-        return self.high < 1 or self.low > 1
+        return self.known and (self.high < 1 or self.low > 1)
 
     @property
     def state(self) -> str:
-        """ "gains", "loses" or "equal"; "may gain" or "may lose" if the spread reaches 1."""
+        """ "gains", "loses" or "equal"; "may gain" or "may lose" if the spread reaches 1; "unknown"."""
+        if not self.known:
+            return "unknown"
         if self.equal:
             return "equal"
         verb = "gain" if self.ratio < 1 else "lose"
@@ -79,6 +83,8 @@ class Axis(NamedTuple):
     @property
     def text(self) -> str:
         """The answer in a sentence about all axes: `2.5 times slower per frame`, `66 % less energy`."""
+        if not self.known:
+            return f"{self.name} not known"
         if self.name == "time":
             return f"as fast per frame{self._doubt}" if self.equal else f"{self.short} per frame{self._doubt}"
         if self.name == "frames":
@@ -93,6 +99,8 @@ class Axis(NamedTuple):
     @property
     def short(self) -> str:
         """The answer beside its name: `2.5 times slower`, `66 % less`."""
+        if not self.known:
+            return "not known"
         if self.equal:
             return "equal"
         chance = "" if self.sure else "probably "
@@ -106,7 +114,9 @@ class Axis(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """One standard deviation either side: `1.2 to 1.9 times`, `52 to 75 % less`; frames/s as a gain."""
+        """One standard deviation either side: `1.2 to 1.9 times`, `52 to 75 % less`; frames/s as a gain; "" if not known."""
+        if not self.known:
+            return ""
         if self.name in ("energy", "gpu") and self.high < 1:
             return f"{percent(1 - self.high)[:-2]} to {percent(1 - self.low)} less"
         ends = (1 / self.high, 1 / self.low) if self.name == "frames" else (self.low, self.high)
@@ -171,7 +181,14 @@ def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:
     busy = placed.parts.busy_gpu_us
     answers = [
         Axis("time", placed.cost.latency_us / gpu_us, placed.spreads.time, placed.cost.latency_us, gpu_us),
-        Axis("energy", placed.cost.energy_mj / gpu_mj, placed.spreads.energy, placed.cost.energy_mj, gpu_mj),
+        Axis(
+            "energy",
+            placed.cost.energy_mj / gpu_mj,
+            placed.spreads.energy,
+            placed.cost.energy_mj,
+            gpu_mj,
+            worth.energy_known,
+        ),
         Axis("gpu", busy / gpu_us, placed.spreads.gpu, busy, gpu_us),
     ]
     if most is not None:
@@ -209,9 +226,9 @@ def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[st
     assert gpu is not None
     if placed.work < LITTLE_WORK:
         return "Nothing to gain", f"{percent(placed.work)} of the work on the DLA: "
-    loses = [axis for axis in (time, energy) if axis.ratio > MUCH]
+    loses = [axis for axis in (time, energy) if axis.known and axis.ratio > MUCH]
     gains: List[Axis] = [time] if time.ratio < 1 / (1 + EQUAL) else []
-    gains += [energy] if energy.ratio <= SAVES else []
+    gains += [energy] if energy.known and energy.ratio <= SAVES else []
     gains += [gpu] if gpu.ratio <= FREES else []
     gains += [frames] if frames is not None and frames.ratio < 1 / (1 + EQUAL) else []
     sure = [axis for axis in gains if axis.sure]
@@ -238,7 +255,7 @@ def _profile(worth: Ways, precision: str, answers: Tuple[Axis, ...]) -> Tuple[st
 
 def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
     """What to say first if the best split surely gains on this axis; "" if it does not."""
-    if best is None or not best.parts.loadables:
+    if best is None or not best.parts.loadables or not axis.known:
         return ""
     value = best.cost.latency_us if axis.name == "time" else best.cost.energy_mj
     placed = Axis(axis.name, value / axis.base, getattr(best.spreads, axis.name), value, axis.base)

@@ -22,7 +22,7 @@ def to_metadata(graph: LayerGraph, platform: Platform, costs: CostModel) -> str:
     rows = []
     for precision in PRECISIONS:
         verdicts = load_rules().check(graph, platform, precision)
-        priced = CostModel.load(platform, precision, costs.power_mode or None)
+        priced = CostModel.load(platform, precision, costs.stated_mode)
         cost = Worthiness(graph, platform, verdicts, priced).way("gpu").cost
         rows.append({"precision": precision, "latency_us": cost.latency_us, "energy_mj": cost.energy_mj})
     return json.dumps({**_where(platform, costs), "rows": rows}, sort_keys=True)

@@ -124,7 +124,8 @@ class Ways:
         slow: layers that take a good part of that way's time and far less on the GPU; `pinned`: the way "tensorrt" with these on
             the GPU, None without any.
         baselines: by precision; () where the checked model is the user's own.
-        idle_w: of the board, all engines waiting; as measured on AGX Orin 64 GB.
+        idle_w: of the board, all engines waiting.
+        energy_known: whether figures tell which engine takes more energy; not of Xavier.
     """
 
     precision: str
@@ -137,6 +138,7 @@ class Ways:
     pinned: Optional[Way] = None
     baselines: Tuple[Baseline, ...] = ()
     idle_w: float = 0.0
+    energy_known: bool = True
 
     def way(self, name: str, precision: str = "") -> Optional[Way]:
         """One way, at the headline's precision or another; None if it is not known."""

@@ -76,7 +76,7 @@ def split_that_gains(report: CheckReport) -> Optional[Split]:
     default_gains = False
     for name, axis in (("throughput", "frames"), ("latency", "time"), ("energy", "energy")):
         best, answer = way(report, name), said.axis(axis)
-        if best is None or answer is None or not best.parts.loadables:
+        if best is None or answer is None or not answer.known or not best.parts.loadables:
             continue
         alone = 1e6 / answer.base if axis == "frames" else answer.base
         before = min(alone, _value(placed, name))

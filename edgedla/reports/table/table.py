@@ -48,9 +48,9 @@ class Cell:
         return None if self.report is None else gains.headline_of(self.report)
 
     def ratio(self, name: str = "time") -> Optional[float]:
-        """What the DLA takes over what the GPU alone takes on an axis of the headline; None if not costed."""
+        """What the DLA takes over what the GPU alone takes on an axis of the headline; None if not costed or not known."""
         axis = self.headline.axis(name) if self.headline is not None else None
-        return None if axis is None else axis.ratio
+        return None if axis is None or not axis.known else axis.ratio
 
     def time_us(self, name: str) -> Optional[float]:
         """Time per frame of a way: "tensorrt", "gpu", or "latency" for the best split; None if not costed."""

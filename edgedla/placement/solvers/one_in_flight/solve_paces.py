@@ -61,7 +61,7 @@ def solve_paces(
     watch = Stopwatch()
     search = _Search(problem, goal, pace, start)
     best, bound, rounds = search.best, floor(problem, goal), 0
-    sharing = Sharing((problem.rates[0], problem.rates[1]), GPU_SWITCH_US, pace.one_process, len(problem.cores))
+    sharing = Sharing((problem.rates[0], problem.rates[1]), GPU_SWITCH_US, pace.kernels, len(problem.cores))
     if best.evaluation is not None:
         bound = max(bound, least_period(problem, sharing, bound, best.value))
     before = INFINITY
