@@ -38,7 +38,7 @@ def made(
 
     def way(name: str, us: float, mj: float, busy: float, period: float, loadables: int) -> Way:
         parts = Breakdown(busy, us - busy, 0.0, {}, (LoadableTime((0,), 1.0, 1.0),) * loadables, 0, busy)
-        spreads = Spreads(spread, spread, spread, spread)
+        spreads = Spreads(spread, spread, spread, spread, spread)
         return Way(name, "int8", Cost(us, mj), Cost(period), parts, work, spreads=spreads)
 
     ways = (

@@ -18,7 +18,7 @@ from edgedla.placement.problem.evaluate import Evaluation, engine_device, evalua
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Problem
 from edgedla.placement.worth.value import ALIKE, SlowLayer, Spreads, Way
 from edgedla.placement.worth.worth import Worth
 from edgedla.regions.work import work_of
@@ -264,6 +264,7 @@ def _spreads(problem: Problem, evaluation: Evaluation, alone: Evaluation) -> Spr
         _of_ratio(_as_energy(own), _as_energy(shared), _as_energy(gpu)),
         _of_ratio(busy, shared, gpu),
         max(frames),
+        _of_ratio(own, shared, gpu, min(widening, STRUCTURE_SPREAD["fp16"])),
     )
 
 

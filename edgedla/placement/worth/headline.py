@@ -40,7 +40,7 @@ class Axis(NamedTuple):
         name: "time", "energy", "gpu" or "frames".
         ratio: what the DLA takes over what the GPU alone takes, per frame; below 1 the DLA wins. For frames/s the time between
             frames.
-        spread: relative standard deviation of the ratio.
+        spread: relative standard deviation of the ratio; `early` towards lower ratios, where that is another one.
         value, base: both sides as people read them: us, mJ, us, frames/s.
         known: False where no figure tells which side takes more: the energy of a chip whose engines nobody measured.
     """
@@ -51,10 +51,11 @@ class Axis(NamedTuple):
     value: float
     base: float
     known: bool = True
+    early: Optional[float] = None
 
     @property
     def low(self) -> float:
-        return self.ratio / (1 + self.spread)
+        return self.ratio / (1 + (self.spread if self.early is None else self.early))
 
     @property
     def high(self) -> float:
@@ -180,7 +181,7 @@ def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:
     gpu_us, gpu_mj = (gpu.cost.latency_us, gpu.cost.energy_mj) if own is None else (own.latency_us, own.energy_mj)
     busy = placed.parts.busy_gpu_us
     answers = [
-        Axis("time", placed.cost.latency_us / gpu_us, placed.spreads.time, placed.cost.latency_us, gpu_us),
+        _time_axis(placed, gpu_us),
         Axis(
             "energy",
             placed.cost.energy_mj / gpu_mj,
@@ -195,6 +196,11 @@ def axes(worth: Ways, precision: str = "") -> Tuple[Axis, ...]:
         period_us = most.period.latency_us
         answers.append(Axis("frames", period_us / gpu_us, most.spreads.frames, 1e6 / period_us, 1e6 / gpu_us))
     return tuple(answers)
+
+
+def _time_axis(way: Way, gpu_us: float) -> Axis:
+    us, spreads = way.cost.latency_us, way.spreads
+    return Axis("time", us / gpu_us, spreads.time, us, gpu_us, early=spreads.early)
 
 
 def headline(worth: Ways, precision: str = "") -> Headline:
@@ -257,8 +263,9 @@ def _when_placed(best: Optional[Way], axis: Axis, enough: float = 1.0) -> str:
     """What to say first if the best split surely gains on this axis; "" if it does not."""
     if best is None or not best.parts.loadables or not axis.known:
         return ""
-    value = best.cost.latency_us if axis.name == "time" else best.cost.energy_mj
-    placed = Axis(axis.name, value / axis.base, getattr(best.spreads, axis.name), value, axis.base)
+    mj = best.cost.energy_mj
+    in_energy = Axis("energy", mj / axis.base, best.spreads.energy, mj, axis.base)
+    placed = _time_axis(best, axis.base) if axis.name == "time" else in_energy
     if placed.state != "gains" or placed.ratio > enough:
         return ""
     objective = "" if axis.name == "time" else f" --objective {axis.name}"

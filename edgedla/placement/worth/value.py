@@ -19,12 +19,16 @@ WAYS: Mapping[str, str] = {
 
 
 class Spreads(NamedTuple):
-    """Relative standard deviations of a way's ratios to the GPU alone. What both sides share cancels: the same GPU layers."""
+    """Relative standard deviations of a way's ratios to the GPU alone. What both sides share cancels: the same GPU layers.
+
+    `early` is that of time towards shorter ones: INT8 engines of several parts were longer than predicted, not shorter.
+    """
 
     time: float = 0.0
     energy: float = 0.0
     gpu: float = 0.0
     frames: float = 0.0
+    early: float = 0.0
 
 
 #: Of the GPU alone: both sides are the same.
