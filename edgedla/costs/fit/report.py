@@ -158,7 +158,21 @@ def readme(
         "| row | source | module, mode | figure | ms | predicted |\n|---|---|---|---|---|---|\n",
     ]
     lines += [_row(sample) + f" {signed(error)} |\n" for sample, error in checked]
-    lines += [
+    lines += _power(power)
+    lines.append("\n## Structured sparsity: speed-up over dense\n\n| row | published | predicted |\n|---|---|---|\n")
+    lines += [f"| {i} | {m:.2f} | {p:.2f} |\n" for i, m, p in sparsity.speedups]
+    lines.append(
+        f"\n## Shared memory\n\nachieved = min(demand, max(total - external, floor)), total {contention.total_share:.2f} and "
+        f"floor {contention.floor_share:.2f} of the DRAM's peak: mean error {percent(contention.mean_error)} over "
+        f"{len(contention.ids)} figures of AGX Xavier; without a model of contention "
+        f"{percent(contention.mean_error_without)}. Other modules: guessed.\n"
+    )
+    return "".join(lines)
+
+
+def _power(power: Power) -> List[str]:
+    """The tables of energies."""
+    lines = [
         "\n## Energy above idle of the GPU\n\nWall power counts as the board's. NVIDIA's energies at MaxQ and their reproduction by ",
         "another submitter differ by a fifth to a\nthird; the fit lies between them.\n\n",
         "| row | source | module, mode | network | mJ | in sample | source left out |\n|---|---|---|---|---|---|---|\n",
@@ -171,15 +185,7 @@ def readme(
     lines.append("\n## Energy: performance per watt of the DLA over the GPU, compared only\n\n")
     lines.append("| row | published | predicted |\n|---|---|---|\n")
     lines += [f"| {i} | {m:.1f} | {p:.1f} |\n" for i, m, p in power.ratios]
-    lines.append("\n## Structured sparsity: speed-up over dense\n\n| row | published | predicted |\n|---|---|---|\n")
-    lines += [f"| {i} | {m:.2f} | {p:.2f} |\n" for i, m, p in sparsity.speedups]
-    lines.append(
-        f"\n## Shared memory\n\nachieved = min(demand, max(total - external, floor)), total {contention.total_share:.2f} and "
-        f"floor {contention.floor_share:.2f} of the DRAM's peak: mean error {percent(contention.mean_error)} over "
-        f"{len(contention.ids)} figures of AGX Xavier; without a model of contention "
-        f"{percent(contention.mean_error_without)}. Other modules: guessed.\n"
-    )
-    return "".join(lines)
+    return lines
 
 
 def number(value: float) -> str:
