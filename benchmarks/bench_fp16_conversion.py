@@ -1,22 +1,27 @@
 """FLOAT models as FP16 on TensorRT 11, converted by edgedla, against FP16 builds of TensorRT 10.3: layers and multiply-accumulates on
 the DLA, and the error of the conversion.
 
-    python benchmarks/bench_fp16_conversion.py FOLDER -o benchmarks/results/fp16_conversion.json [--error]
+    python benchmarks/bench_fp16_conversion.py FOLDER -o benchmarks/results/fp16_conversion.json [--error] [--deploy] [--part K/N]
 
 Models without weights get seeded random ones for the error (relative L2 of the worst output, seeded random input): --error takes minutes.
+--deploy: `fix` and `deploy` (random samples, place dla) too, one command each: what they leave on the DLA, and the answer of `deploy`.
+--part 2/8 takes every eighth model from the second on; join_rows.py joins the files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
+import onnx
 from provenance import write_rows
 
+import edgedla
 from edgedla.fixes.apply_proven import feeds_of
 from edgedla.fixes.float_types import in_half
 from edgedla.fixes.fold import set_shapes
@@ -56,6 +61,32 @@ def row_of(path: Path, with_error: bool) -> Dict[str, Any]:
     return row
 
 
+def verbs(path: Path) -> Dict[str, Any]:
+    """`fix`, and `deploy` of the model as it is, on TensorRT 11: layers and share of the work on the DLA, answer, error, CPU seconds."""
+    model = with_seeded_weights(open_model(str(path)))
+    set_shapes(model, {}, 1)
+    row: Dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, path.name)
+        onnx.save(whole_proto(model), str(file), save_as_external_data=True, location="weights.bin")
+        began = time.process_time()
+        fixed = edgedla.fix(file, **NEW).after
+        row["fix"] = {
+            "layers_dla": fixed.layers_dla, "layers": fixed.layers, "macs_dla": round(fixed.share_macs_dla, 4),
+            "cpu_s": round(time.process_time() - began, 1),
+        }  # fmt: skip
+        began = time.process_time()
+        done = edgedla.deploy(file, Path(folder, "out"), data="random", place="dla", backend="host", **NEW)
+        build, score = done.best.predicted["check"], done.score
+        row["deploy"] = {
+            "layers_dla": build["layers_dla"], "layers": build["layers"], "macs_dla": build["share_macs_dla"],
+            "accepted": done.accepted, "metric": score["metric"], "value": round(float(score["value"]), 5),
+            "reference": score.get("reference", "FP32"), "precision": done.best.precision,
+            "cpu_s": round(time.process_time() - began, 1),
+        }  # fmt: skip
+    return row
+
+
 def error_of(path: Path) -> Any:
     model = with_seeded_weights(open_model(str(path)))
     set_shapes(model, {}, 1)
@@ -75,11 +106,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--error", action="store_true")
+    parser.add_argument("--deploy", action="store_true")
+    parser.add_argument("--part", default="1/1", metavar="K/N")
     given = parser.parse_args()
     rows: List[Dict[str, Any]] = []
-    for path in sorted(given.folder.glob("*.onnx")):
+    part, parts = map(int, given.part.split("/"))
+    for path in sorted(given.folder.glob("*.onnx"))[part - 1 :: parts]:
         try:
             rows.append(row_of(path, given.error))
+            if given.deploy:
+                rows[-1].update(verbs(path))
         except Exception as e:
             rows.append({"model": path.stem, "failed": str(e)[:200]})
         print(json.dumps(rows[-1]), flush=True)

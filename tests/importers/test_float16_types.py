@@ -177,3 +177,17 @@ def test_any_chain_computes_the_same_in_both_types(steps: List[str], kept: Any, 
     x = np.random.default_rng(5).standard_normal((1, 4, 8, 8)).astype(np.float32)
     for got, expected in zip(outputs(halved.model, x), outputs(model, x)):
         assert np.linalg.norm(got.astype(np.float64) - expected) <= 5e-3 * max(np.linalg.norm(expected), 1e-6)
+
+
+@pytest.mark.parametrize("read_twice", [False, True])
+def test_a_listed_type_of_a_constant_becomes_float16_too(read_twice: bool) -> None:
+    """onnx-ir, so torch's exporter and `fix`, list constants in value_info; ONNX Runtime refused the conversion of such a model."""
+    nodes = [conv("x", "a"), node("Relu", "a", "y")]
+    keep = {}
+    if read_twice:
+        nodes, keep = [conv("x", "a"), conv("a", "y")], {"y": "asked"}
+    model = net(nodes, {"y": (1, 4, 8, 8)}, {})
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("w", 1, (4, 4, 3, 3)))
+    halved = converted(model, keep=keep)
+    x = np.random.default_rng(0).standard_normal((1, 4, 8, 8)).astype(np.float32)
+    assert np.allclose(outputs(halved.model, x)[0], outputs(model, x)[0], rtol=1e-2, atol=1e-2)

@@ -202,7 +202,8 @@ class _Conversion:
         self._write_constants(graph)
         graph.node.extend(self.made)
         for value in graph.value_info:
-            if value.name in self.half and (value.name, True) not in self.forms:
+            # Exporters on onnx-ir list the constants there too; ONNX Runtime believes the list.
+            if self.forms.get((value.name, True), value.name if value.name in self.half else "") == value.name:
                 value.type.tensor_type.elem_type = HALF
         interface = () if self.own_ends else self._turned_ends(graph)
         clamped, vanished = lost((n, t) for n, t in self._constant_tensors() if (n, True) in self.constant_forms)
