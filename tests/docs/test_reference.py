@@ -18,11 +18,12 @@ import yaml
 
 import edgedla
 from docs.generator.check_site import faults
+from docs.generator.document_pages import _fields
 from docs.generator.site import generated_pages, write_site
 from docs.generator.versions import write_versions
 from edgedla import errors
 from edgedla.cli.main import VERBS, main
-from edgedla.io.documents import DOCUMENTS
+from edgedla.io.documents import DOCUMENTS, schema
 from edgedla.rules import load_rules
 from edgedla.rules.messages import messages
 from edgedla.rules.remedies import all_entries, remedies
@@ -101,6 +102,25 @@ def test_every_id_has_a_page_and_is_in_its_index(pages: Dict[str, str], kind: st
     assert len(ids) >= 10
     assert [name for name in ids if page_path(kind, name, "md") not in pages] == []
     assert [name for name in ids if f"]({name}.md)" not in pages[f"{FOLDERS[kind]}/index.md"]] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_field_of_a_document_has_a_meaning(name: str) -> None:
+    fields = list(_fields(schema(name), schema(name), "", ()))
+    assert fields
+    assert [path for path, _, text in fields if len(text.split()) < 2] == []
+
+
+def test_times_and_sizes_in_documents_name_their_unit() -> None:
+    units = {"_us": "microsecond", "_mj": "millijoule", "_ms": "millisecond", "_bytes": "byte", "_db": "dB", "_mhz": "MHz"}
+    bare = [
+        f"{name}: {path}: {text}"
+        for name in DOCUMENTS
+        for path, _, text in _fields(schema(name), schema(name), "", ())
+        for ending, unit in units.items()
+        if path.rstrip("?").endswith(ending) and unit not in text
+    ]
+    assert bare == []
 
 
 def test_a_short_page_leads_to_its_list_and_its_neighbours(pages: Dict[str, str]) -> None:
