@@ -112,7 +112,14 @@ def test_every_field_of_a_document_has_a_meaning(name: str) -> None:
 
 
 def test_times_and_sizes_in_documents_name_their_unit() -> None:
-    units = {"_us": "microsecond", "_mj": "millijoule", "_ms": "millisecond", "_bytes": "byte", "_db": "dB", "_mhz": "MHz"}
+    units = {
+        "_us": "microsecond",
+        "_mj": "millijoule",
+        "_ms": "millisecond",
+        "_bytes": "byte",
+        "_db": "dB",
+        "_mhz": "MHz",
+    }
     bare = [
         f"{name}: {path}: {text}"
         for name in DOCUMENTS
