@@ -90,7 +90,7 @@ def _deployed(
             if entry.name != LOCK:
                 remove_folder(entry)
     record(work, model)
-    source, conversion, wide, front = as_source(model, example_inputs, work, request, say)
+    source, conversion, wide, front, untrained = as_source(model, example_inputs, work, request, say)
     budget = Budget(request.budget_s)
     steps, parts = _steps(request, Store(work, say), source)
     types = steps.types(wide) if wide is not None else ((steps.converted,) if steps.converted else ())
@@ -98,7 +98,9 @@ def _deployed(
     best = search.run()
     first = search.first or best
     standing, scores, trials = _final(search, steps, first)
-    return _deployment(request, steps, parts, conversion, types, front, first, standing, scores, trials, folder, keeper)
+    return _deployment(
+        request, steps, parts, conversion, types, front, untrained, first, standing, scores, trials, folder, keeper
+    )
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
@@ -173,7 +175,8 @@ def _final(
 
 
 def _deployment(
-    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], front: Optional[Front], first: Candidate,
+    request: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, types: Tuple[str, ...], front: Optional[Front], untrained: str,
+    first: Candidate,
     standing: List[Candidate], scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
@@ -186,7 +189,8 @@ def _deployment(
     accepted = score["answer"] == SHOWN and bound_kept(best, measured)
     details = details_of(first, best)
     left_out = () if front is None else (f"{front_text(front)}; the commands end with a build of the whole model",)
-    notes = (*left_out, *types, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
+    begun = (*filter(None, (untrained,)), *left_out, *types)
+    notes = (*begun, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
     deployment = Deployment(
         steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),

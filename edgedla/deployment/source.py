@@ -13,7 +13,9 @@ from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.importers.model_file.plugins import Front, part_in_front
+from edgedla.importers.shared_parameters import read_directly, shared_parameters
 from edgedla.io.files import write_atomic
+from edgedla.regions.check import check, untrained_note
 from edgedla.targets import platform_for
 
 #: Facts of a conversion; None if the model came as ONNX.
@@ -22,9 +24,11 @@ Facts = Optional[Dict[str, Any]]
 
 def as_source(
     model: Any, example_inputs: Any, folder: Path, request: DeployRequest, say: Optional[Callable[[str], None]]
-) -> Tuple[Path, Facts, Optional[Turned], Optional[Front]]:
+) -> Tuple[Path, Facts, Optional[Turned], Optional[Front], str]:
     """(ONNX file in the folder, named as the model; facts of its conversion; what was converted to FLOAT in it; the part in front of
-    plugins, if the file holds that alone).
+    plugins, if the file holds that alone; a note if it was exported untrained).
+
+    An untrained model's parameters that PyTorch shares are read directly, so that every step sees the layers after training.
 
     Plugins are left out with what reads their results: ONNX Runtime lacks them, and each step is judged by outputs.
 
@@ -65,11 +69,29 @@ def as_source(
         proto = front.model
         if say is not None:
             say(front_text(front))
+    untrained = _untied(proto, request)
+    if untrained and say is not None:
+        say(untrained)
     wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)
     if wide is not None and say is not None:
         say(f"types converted to FLOAT: {wide.own.text}")
     source = proto if wide is None else wide.model
-    return write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False), facts, wide, front
+    return (
+        write_atomic(folder / f"{name}.onnx", source.SerializeToString(), follow=False),
+        facts,
+        wide,
+        front,
+        untrained,
+    )
+
+
+def _untied(proto: Any, request: DeployRequest) -> str:
+    """Reads shared parameters directly; what that changes, "" without any."""
+    if not shared_parameters(proto.graph):
+        return ""
+    report = check(proto.SerializeToString(), **request.platform, **request.sizes)
+    read_directly(proto)
+    return "" if report.as_exported is None else untrained_note(report.as_exported)
 
 
 def front_text(front: Front) -> str:

@@ -12,6 +12,7 @@ from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.result import FixedSite, PlacedLayer, RefusedSite
 from edgedla.fixes.seeded import has_all_weights
 from edgedla.graph.batch import batch_of, frame_text
+from edgedla.regions.check import untrained_note
 
 
 def fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
@@ -61,6 +62,12 @@ def _open_sizes(work: Any) -> Tuple[str, ...]:
     return (
         f"inputs with open sizes: {names}{more}; rewrites and times need numbers, give them with --shapes or --batch",
     )
+
+
+def untrained_notes(judge: Judge) -> Tuple[str, ...]:
+    """That the last network's figures are those after training, where the file was exported before it."""
+    as_exported = judge.last[1].as_exported if judge.last is not None else None
+    return () if as_exported is None else (untrained_note(as_exported),)
 
 
 def frame_note(judge: Judge) -> Tuple[str, ...]:

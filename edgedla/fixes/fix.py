@@ -17,6 +17,7 @@ from edgedla.fixes.account import (
     outputs_note,
     placed_layers,
     refused_sites,
+    untrained_notes,
 )
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
@@ -111,7 +112,7 @@ def fix(
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
     gpu_alone = judge.gpu_alone(opened.before.metadata_props.get(GPU_ALONE, ""))
-    layers_before = placed_layers(judge)
+    layers_before, untrained = placed_layers(judge), untrained_notes(judge)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective).choose()
@@ -143,6 +144,7 @@ def fix(
         decoder=changes.decoder_bytes,
         types=opened.types,
         notes=(
+            *untrained,
             *opened.notes,
             *model_notes(work, prove, seeded_weights, platform.no_dla),
             *frame_note(judge),

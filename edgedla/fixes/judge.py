@@ -165,7 +165,7 @@ class Judge:
 
     def _judge(self, model: Any) -> _Judged:
         try:
-            graph = load_onnx(model, trt=self.platform.release.trt)
+            graph = load_onnx(model, trt=self.platform.release.trt, as_trained=True)
         except ModelTooLarge:
             raise
         except ModelError as e:

@@ -251,20 +251,24 @@ def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: st
     return check_graph(graph.as_exported, platform, precision, mode, rules, ranked=False).totals
 
 
+def untrained_note(as_exported: Totals) -> str:
+    """That an answer is for the trained model, beside what a build of the untrained file has."""
+    live = as_exported.layers_dla + as_exported.layers_gpu
+    loadables = as_exported.regions + as_exported.regions_dropped
+    return (
+        "this answer is for the trained model. The file was exported untrained: PyTorch wrote equal parameters once and "
+        "shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with such a "
+        f"bias off the DLA; a build of this file has {as_exported.layers_dla} of {live} layers on the DLA in {loadables} "
+        f"loadable{'s' * (loadables != 1)}; export after training"
+    )
+
+
 def _notes(
     graph: LayerGraph, platform: Platform, narrow: int, prediction: Prediction, as_exported: Optional[Totals]
 ) -> Tuple[str, ...]:
     notes = list(graph.notes) + list(prediction.notes)
     if as_exported is not None:
-        live = as_exported.layers_dla + as_exported.layers_gpu
-        notes.insert(
-            0,
-            "this answer is for the trained model. The file was exported untrained: PyTorch wrote equal parameters once and "
-            "shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with such a "
-            "bias off the DLA; a build of this file "
-            f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
-            f"loadable{'s' * (as_exported.regions != 1)}; export after training",
-        )
+        notes.insert(0, untrained_note(as_exported))
     if narrow:
         notes.insert(
             0,

@@ -16,6 +16,7 @@ from torch import nn
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.importers.model_file.port_names import name_ports
+from edgedla.importers.shared_parameters import read_directly
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
@@ -175,7 +176,7 @@ def _torchscript(
         raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
     call_of = _unmark(model)
-    _without_shared(model)
+    read_directly(model)
     for node in model.graph.node:
         if node.name in call_of:
             _write_source(node, recorder.calls[call_of[node.name]])
@@ -294,23 +295,6 @@ def _graphs(graph: Any) -> Iterator[Any]:
         for attribute in node.attribute:
             for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
                 yield from _graphs(body)
-
-
-def _without_shared(model: Any) -> None:
-    """Reads equal parameters of an untrained network directly, without the Identity nodes by which PyTorch shares them."""
-    constants = {i.name for i in model.graph.initializer}
-    outputs = {o.name for o in model.graph.output}
-    aliases: Dict[str, str] = {}
-    nodes: List[Any] = []
-    for node in model.graph.node:
-        for i, value in enumerate(node.input):
-            node.input[i] = aliases.get(value, value)
-        if node.op_type == "Identity" and node.input[0] in constants and node.output[0] not in outputs:
-            aliases[node.output[0]] = node.input[0]
-        else:
-            nodes.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
 
 
 def _write_source(node: Any, call: Call) -> None:

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 from edgedla.importers import load_onnx
+from edgedla.importers.shared_parameters import read_directly
 from edgedla.regions import check, compare
 from edgedla.targets import platform_for
 from tests.importers.onnx_models import constant, model, value, weights
@@ -75,3 +76,36 @@ def test_check_of_an_untrained_export_reports_trained_and_exported_totals():
     assert trained.as_exported is None
     (together,) = compare(network(trained=False), [platform_for("agx-xavier-32gb", trt="8.5.2")])
     assert together.to_dict() == report.to_dict()
+
+
+def test_parameters_that_are_read_directly_give_the_layers_after_training():
+    proto = network(trained=False)
+    read_directly(proto)
+    assert not [n for n in proto.graph.node if n.op_type == "Identity"]
+    assert [layer.type for layer in load_onnx(proto).layers] == TRAINED
+
+
+def test_check_fix_and_deploy_of_an_untrained_export_begin_with_the_same_figures(tmp_path):
+    pytest.importorskip("onnx_ir")
+    from edgedla.deployment.deploy import deploy
+    from edgedla.fixes.fix import fix
+
+    proto = network(trained=False)
+    for initializer in proto.graph.initializer:
+        if initializer.name.startswith("w"):
+            random = np.random.default_rng(0).normal(size=tuple(initializer.dims)).astype(np.float32)
+            initializer.ClearField("float_data")
+            initializer.raw_data = random.tobytes()
+    asked = {"target": "agx-xavier-32gb", "trt": "8.5.2"}
+    report = check(proto, **asked)
+    assert report.as_exported is not None
+    fixed = fix(proto, **asked, prove=False)
+    assert (fixed.before.layers_dla, fixed.before.loadables) == (report.totals.layers_dla, report.totals.regions)
+    deployed = deploy(proto, tmp_path / "out", **asked, level=0)
+    begun = deployed.first.predicted["check"]
+    assert (begun["layers_dla"], begun["loadables"]) == (report.totals.layers_dla, report.totals.regions)
+    as_file = (
+        f"{report.as_exported.layers_dla} of {report.as_exported.layers_dla + report.as_exported.layers_gpu} layers"
+    )
+    for notes in (report.notes, fixed.notes, deployed.notes):
+        assert any("untrained" in note and as_file in note for note in notes)
