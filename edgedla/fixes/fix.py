@@ -112,7 +112,7 @@ def fix(
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
     gpu_alone = judge.gpu_alone(opened.before.metadata_props.get(GPU_ALONE, ""))
-    layers_before, untrained = placed_layers(judge), untrained_notes(judge)
+    layers_before, begun = placed_layers(judge), (*untrained_notes(judge), *opened.notes)
     interface = (*opened.interface, *_embedded(work, embed_preprocess, goal, prove))
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective).choose()
@@ -144,8 +144,7 @@ def fix(
         decoder=changes.decoder_bytes,
         types=opened.types,
         notes=(
-            *untrained,
-            *opened.notes,
+            *begun,
             *model_notes(work, prove, seeded_weights, platform.no_dla),
             *frame_note(judge),
             *outputs_note(purpose, goal, fixed),
