@@ -55,7 +55,7 @@ contract-wheels: $(STAMP)
 
 # Hours of mutated models, killed builds, changed artifacts and a camera that breaks; figures in benchmarks/results.
 # For example ATTACK="--models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --seed 2".
-ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --unmutated --files 2000
+ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --unmutated --files 2000 --processes 200
 attack: $(STAMP)
 	$(BIN)/python -m tests.hostile.attack $(ATTACK) -o benchmarks/results/attack.json
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.io.files import write_atomic
-from tests.hostile import attack_builds, attack_files, attack_models, attack_parts, attack_soak
+from tests.hostile import attack_builds, attack_files, attack_models, attack_parts, attack_processes, attack_soak
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How often the figures are written while it runs.
@@ -100,6 +100,18 @@ def builds(options: argparse.Namespace, figures: Figures) -> None:
         figures.note("tampered_artifacts", tamper)
 
 
+def processes(options: argparse.Namespace, figures: Figures) -> None:
+    """Cases of whole processes (attack_processes.PROCESSES), each in an empty folder."""
+    for name, case in attack_processes.PROCESSES.items():
+
+        def in_a_folder(rng: random.Random, case: Any = case) -> Optional[str]:
+            with tempfile.TemporaryDirectory(prefix="attack-") as folder:
+                return case(rng, Path(folder))
+
+        numbers = attack_parts.numbers_of(options.part, range(options.processes))
+        figures.note(f"processes_{name}", repeated(numbers, options.seed, name, in_a_folder))
+
+
 def cases(
     campaign: str,
     figures: Figures,
@@ -121,6 +133,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first mutated model")
     parser.add_argument("--patterns", type=int, default=0, help="mutated examples of the rewrites, through fix")
     parser.add_argument("--files", type=int, default=0, help="cases of each other kind of file (attack_files.SURFACES)")
+    parser.add_argument(
+        "--surfaces", nargs="+", choices=sorted(attack_files.SURFACES), default=list(attack_files.SURFACES)
+    )
+    parser.add_argument("--processes", type=int, default=0, help="cases of each kind of attack_processes.PROCESSES")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
@@ -147,6 +163,8 @@ def main() -> int:
     attack_models.warm()
     if options.kills or options.tampers:
         builds(options, figures)
+    if options.processes:
+        processes(options, figures)
     if options.soak_minutes:
         missing = attack_soak.possible()
         soaked = {"skipped": missing} if missing else attack_soak.soak(options.soak_minutes, options.seed)
@@ -159,7 +177,7 @@ def main() -> int:
         patterns = attack_models.pattern_seeds()
         broken = attack_models.pattern_case(patterns, options.seed)
         cases("mutated_patterns", figures, broken, range(options.patterns), options.part, {"seeds": len(patterns)})
-    for name in attack_files.SURFACES if options.files else ():
+    for name in options.surfaces if options.files else ():
         changed = attack_files.surface_case(name, options.seed)
         cases(f"files_{name}", figures, changed, range(options.files), options.part, {})
     models = attack_models.seeds(options.corpus)

@@ -54,6 +54,8 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "monitor": (("--count", "1"),),
     "doctor": ((),),
     "completion": (("bash",),),
+    # Without --skill it answers until its client goes.
+    "mcp": (("--skill",),),
     "explain": (("{log}",),),
 }
 

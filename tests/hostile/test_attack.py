@@ -14,7 +14,14 @@ import pytest
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from tests.amounts import amount  # noqa: E402
-from tests.hostile import attack, attack_builds, attack_files, attack_models, attack_soak  # noqa: E402
+from tests.hostile import (  # noqa: E402
+    attack,
+    attack_builds,
+    attack_files,
+    attack_models,
+    attack_processes,
+    attack_soak,
+)
 
 pytestmark = pytest.mark.once
 
@@ -25,7 +32,20 @@ ROOT = Path(__file__).resolve().parents[2]
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
     """The attack forks, so it runs in a process of its own: this one has the threads of other tests."""
     output = tmp_path_factory.mktemp("attack") / "attack.json"
-    options = ["--models", "160", "--kills", "25", "--tampers", "300", "--files", "40", "-o", str(output)]
+    options = [
+        "--models",
+        "160",
+        "--kills",
+        "25",
+        "--tampers",
+        "300",
+        "--files",
+        "40",
+        "--processes",
+        "4",
+        "-o",
+        str(output),
+    ]
     command = [sys.executable, "-m", "tests.hostile.attack", *options]
     done = subprocess.run(command, cwd=str(ROOT), capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
@@ -50,8 +70,15 @@ def test_files_of_others_end_with_a_documented_exit_code(figures: Dict[str, Any]
     tally = figures[f"files_{surface}"]
     assert tally["first_wrong"] == []
     assert tally["native_crashes"] == []
-    assert tally["cases"] == 40
+    assert tally["cases"] == 24
     assert tally["most_memory_mib"] < 256
+
+
+@pytest.mark.parametrize("kind", attack_processes.PROCESSES)
+def test_whole_processes_end_with_a_documented_exit_code_and_leave_whole_files(
+    figures: Dict[str, Any], kind: str
+) -> None:
+    assert figures[f"processes_{kind}"] == {"cases": 2, "wrong": 0, "first_wrong": []}
 
 
 @pytest.fixture(scope="module")

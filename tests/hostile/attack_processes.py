@@ -1,0 +1,191 @@
+"""What only whole processes show: changed .pyz files that somebody starts, two writers into one output, a run that gets SIGHUP."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+import onnx
+
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.errors import EdgedlaError
+from tests.hostile.attack_surfaces import detector
+from tests.hostile.commands import small_model
+from tests.hostile.values import bytes_changed
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Exit codes that are documented; 130 and the signals' own are of processes that were asked to end.
+DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 130}
+EDGEDLA = [sys.executable, "-m", "edgedla"]
+
+
+def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=str(folder), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            errors="replace")  # fmt: skip
+
+
+def _ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
+    """What is wrong with how a process ended; None if nothing is."""
+    try:
+        out, err = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"{what}: hangs"
+    if process.returncode not in DOCUMENTED:
+        return f"{what}: ended with {process.returncode}: {err[-300:]}"
+    return f"{what}: a traceback: {err[-300:]}" if "Traceback" in out + err else None
+
+
+# --- Changed .pyz files
+
+
+@functools.lru_cache(maxsize=1)
+def _pyz() -> bytes:
+    from edgedla.cli.main import exit_code_of
+
+    path = Path(detector()).with_name("b.pyz")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        made = exit_code_of(["bundle", detector(), "-o", str(path)])
+    assert made == 0
+    return path.read_bytes()
+
+
+def pyz(rng: random.Random, folder: Path) -> Optional[str]:
+    """Python itself answers where the archive is no archive any more, so that code 1 with its words is right too."""
+    path = folder / "b.pyz"
+    path.write_bytes(bytes_changed(_pyz(), rng))
+    how = rng.choice((["--verify"], ["--source", "synthetic://?frames=2"]))
+    process = _start([sys.executable, str(path), *how], folder)
+    try:
+        out, err = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"{how}: hangs"
+    whole = path.read_bytes() == _pyz()
+    if process.returncode == 0 and not whole and "--verify" in how:
+        return f"{how}: a changed bundle is verified"
+    first = err.splitlines()[0] if err else ""
+    by_python = any(
+        word in err for word in ("zipimport", "can't find '__main__'", "SyntaxError", "bad marshal", "zlib", "EOFError")
+    )
+    if process.returncode not in DOCUMENTED or ("Traceback" in err and not by_python):
+        return f"{how}: ended with {process.returncode}: {first} ... {err[-300:]}"
+    return None
+
+
+# --- Two writers into one output
+
+
+def _model_of(path: Path) -> None:
+    onnx.checker.check_model(str(path))
+
+
+def _document_of(path: Path) -> None:
+    json.loads(path.read_text(encoding="utf-8"))
+
+
+def _rows_of(path: Path) -> None:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        json.loads(line)
+
+
+#: Words of a command, what it writes, and what reads that whole.
+WRITERS: Sequence[Any] = (
+    (["fix", "m.onnx", "--target", "orin", "-o", "out.onnx"], "out.onnx", _model_of),
+    (["check", "m.onnx", "--target", "orin", "--fail-on", "never", "-o", "out.onnx"], "out.onnx", _model_of),
+    (["check", "m.onnx", "--target", "orin", "--fail-on", "never", "-o", "out.json"], "out.json", _document_of),
+    (["place", "m.onnx", "--target", "orin", "-o", "out.json"], "out.json", _document_of),
+    (["check", "m.onnx", "--target", "orin", "--baseline", "out.json", "--update-baseline"], "out.json", _document_of),
+    (["build", "m.onnx", "--target", "orin", "--backend", "host", "-o", "out"], "out", load_artifact),
+    (["quantize", "m.onnx", "--target", "orin", "--data", "s.npz", "-o", "out"], "out/quantization.json", _document_of),
+    (["deploy", "m.onnx", "--target", "orin", "--level", "0", "--backend", "host", "-o", "out"], "out/deployment.json", _document_of),
+    (["sweep", "m.onnx", "--target", "orin", "-o", "out.jsonl"], "out.jsonl", _rows_of),
+)  # fmt: skip
+
+
+def two_writers(rng: random.Random, folder: Path) -> Optional[str]:
+    """Two commands begin within 0.3 s; sometimes one is killed. What stands there afterwards is whole."""
+    onnx.save(small_model(), str(folder / "m.onnx"))
+    np.savez(str(folder / "s.npz"), x=np.ones((4, 3, 16, 16), np.float32))
+    words, output, read = rng.choice(WRITERS)
+    first = _start([*EDGEDLA, *words], folder)
+    time.sleep(rng.choice((0, 0.05, 0.3)))
+    second = _start([*EDGEDLA, *words], folder)
+    killed = rng.random() < 0.3
+    if killed:
+        time.sleep(rng.uniform(0.2, 1.2))
+        second.kill()
+    wrong = [_ended(first, " ".join(words)), None if killed else _ended(second, " ".join(words))]
+    second.communicate()
+    if any(wrong):
+        return next(filter(None, wrong))
+    if first.returncode not in (0, 1) and not killed and second.returncode not in (0, 1):
+        return f"{' '.join(words)}: neither of two writers wrote: {first.returncode}, {second.returncode}"
+    try:
+        if (folder / output).exists():
+            read(folder / output)
+        elif first.returncode == 0:
+            return f"{' '.join(words)}: exit code 0 and no {output}"
+    except (EdgedlaError, ValueError, onnx.checker.ValidationError) as e:
+        return f"{' '.join(words)}: half written: {e}"
+    return None
+
+
+# --- SIGHUP while a pipeline runs
+
+
+def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
+    """The file is changed and SIGHUP sent, again and again: what is wrong in it is told, and the pipeline goes on to its end."""
+    import yaml
+
+    config: Dict[str, Any] = {
+        "version": 2, "sources": {"gate": "synthetic://?rate=30"},
+        "models": {"m": {"artifact": detector(), "decode": {"kind": "final", "score": 0}}}, "outputs": {"jsonl": "r.jsonl"},
+    }  # fmt: skip
+    path = folder / "p.yaml"
+    path.write_text(yaml.safe_dump(config))
+    process = _start([*EDGEDLA, "run", "p.yaml", "--seconds", "2.5"], folder)
+    time.sleep(rng.uniform(0.0, 1.0))
+    for _ in range(rng.choice((1, 3, 8))):
+        text = yaml.safe_dump(config).encode()
+        elsewhere = rng.choice((b"other.jsonl", b"/nowhere/x.jsonl", b"p.yaml"))
+        path.write_bytes(rng.choice((
+            text, bytes_changed(text, rng), b"", text.replace(b"gate", b"door"), text.replace(b"r.jsonl", elsewhere),
+            text.replace(b"score: 0", b"score: 2"),
+        )))  # fmt: skip
+        # Before the handler is set, the signal's own action ends a process, as of every program.
+        if (folder / "r.jsonl").exists():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGHUP)
+        time.sleep(rng.uniform(0.0, 0.3))
+    wrong = _ended(process, "run with SIGHUP")
+    if wrong or process.returncode in (2, 3):
+        # The file may have been changed before the run read it for the first time.
+        return wrong
+    rows: List[bytes] = (folder / "r.jsonl").read_bytes().splitlines() if (folder / "r.jsonl").exists() else []
+    try:
+        for row in rows:
+            json.loads(row)
+    except ValueError as e:
+        return f"run with SIGHUP: a broken line: {e}"
+    return None if process.returncode == 0 else f"run with SIGHUP: ended with {process.returncode}"
+
+
+#: What is attacked -> (random numbers, an empty folder) -> what went wrong.
+PROCESSES: Mapping[str, Callable[[random.Random, Path], Optional[str]]] = {
+    "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up,
+}  # fmt: skip
