@@ -1,0 +1,1 @@
+"""An edgedla pipeline as a ROS 2 node."""

@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+qos_profile_sensor_data = "sensor data"
