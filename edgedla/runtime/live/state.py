@@ -75,7 +75,7 @@ class State:
             ],
             "stages": self._stages(),
             "load": self._load(rates),
-            "gauges": self._gauges(now),
+            "gauges": [*self._gauges(now), *_events(p.summary()["outputs"])],
             "warnings": [
                 {"time": time.strftime("%H:%M:%S", time.localtime(at)), "level": level, "text": text}
                 for at, level, text in reversed(self._warnings.lines)
@@ -168,6 +168,17 @@ class State:
         if sample.temperatures_c:
             gauges.append({"name": "Temperature", "value": f"{max(sample.temperatures_c.values()):.1f} °C"})
         return gauges
+
+
+def _events(outputs: Sequence[Mapping[str, Any]]) -> List[Dict[str, str]]:
+    """How many events go on, and how many objects crossed each line."""
+    gauges = []
+    for told in (o for o in outputs if o["output"] == "events"):
+        gauges.append({"name": "Events", "value": f"{told['going_on']} going on, {told['began']} so far"})
+        for line in told.get("crossings", ()):
+            name = " ".join(filter(None, (line["source"], line["event"])))
+            gauges.append({"name": name, "value": f"{line['left']} to the left, {line['right']} to the right"})
+    return gauges
 
 
 def _health(sources: List[Dict[str, Any]], broken: Sequence[str]) -> Tuple[str, str, str]:

@@ -8,6 +8,7 @@ import json
 import logging
 import shutil
 import socket
+import subprocess
 import threading
 import time
 
@@ -18,9 +19,10 @@ from edgedla.errors import RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.live.scenes import Scenes
-from edgedla.runtime.live.server import page, serve_view
-from edgedla.runtime.live.state import WORDS, Warnings
+from edgedla.runtime.live.server import TEMPLATES, page, serve_view
+from edgedla.runtime.live.state import WORDS, State, Warnings, _events
 from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
 from tests.runtime.field.field_pipelines import camera, counter, engine, lane, pipeline
@@ -345,3 +347,53 @@ def test_a_real_browser_shows_pictures_and_runs_no_foreign_script(tmp_path):
             assert not broken
     finally:
         driver.quit()
+
+
+def test_a_zone_drawn_on_the_page_is_yaml_that_the_pipeline_file_takes(tmp_path):
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed")
+    script = (TEMPLATES / "live.js").read_text()
+    function = script[script.index("function yaml(") : script.index("function drawing(")]
+    cases = [
+        ("gate", [[0.1, 0.2], [0.9, 0.2], [0.5, 1]]),
+        ("gate", [[0, 0.5], [1, 0.5]]),
+        ("-", [[0, 0], [1, 0], [1, 1]]),
+        ("gate", [[0, 0]]),
+    ]
+    call = f"{function}; console.log(JSON.stringify({json.dumps(cases)}.map(([k, c]) => yaml(k, c))))"
+    made = json.loads(subprocess.run([node, "-e", call], capture_output=True, text=True, check=True).stdout)
+    assert made.pop() == "", "one corner is nothing yet"
+    head = "version: 2\nsources: {gate: 'synthetic://'}\nmodels: {m: {artifact: a, track: bytetrack, decode: yolov8}}\n"
+    rules = []
+    for text in made:
+        (tmp_path / "p.yaml").write_text(head + text)
+        [(name, rule)] = load_config(str(tmp_path / "p.yaml")).events.items()
+        rules.append((name, rule.sources, rule.zone, rule.line, rule.each))
+    assert rules == [
+        ("gate-zone", ("gate",), ((0.1, 0.2), (0.9, 0.2), (0.5, 1.0)), (), "zone"),
+        ("gate-line", ("gate",), (), ((0.0, 0.5), (1.0, 0.5)), "object"),
+        ("zone", (), ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)), (), "zone"),
+    ]
+
+
+def test_the_page_counts_events_and_crossings():
+    told = {"output": "events", "began": 7, "going_on": 2, "crossings": [
+        {"event": "door", "source": "gate", "model": "m", "left": 3, "right": 4}]}  # fmt: skip
+    assert [tuple(g.values()) for g in _events([{"output": "jsonl"}, told])] == [
+        ("Events", "2 going on, 7 so far"), ("gate door", "3 to the left, 4 to the right"),
+    ]  # fmt: skip
+
+
+def test_chromium_runs_the_pages_script_to_its_end(tmp_path):
+    """The box for zones is hidden until the script has set it up. Read from a folder: without pictures and numbers."""
+    if not shutil.which("chromium"):
+        pytest.skip("Chromium is not installed")
+    captures = [camera("good", counter(rate=50))]
+    p = pipeline(captures, [lane(engine(1.0), ["good"])])
+    (tmp_path / "index.html").write_bytes(page(State(p, Scenes(("good",)), Warnings()).document()))
+    shutil.copy(TEMPLATES / "live.js", tmp_path)
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000", "--dump-dom"]
+    command = ["chromium", *flags, (tmp_path / "index.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.count('<div class="draw">') == 1, done.stderr[-500:]

@@ -23,6 +23,41 @@ function watch(img, key) {
   next();
 }
 
+// A zone or a line, clicked into the picture, as YAML for the pipeline file.
+function yaml(key, corners) {
+  const list = "[" + corners.map(([x, y]) => "[" + x.toFixed(3) + ", " + y.toFixed(3) + "]").join(", ") + "]";
+  const source = key === "-" ? "" : "sources: [" + key + "], ";
+  const name = (key === "-" ? "" : key + "-") + (corners.length === 2 ? "line" : "zone");
+  const rule = corners.length === 2 ? "each: object, " + source + "line: " + list : source + "zone: " + list;
+  return corners.length < 2 ? "" : "events:\n  " + name + ": {" + rule + "}\n";
+}
+
+function drawing(t) {
+  const box = t.querySelector(".draw"), tools = box.querySelector("span"), start = box.querySelector("[data-do=start]");
+  const figure = t.querySelector("figure"), shape = t.querySelector("polygon"), text = t.querySelector("textarea");
+  let corners = [];
+  const show = () => {
+    shape.setAttribute("points", corners.map((c) => c.join(",")).join(" "));
+    text.value = yaml(t.dataset.key, corners);
+  };
+  const open = (on) => { tools.hidden = !on; start.hidden = on; figure.classList.toggle("drawing", on); if (!on) corners = []; show(); };
+  figure.addEventListener("click", (e) => {
+    if (tools.hidden) return;
+    const r = t.querySelector("img").getBoundingClientRect();
+    const share = (at, low, size) => Math.round(Math.min(1, Math.max(0, (at - low) / size)) * 1000) / 1000;
+    corners.push([share(e.clientX, r.left, r.width), share(e.clientY, r.top, r.height)]);
+    show();
+  });
+  const actions = {
+    start: () => open(true), end: () => open(false), undo: () => { corners.pop(); show(); },
+    // Browsers give the clipboard to pages of this machine and of https only; elsewhere the text is selected.
+    copy: () => { text.select(); if (navigator.clipboard) navigator.clipboard.writeText(text.value); },
+  };
+  box.addEventListener("click", (e) => { const act = actions[e.target.dataset.do]; if (act) act(); });
+  box.hidden = false;
+  open(false);
+}
+
 function duration(s) {
   if (s < 120) return Math.round(s) + " s";
   if (s < 7200) return Math.round(s / 60) + " min";
@@ -37,6 +72,7 @@ function tile(s) {
     t.querySelector("h2").textContent = s.name;
     $("tiles").append(t);
     watch(t.querySelector("img"), s.key);
+    drawing(t);
   }
   t.className = "tile card " + s.level;
   t.setAttribute("aria-label", s.name + ": " + s.word);
@@ -108,6 +144,6 @@ async function refresh() {
 
 // After the page's own load: one picture after the other would keep the browser's wheel turning.
 window.addEventListener("load", () => {
-  document.querySelectorAll(".tile").forEach((t) => watch(t.querySelector("img"), t.dataset.key));
+  document.querySelectorAll(".tile").forEach((t) => { watch(t.querySelector("img"), t.dataset.key); drawing(t); });
   refresh();
 });
