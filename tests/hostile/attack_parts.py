@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from tests.hostile.attack_files import SURFACES
+from tests.hostile.attack_processes import PROCESSES
 
 #: Campaigns whose cases have numbers; a soak runs undivided.
 NUMBERED = (
     "kills", "tampered_artifacts", "unmutated_models", "mutated_patterns", "mutated_models", *(f"files_{n}" for n in SURFACES),
+    *(f"processes_{n}" for n in PROCESSES),
 )  # fmt: skip
 #: What a campaign's figures do when its parts come together; everything else must be equal in all of them.
 TOGETHER: Mapping[str, Callable[[Sequence[Any]], Any]] = {
