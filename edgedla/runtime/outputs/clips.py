@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import logging
@@ -10,18 +11,19 @@ import os
 import queue
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, RunError, UsageError, described
+from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.io.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.clip_config import ClipConfig, check_clips
 from edgedla.runtime.outputs.draw import draw, draw_scene
 from edgedla.runtime.outputs.event_zone import Document
 from edgedla.runtime.outputs.left_films import BEST, CLIP, keep_left, of_clip, unfinished
+from edgedla.runtime.outputs.mp4 import ENDS_S, to_mp4
 from edgedla.runtime.outputs.newest import Newest
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
@@ -29,48 +31,12 @@ from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
 QUALITY = 85
-#: Most pictures per source held for the seconds before: about 100 MB at 640x360.
-MOST_BEFORE = 3000
 #: Clips of one source that are recorded at a time: each is encoded separately.
 MOST_AT_ONCE = 8
+#: Seconds for the last clips to be encoded at the end of a run; what is not done by then stays an .avi.
+CLOSE_S = 8.0
 #: After so long without results, a source's thread and pictures are released.
 SILENT_S = 60.0
-
-
-@dataclass(frozen=True)
-class ClipConfig:
-    """A video (.avi) and a picture (.jpg) per event, in `folder`; "" for none.
-
-    Attributes:
-        before_s, after_s: seconds shown before and after the event. If the source is a video, times are the video's own.
-        most_s: the clip ends at most so long after the event's start.
-        rate: pictures per second, each annotated. width: larger ones are scaled down; 0: never.
-        keep: number of newest clips to keep, including those of earlier runs; 0: all.
-    """
-
-    folder: str = ""
-    before_s: float = 5.0
-    after_s: float = 5.0
-    most_s: float = 60.0
-    rate: float = 10.0
-    width: int = 640
-    keep: int = 100
-
-
-def check_clips(config: ClipConfig) -> None:
-    """Raises UsageError if the settings make no video."""
-    at = "outputs.clips"
-    if not 0 < config.rate <= 60:
-        raise UsageError(f"{at}.rate is {config.rate:g}", allowed="above 0, up to 60")
-    if config.width and not 16 <= config.width <= 8192:
-        raise UsageError(f"{at}.width is {config.width}", allowed="0, or 16 to 8192")
-    if config.before_s * config.rate > MOST_BEFORE:
-        raise UsageError(
-            f"{at}.before_s is {config.before_s:g} at {config.rate:g} pictures per second",
-            allowed=f"{MOST_BEFORE} pictures, which is {MOST_BEFORE / config.rate:g} s",
-        )
-    if config.most_s <= 0:
-        raise UsageError(f"{at}.most_s is {config.most_s:g}", allowed="above 0")
 
 
 class Clips:
@@ -82,6 +48,9 @@ class Clips:
         self.done: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._films: Dict[str, _Film] = {}
         self._newest = Newest(config.keep)
+        #: Encodes complete clips, one at a time; until when at the end.
+        self._encoding = concurrent.futures.ThreadPoolExecutor(1, "edgedla-mp4")
+        self._until_s = float("inf")
         self._source_of: Dict[str, str] = {}
         make_folder(config.folder)
         with writing(config.folder):
@@ -97,9 +66,7 @@ class Clips:
             self._films.pop(result.source).close()
             film = None
         if film is None:
-            film = self._films[result.source] = _Film(
-                result.source, self._config, self.done, by_clock(result), self._newest
-            )
+            film = self._films[result.source] = _Film(result.source, self._config, self._complete, by_clock(result))
         film.put(result)
         for source in [s for s, f in self._films.items() if f.silent(film.last_s)]:
             # Its thread ends by itself: waiting for it would delay the other sources.
@@ -126,9 +93,35 @@ class Clips:
             log.error("the picture %s fails: %s", name, described(e))
             return ""
 
+    def _complete(self, path: Optional[Path], document: Document) -> None:
+        """Tells of a clip, once it is encoded."""
+        if path is None:
+            self.done.put(document)
+        else:
+            self._encoding.submit(self._encode, path, document)
+
+    def _encode(self, path: Path, document: Document) -> None:
+        try:
+            if self._config.format == "mp4":
+                path = to_mp4(path, min(ENDS_S, self._until_s - time.monotonic()))
+            self._newest.wrote(path)
+            self._forget()
+        finally:
+            self.done.put({**document, "clip": str(path)})
+
+    def _forget(self) -> None:
+        """Removes the oldest clips with their pictures."""
+        films = [p for p in Path(self._config.folder).iterdir() if CLIP.fullmatch(p.name)]
+        for old in self._newest.surplus(films):
+            for path in of_clip(old):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
     def close(self) -> None:
+        self._until_s = time.monotonic() + CLOSE_S
         for film in self._films.values():
             film.close()
+        self._encoding.shutdown()
 
 
 class _Clip:
@@ -162,9 +155,9 @@ class _Film:
     """
 
     def __init__(
-        self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document], by_clock: bool, newest: Newest
+        self, source: str, config: ClipConfig, complete: Callable[[Optional[Path], Document], None], by_clock: bool
     ) -> None:
-        self._config, self._done, self._newest = config, done, newest
+        self._config, self._complete = config, complete
         self._before: Deque[Tuple[float, bytes]] = collections.deque()
         self._lock = threading.Lock()
         self._clips: List[_Clip] = []
@@ -281,17 +274,7 @@ class _Film:
             document.update(clip=None, why=clip.why)
         else:
             document.update(clip=str(path), seconds=round(clip.count / self._config.rate, 3))
-            self._newest.wrote(path)
-            self._forget()
-        self._done.put(document)
-
-    def _forget(self) -> None:
-        """Removes the oldest clips with their pictures."""
-        films = [p for p in Path(self._config.folder).glob("*.avi") if CLIP.fullmatch(p.name)]
-        for old in self._newest.surplus(films):
-            for path in of_clip(old):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        self._complete(None if clip.why else path, document)
 
     def close(self, wait_s: float = 5.0) -> None:
         """Finishes every clip with the pictures so far."""
@@ -317,7 +300,9 @@ def _settle(partial: Path, path: Path) -> None:
         raise RunError("OpenCV wrote nothing, and does not say why", where=str(path))
     with open(partial, "rb") as f:
         os.fsync(f.fileno())
-    os.replace(partial, path)
+    if os.path.lexists(path):
+        raise RunError("a clip of this name is there", where=str(path))
+    os.rename(partial, path)
 
 
 def _add(clip: _Clip, image: np.ndarray, at_s: float, rate: float) -> None:

@@ -45,17 +45,17 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
         return f"{source} ! {LEAKY} ! nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx ! videoconvert ! {bgr}"
     turn = f" ! videoflip video-direction={SOFT_FLIP[uri.flip]}" if uri.flip != "none" else ""
     if uri.scheme == "v4l2":
-        device = _quote(uri.place)
+        device = quote(uri.place)
         if uri.codec == "mjpeg":
             decode = "nvjpegdec ! video/x-raw" if on_jetson else "jpegdec"
             return f"v4l2src device={device} ! {_caps('image/jpeg', uri)} ! {LEAKY} ! {decode}{turn} ! videoconvert ! {bgr}"
         return f"v4l2src device={device} ! {_caps('video/x-raw', uri)} ! {LEAKY}{turn} ! videoconvert ! {bgr}"
     if uri.scheme == "rtsp":
-        source = f"rtspsrc name=edgedla-source location={_quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
+        source = f"rtspsrc name=edgedla-source location={quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
         # A stream may have sound too.
         decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson)}"
     elif uri.scheme in ("http", *PUSHED):
-        decoded = f"uridecodebin uri={_quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
+        decoded = f"uridecodebin uri={quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
     elif uri.scheme == "gst":
         decoded = uri.place
     else:
@@ -87,5 +87,5 @@ def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
     return f"{pipeline_head(uri, on_jetson)} ! {SINK}"
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

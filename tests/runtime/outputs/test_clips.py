@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.clips import ClipConfig, Clips
+from edgedla.runtime.outputs import mp4
+from edgedla.runtime.outputs.clip_config import ClipConfig
+from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
+from edgedla.runtime.outputs.mp4 import encoder
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -60,7 +64,7 @@ def play(events, seconds, *objects, grey=0, start=0):
 
 
 def test_a_clip_shows_the_seconds_before_and_after_and_its_picture_the_start(tmp_path):
-    config = ClipConfig(str(tmp_path), before_s=0.6, after_s=0.4, rate=10, width=0)
+    config = ClipConfig(str(tmp_path), format="avi", before_s=0.6, after_s=0.4, rate=10, width=0)
     told = Told()
     events = Events({"e": EventRule(frames=2, end_s=0.2)}, [told], Clips(config))
     i = play(events, 1.2, grey=40)
@@ -91,7 +95,7 @@ def test_a_clip_shows_the_seconds_before_and_after_and_its_picture_the_start(tmp
 def test_a_long_event_is_cut_at_most_s_and_the_oldest_clips_are_removed(tmp_path):
     other = tmp_path / "mine.avi"
     other.write_bytes(b"x")
-    config = ClipConfig(str(tmp_path), before_s=0, after_s=0, most_s=0.3, rate=20, width=32, keep=2)
+    config = ClipConfig(str(tmp_path), format="avi", before_s=0, after_s=0, most_s=0.3, rate=20, width=32, keep=2)
     told = Told()
     events = Events({"e": EventRule(frames=1, end_s=0.01)}, [told], Clips(config))
     for n in range(3):
@@ -112,7 +116,9 @@ def test_a_new_clip_is_kept_if_the_clock_is_behind_older_clips(tmp_path):
         path.write_bytes(b"x")
         os.utime(path, (2e9, 2e9))
     told = Told()
-    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32, keep=2)))
+    events = Events(
+        {"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2))
+    )
     events.write(result(0, PERSON))
     events.close()
     assert sorted(tmp_path.glob("*.avi")) == sorted([old[1], type(old[0])(told.of("clip")[0]["clip"])])
@@ -120,7 +126,7 @@ def test_a_new_clip_is_kept_if_the_clock_is_behind_older_clips(tmp_path):
 
 def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
     told = Told()
-    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32)))
     events.write(result(0, PERSON))
     events.close()
     assert [d["state"] for d in told.documents] == ["begin", "end", "clip"]
@@ -131,7 +137,8 @@ def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
 #: Films an event without end until it is killed.
 FILMING = """
 import sys, time
-from edgedla.runtime.outputs.clips import ClipConfig, Clips
+from edgedla.runtime.outputs.clip_config import ClipConfig
+from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
 from tests.runtime.outputs.test_clips import PERSON, Told, result
@@ -151,7 +158,7 @@ def test_a_clip_cut_by_a_power_failure_is_kept_and_counted(tmp_path):
         # What OpenCV holds back is lost: so it has to write for a while.
         assert until(lambda: any(p.stat().st_size for p in tmp_path.glob(".*.avi")), 30)
         held = next(tmp_path.glob(".*.avi"))
-        Clips(ClipConfig(str(tmp_path))).close()
+        Clips(ClipConfig(str(tmp_path), format="avi")).close()
         assert held.exists(), "another process films still"
         process.kill()
         process.wait()
@@ -160,7 +167,9 @@ def test_a_clip_cut_by_a_power_failure_is_kept_and_counted(tmp_path):
     other = tmp_path / ".mine.avi"
     other.write_bytes(b"x")
     told = Told()
-    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32, keep=2)))
+    events = Events(
+        {"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32, keep=2))
+    )
     left = [p for p in tmp_path.glob("*.avi") if not p.name.startswith(".")]
     assert len(left) == 2
     assert all(film(p)[0] for p in left)
@@ -172,7 +181,7 @@ def test_a_clip_cut_by_a_power_failure_is_kept_and_counted(tmp_path):
 
 def test_disk_errors_are_reported_and_do_not_end_the_pipeline(tmp_path, monkeypatch, caplog):
     told = Told()
-    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=32)))
 
     def refuse(*_):
         raise OSError(28, "No space left on device")
@@ -192,7 +201,9 @@ def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monk
     usage = types.SimpleNamespace
     monkeypatch.setattr("edgedla.runtime.outputs.sinks.shutil.disk_usage", lambda _: usage(free=free[0]))
     told = Told()
-    events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(ClipConfig(str(tmp_path), width=0)))
+    events = Events(
+        {"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(ClipConfig(str(tmp_path), format="avi", width=0))
+    )
     for i in range(200):
         free[0] = 1 << 40 if i < 100 else 5 << 20
         events.write(of_film(i, PERSON))
@@ -205,7 +216,7 @@ def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monk
 
 def test_the_clip_thread_of_a_removed_source_ends_and_restarts_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr("edgedla.runtime.outputs.clips.SILENT_S", 0.3)
-    events = Events({}, [], Clips(ClipConfig(str(tmp_path))))
+    events = Events({}, [], Clips(ClipConfig(str(tmp_path), format="avi")))
 
     def threads():
         return {t.name for t in threading.enumerate() if t.name.startswith("edgedla-clips-")}
@@ -221,7 +232,7 @@ def test_the_clip_thread_of_a_removed_source_ends_and_restarts_with_it(tmp_path,
 
 
 def test_clip_memory_holds_before_s_and_no_more(tmp_path):
-    clips = Clips(ClipConfig(str(tmp_path), before_s=0.3, rate=50, width=0))
+    clips = Clips(ClipConfig(str(tmp_path), format="avi", before_s=0.3, rate=50, width=0))
     for i in range(60):
         clips.put(result(i))
         time.sleep(0.01)
@@ -237,14 +248,14 @@ def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
         Clips(ClipConfig(str(tmp_path / "file" / "clips")))
     assert not isinstance(e.value, OSError)
     with pytest.raises(UsageError):
-        Clips(ClipConfig(str(tmp_path), rate=0))
+        Clips(ClipConfig(str(tmp_path), format="avi", rate=0))
 
 
 @pytest.mark.parametrize("before_s", [0, 5])
 def test_a_clip_without_a_picture_behind_its_event_shows_the_event(tmp_path, before_s):
     """The event's own picture was drawn before the clip began: there was none, "is the disk full?"."""
     told = Told()
-    config = ClipConfig(str(tmp_path), before_s=before_s, width=32)
+    config = ClipConfig(str(tmp_path), format="avi", before_s=before_s, width=32)
     events = Events({"e": EventRule(frames=1)}, [told], Clips(config))
     events.write(of_film(7, PERSON))
     events.close()
@@ -259,7 +270,7 @@ def test_a_video_that_opencv_does_not_write_is_no_full_disk(tmp_path, monkeypatc
     silent = types.SimpleNamespace(isOpened=lambda: True, write=lambda image: None, release=lambda: None)
     monkeypatch.setattr(cv2, "VideoWriter", lambda *_: silent)
     monkeypatch.setattr(cv2, "VideoWriter_fourcc", lambda *_: 0)
-    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path))))
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), format="avi")))
     events.write(of_film(7, PERSON))
     events.close()
     assert told.of("clip")[0]["why"] == "OpenCV wrote nothing, and does not say why"
@@ -275,7 +286,7 @@ def of_film(index, *objects):
 
 def test_a_clip_of_a_video_file_uses_the_files_clock(tmp_path):
     told = Told()
-    config = ClipConfig(str(tmp_path), before_s=1, after_s=1, most_s=60, rate=10, width=0)
+    config = ClipConfig(str(tmp_path), format="avi", before_s=1, after_s=1, most_s=60, rate=10, width=0)
     events = Events({"e": EventRule(frames=1, end_s=0.5)}, [told], Clips(config))
     # There from 4 to 6 s; gone for good half a second later, and a second of what follows.
     for i in range(250):
@@ -294,7 +305,7 @@ def test_a_clip_of_a_video_file_uses_the_files_clock(tmp_path):
 
 def test_an_event_at_the_end_of_a_video_file_gets_a_clip(tmp_path):
     told = Told()
-    config = ClipConfig(str(tmp_path), before_s=0, width=0)
+    config = ClipConfig(str(tmp_path), format="avi", before_s=0, width=0)
     events = Events({"e": EventRule(frames=1)}, [told], Clips(config))
     for i in range(40):
         events.write(of_film(i, *([PERSON] if i == 39 else [])))
@@ -303,7 +314,7 @@ def test_an_event_at_the_end_of_a_video_file_gets_a_clip(tmp_path):
 
 
 def test_a_camera_that_replaces_a_video_file_is_recorded_in_real_time(tmp_path):
-    clips = Clips(ClipConfig(str(tmp_path), before_s=1, width=0))
+    clips = Clips(ClipConfig(str(tmp_path), format="avi", before_s=1, width=0))
     for i in range(30):
         clips.put(of_film(i))
     first = clips._films["gate"]
@@ -340,3 +351,40 @@ def test_the_command_records_clips_and_reports_them(artifact, tmp_path):
     frames, _ = film(events[-1]["clip"])
     assert len(frames) > 5
     assert cv2.imread(events[-1]["picture"]).shape == (120, 160, 3)
+
+
+def test_a_clip_is_mp4_with_h264_that_browsers_play(tmp_path):
+    if encoder() is None:
+        pytest.skip("GStreamer has no H.264 encoder here")
+    folder = tmp_path / 'a "folder"'
+    told = Told()
+    events = Events(
+        {"e": EventRule(frames=1, end_s=0.1)}, [told], Clips(ClipConfig(str(folder), after_s=0, rate=20, keep=1))
+    )
+    for _ in range(2):
+        i = play(events, 0.5, PERSON, grey=90)
+        play(events, 0.4, start=i)
+    assert until(lambda: events.write(result(0)) or len(told.of("clip")) == 2)
+    events.close()
+    clip = told.of("clip")[1]
+    assert clip["clip"].endswith(".mp4")
+    frames, rate = film(clip["clip"])
+    assert rate == 20
+    assert abs(len(frames) / 20 - clip["seconds"]) < 0.11
+    data = Path(clip["clip"]).read_bytes()
+    assert b"avc1" in data
+    assert data.index(b"moov") < data.index(b"mdat"), "it plays while it is loaded"
+    assert [p.suffix for p in folder.iterdir() if p.suffix != ".jpg"] == [
+        ".mp4"
+    ], "no .avi, and of two clips the newest"
+
+
+def test_a_clip_that_cannot_be_encoded_stays_an_avi(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "gate-e-20300101-000000Z-abcdef-1.avi"
+    path.write_bytes(b"no film")
+    monkeypatch.setattr(mp4, "encoder", lambda: "x264enc")
+    assert mp4.to_mp4(path, 5.0) == path
+    assert "stays as it is" in caplog.text
+    monkeypatch.setattr(mp4, "encoder", lambda: None)
+    assert mp4.to_mp4(path) == path
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
