@@ -14,6 +14,9 @@ from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
 
+#: producer_name of models that export_qat writes; training again may replace them.
+PRODUCER = "edgedla.torch"
+
 
 @dataclass(frozen=True)
 class Translated:
@@ -40,13 +43,22 @@ class Translated:
             UsageError: the folder holds a model.onnx that edgedla did not write.
         """
         root = usable_folder(folder)
-        require_no_foreign_model(root, self.model)
+        if not _exported(root / MODEL):
+            require_no_foreign_model(root, self.model)
         files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
         if self.cache:
             files[CACHE] = self.cache
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
         return publish_result(root, files)
+
+
+def _exported(path: Path) -> bool:
+    """True for a model that export_qat wrote: the producer's name is the second field of a ModelProto."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return b"\x12" + bytes([len(PRODUCER)]) + PRODUCER.encode() in stream.read(32)
 
 
 def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:

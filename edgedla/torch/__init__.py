@@ -14,6 +14,7 @@ _PUBLIC: Dict[str, str] = {
     "Adapted": "edgedla.torch.adaptation.adapting",
     "DlaCheck": "edgedla.torch.callbacks",
     "Fp16Ranges": "edgedla.torch.fp16_ranges",
+    "NonFinite": "edgedla.torch.non_finite",
     "NotOnDla": "edgedla.torch.checking",
     "adapt": "edgedla.torch.adaptation.adapting",
     "assert_dla": "edgedla.torch.checking",

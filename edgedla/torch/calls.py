@@ -162,10 +162,13 @@ class Recorder(CallMode):
     def __init__(self, paths: Paths) -> None:
         super().__init__(paths)
         self.calls: List[Call] = []
+        #: Whether a call was made under autocast, which rounds to another type than the weights'.
+        self.autocast = False
 
     def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         reads = tuple(t.edgedla_call for t in tensors_in((args, kwargs)) if hasattr(t, "edgedla_call"))
         number = len(self.calls)
+        self.autocast = self.autocast or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
         self.calls.append(Call(key, reads, *user_place(sys._getframe(2))))
         with scope(number):
             result = func(*args, **kwargs)
@@ -193,10 +196,16 @@ class scope:
 MARK = "op@"
 
 
-def user_place(frame: Optional[FrameType]) -> Tuple[str, int, str]:
-    """(file, line, function) of the innermost frame that is neither PyTorch's nor ours."""
+def user_place(frame: Optional[FrameType], within: str = "") -> Tuple[str, int, str]:
+    """(file, line, function) of the innermost frame that is neither PyTorch's nor ours.
+
+    Args:
+        within: a file; frames that called a function of it do not count.
+    """
     for caller in _callers(frame):
         file = caller.f_code.co_filename
+        if file == within:
+            break
         if not file.startswith((_FRAMEWORK, _OURS, "<")):
             return file, caller.f_lineno, caller.f_code.co_name
     return "", 0, ""

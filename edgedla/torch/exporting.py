@@ -22,6 +22,7 @@ from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
 from edgedla.torch.decomposing import decompose_once
 from edgedla.torch.export_failures import export_failure
+from edgedla.torch.qat.checkpointing import without_checkpoints
 from edgedla.vocabulary import one_of
 
 #: A tensor, several in order, or a mapping by forward's parameters.
@@ -86,7 +87,7 @@ def export(
     """
     one_of("exporter", exporter, EXPORTERS)
     args, names = forward_inputs(module, example_inputs)
-    with evaluating(module), torch.no_grad(), _quiet(), paused_garbage_collection():
+    with evaluating(module), torch.no_grad(), _quiet(), without_checkpoints(), paused_garbage_collection():
         if exporter == "torchscript":
             exported = _torchscript(module, args, names, opset, make_recorder)
         else:
@@ -175,6 +176,11 @@ def _torchscript(
     except Exception as e:
         raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
+    if recorder.autocast:
+        raise UsageError(
+            f"{type(module).__name__} computes under autocast", allowed="a forward in FP32",
+            hint="leave torch.autocast, or take the module by accelerator.unwrap_model(module, keep_fp32_wrapper=False)",
+        )  # fmt: skip
     call_of = _unmark(model)
     read_directly(model)
     for node in model.graph.node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
@@ -47,6 +48,14 @@ def _copy(to: List[Any], values: List[torch.Tensor]) -> None:
     with torch.no_grad():
         for place, value in zip(to, values):
             place.copy_(value)
+
+
+def digest(module: nn.Module) -> str:
+    """SHA-256 of the module's parameters and buffers, in order."""
+    found = hashlib.sha256()
+    for name, value in module.state_dict().items():
+        found.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def judgement(scores: torch.Tensor, classes: torch.Tensor) -> np.ndarray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Tuple
@@ -27,7 +28,7 @@ from accelerate.utils import DataLoaderConfiguration, DDPCommunicationHookType, 
 from torch import nn
 from torch.nn import functional as F
 
-from edgedla.torch import AsBuilt, DlaCheck, adapt, export_qat, prepare_qat
+from edgedla.torch import AsBuilt, DlaCheck, NonFinite, adapt, export_qat, prepare_qat
 
 
 class Batches:
@@ -57,21 +58,39 @@ class Batches:
         return values.contiguous(memory_format=self.form)
 
 
+def loss_of(module: nn.Module, inputs: Any, classes: Any, teacher: Optional[nn.Module]) -> torch.Tensor:
+    scores = module(inputs).flatten(1).float()
+    loss = F.cross_entropy(scores, classes)
+    if teacher is None:
+        return loss
+    with torch.no_grad():
+        wanted = teacher(inputs).flatten(1).float().softmax(1)
+    return 0.5 * loss + 0.5 * F.cross_entropy(scores, wanted)
+
+
+def stop_at_nan(module: nn.Module, inputs: Any, classes: Any, teacher: Optional[nn.Module], when: str) -> None:
+    """Runs the step again and stops with the place. Gradients follow the forward pass, so both are looked at."""
+    module.zero_grad()
+    with NonFinite(module) as found:
+        loss_of(module, inputs, classes, teacher).backward()
+    raise SystemExit(f"{when}: the loss is not finite\n{found.report()}")
+
+
 def epoch_of(
     module: nn.Module, batches: Batches, number: int, optimizer: Any, schedule: Any, accelerator: Accelerator,
-    teacher: Optional[nn.Module] = None, after_step: Optional[Callable[[], None]] = None,
+    teacher: Optional[nn.Module] = None, after_step: Optional[Callable[[], None]] = None, detect_nan: bool = False,
 ) -> float:  # fmt: skip
-    """Trains one epoch. Returns the mean loss over all processes."""
+    """Trains one epoch. Returns the mean loss over all processes.
+
+    With `detect_nan` each step waits for its loss; the first that is not finite is run again to find the place.
+    """
     module.train()
     losses = []
     for inputs, classes in batches.epoch(number):
         with accelerator.accumulate(module):
-            scores = module(inputs).flatten(1).float()
-            loss = F.cross_entropy(scores, classes)
-            if teacher is not None:
-                with torch.no_grad():
-                    wanted = teacher(inputs).flatten(1).float().softmax(1)
-                loss = 0.5 * loss + 0.5 * F.cross_entropy(scores, wanted)
+            loss = loss_of(module, inputs, classes, teacher)
+            if detect_nan and not torch.isfinite(loss):
+                stop_at_nan(module, inputs, classes, teacher, f"epoch {number + 1}")
             accelerator.backward(loss)
             optimizer.step()
             schedule.step()
@@ -114,6 +133,20 @@ class Progress:
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:
         self.accelerator, self.folder = accelerator, folder
 
+    def begins_with(self, digest: str) -> None:
+        """Starts again where the folder's training began with other weights than these."""
+        file = self.folder / "began"
+        if self.folder.exists() and (not file.exists() or file.read_text() != digest):
+            self.accelerator.print(f"{self.folder.name}: it began with other weights, so it starts again")
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process:
+                shutil.rmtree(self.folder)
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.write_text(digest)
+        self.accelerator.wait_for_everyone()
+
     def train(
         self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float,
         validate: Optional[Callable[[nn.Module], np.ndarray]] = None, **more: Any,
@@ -137,6 +170,11 @@ class Progress:
             start = time.perf_counter()
             loss = epoch_of(prepared, batches, number, optimizer, schedule, parts, **more)
             seconds = time.perf_counter() - start
+            if not np.isfinite(loss):
+                # What was saved before this epoch stays: with these weights every later epoch would be lost too.
+                raise SystemExit(
+                    f"{self.folder.name} {number + 1}: the loss is not finite; --detect-nan finds the place"
+                )
             parts.print(
                 f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s"
             )
@@ -147,7 +185,8 @@ class Progress:
             if parts.is_main_process:
                 (self.folder / "epochs").write_text(str(number + 1))
             parts.wait_for_everyone()
-        final = parts.unwrap_model(prepared)
+        # Without Accelerate's autocast, in which the QAT that follows could not be exported.
+        final = parts.unwrap_model(prepared, keep_fp32_wrapper=False)
         if validate is not None:
             final.load_state_dict(torch.load(self.folder / "best.pt", map_location="cpu"))
         return final
@@ -182,7 +221,7 @@ def main() -> None:
     hook = DDPCommunicationHookType(given.compress)
     accelerator = Accelerator(
         mixed_precision=given.mixed_precision, gradient_accumulation_steps=given.accumulate,
-        kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)], step_scheduler_with_optimizer=True,
+        kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook, bucket_cap_mb=given.bucket_mb)], step_scheduler_with_optimizer=True,
         # --batch is of all processes: otherwise each of them steps the schedule once per process.
         dataloader_config=DataLoaderConfiguration(split_batches=True),
     )  # fmt: skip
@@ -199,14 +238,16 @@ def main() -> None:
     DlaCheck(one, target=given.target, precision="int8", demand=True, max_loadables=1)(accelerator, adapted.module)
     plain = torch.compile(adapted.module) if given.compile else adapted.module
     trainer = Progress(accelerator, given.out / "fp32")
-    trained = trainer.train(plain, batches, given.epochs, given.rate, 0.02)
+    trained = trainer.train(plain, batches, given.epochs, given.rate, 0.02, detect_nan=given.detect_nan)
     trained = getattr(trained, "_orig_mod", trained)
     fp32 = top1(trained, held, classes, batches)
     teacher = _copy(trained) if given.distill else None
     calibration = batches.inputs(batches.x[:200]).cpu()
     prepared = prepare_qat(trained, one.to(accelerator.device), given.target, calibration=[calibration])
-    qat = Progress(accelerator, given.out / "qat").train(
-        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher,
+    rounded = Progress(accelerator, given.out / "qat")
+    rounded.begins_with(keeping.digest(trained))
+    qat = rounded.train(
+        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher, detect_nan=given.detect_nan,
         validate=lambda module: validation(module, x[count:], y[count:], batches),
     )  # fmt: skip
     # The figure that is published is the artifact's own, to the last picture.
@@ -244,6 +285,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mixed-precision", choices=("no", "bf16", "fp16"), default="no")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument(
+        "--detect-nan", action="store_true", help="stop at the first loss that is not finite, with its place"
+    )
+    parser.add_argument("--bucket-mb", type=int, default=25, help="gradients that DDP sends together")
     parser.add_argument("--compress", choices=("no", "fp16", "bf16", "power_sgd"), default="no", help="DDP's gradients")
     return parser.parse_args()
 

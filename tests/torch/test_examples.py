@@ -10,7 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict
+from typing import Dict, Tuple
 
 import pytest
 
@@ -21,17 +21,27 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "08_train_for_the_d
 
 
 def run(folder: Path, *command: str) -> str:
+    done = started(folder, *command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def failed(folder: Path, *command: str) -> str:
+    done = started(folder, *command)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def started(folder: Path, *command: str) -> subprocess.CompletedProcess:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "ACCELERATE_USE_CPU": "true",
         "PYTHONPATH": os.pathsep.join([str(EXAMPLE.parents[1]), *sys.path]),
     }
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, env=environment
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -62,6 +72,49 @@ def test_the_example_trainer_resumes_and_its_artifact_has_its_accuracy(tmp_path:
     )
     trained = json.loads((tmp_path / "run" / "result.json").read_text())["int8"]
     assert json.loads(shown)["score"]["value"] == pytest.approx(trained, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--mixed-precision", "bf16", "--channels-last"),
+        ("--distill", "--detect-nan", "--compress", "fp16", "--bucket-mb", "1", "--dropout", "0"),
+        ("--accumulate", "2", "--rate", "0.001", "--qat-rate", "0.0005", "--target", "orin-nx-16gb"),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_every_flag_of_the_trainer_reaches_an_artifact(flags: Tuple[str, ...], tmp_path: Path) -> None:
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "64", "--held-out", "8")
+    train = [str(EXAMPLE / "train.py"), "small.npz", "--out", "run", "--width", "0.25", "--batch", "24"]
+    run(tmp_path, *train, "--epochs", "1", "--qat-epochs", "1", *flags)
+    assert (tmp_path / "run" / "model.onnx").exists()
+
+
+@pytest.mark.slow
+def test_more_fp32_epochs_start_int8_training_anew_and_nan_ends_it(tmp_path: Path) -> None:
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "64", "--held-out", "8")
+    train = [
+        str(EXAMPLE / "train.py"),
+        "small.npz",
+        "--out",
+        "run",
+        "--width",
+        "0.25",
+        "--batch",
+        "24",
+        "--qat-epochs",
+        "1",
+    ]
+    run(tmp_path, *train, "--epochs", "1")
+    before = (tmp_path / "run" / "model.onnx").read_bytes()
+    assert "starts again" not in run(tmp_path, *train, "--epochs", "1")
+    assert (tmp_path / "run" / "model.onnx").read_bytes() == before
+    assert "it began with other weights" in run(tmp_path, *train, "--epochs", "2")
+    assert (tmp_path / "run" / "model.onnx").read_bytes() != before
+    shown = failed(tmp_path, *train[:2], "--out", "nan", *train[4:], "--epochs", "1", "--rate", "1e30", "--detect-nan")
+    assert "first value that is not finite" in shown or "is not finite before the step" in shown
+    assert not (tmp_path / "nan" / "fp32" / "epochs").exists()
 
 
 def losses(shown: str) -> Dict[str, float]:

@@ -20,6 +20,8 @@ WEIGHT_AXIS: Mapping[str, int] = {
     "conv1d": 0, "conv2d": 0, "conv3d": 0, "linear": 0, "conv_transpose1d": 1, "conv_transpose2d": 1,
     "conv_transpose3d": 1, "matmul": -1, "__matmul__": -1,
 }  # fmt: skip
+#: The file whose frame lies between the module's forward and its caller.
+_FORWARD = os.path.join(os.path.dirname(__file__), "module.py")
 #: Functions whose Python numbers become constants, which the DLA rounds to FP16 if it computes in FP16.
 _WITH_NUMBERS = frozenset("add add_ sub sub_ rsub mul mul_ div div_ __add__ __sub__ __mul__ __truediv__".split())
 Rounding = Callable[[torch.Tensor, Stored], torch.Tensor]
@@ -71,10 +73,34 @@ class RoundingMode(CallMode):
         result = self._call(key, func, place_here.mode, args[0] if args else None, read, kwargs)
         return result if norm is not None else self._store(result, place_here)
 
+    def resumed(self, rounding_again: Callable[[bool], Rounding]) -> Callable[..., Callable[..., Any]]:
+        """Makes, from a function that is called now, one that computes it again later with the same rounding.
+
+        Args:
+            rounding_again: round_stored without what must happen once only; given True, in a graph of its own.
+        """
+
+        def resume(function: Callable[..., Any], own_graph: bool = False) -> Callable[..., Any]:
+            stack, counts, merged = list(self.paths.stack), dict(self.counts), dict(self.merged)
+
+            def run(*args: Any, **kwargs: Any) -> Any:
+                paths = Paths(self.module)
+                paths.stack = list(stack)
+                rounding = rounding_again(own_graph)
+                mode = RoundingMode(paths, self.module, self.places, rounding, self.training, self.scale_of)
+                mode.counts, mode.merged = dict(counts), dict(merged)
+                with paths, mode:
+                    return function(*args, **kwargs)
+
+            return run
+
+        return resume
+
     def _compare(self, key: Key) -> None:
         """Calls are numbered, so one that only training makes would shift the places of those behind it."""
         before = self.places.calls[key]
-        file, line, _ = user_place(sys._getframe(3))
+        # A generated forward (torch.fx) has no lines; its caller's say nothing.
+        file, line, _ = user_place(sys._getframe(3), within=_FORWARD)
         if before.file and file and (file, line) != (before.file, before.line):
             raise ModelError(
                 f"in this forward {before} is another call: {os.path.basename(file)}:{line}",

@@ -9,7 +9,8 @@ from torch import nn
 
 from edgedla.errors import UsageError
 from edgedla.torch.calls import Paths
-from edgedla.torch.qat.mode import RoundingMode
+from edgedla.torch.qat.checkpointing import checkpoints_resumed
+from edgedla.torch.qat.mode import Rounding, RoundingMode
 from edgedla.torch.qat.places import Places, Stored
 from edgedla.torch.qat.rounding import LEVELS, round_half, round_int8
 
@@ -98,7 +99,28 @@ class QatModule(nn.Module):
         noticing = self.training and self.observing
         if noticing:
             scales = scales.detach()
+        round_stored = self._rounding(scales, noticing)
 
+        def again(own_graph: bool) -> Rounding:
+            # Observed ranges have moved on since, and have no graph.
+            fresh = own_graph and not noticing
+            return self._rounding(self.group_ranges() / LEVELS if fresh else scales, False)
+
+        inputs = self._inputs(args, kwargs)
+        # The first forward in training mode; evaluation mode is what the export traced.
+        comparing = self.training and not self._compared
+        # In FP32 even inside autocast: half precision would round the learned values.
+        full = torch.autocast(self.absmax.device.type, enabled=False)
+        paths = Paths(self.module)
+        mode = RoundingMode(
+            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales), comparing
+        )
+        with full, paths, mode, checkpoints_resumed(mode.resumed(again)):
+            result = self.module(*inputs, **kwargs)
+        self._compared = self._compared or comparing
+        return result
+
+    def _rounding(self, scales: torch.Tensor, noticing: bool) -> Rounding:
         def round_stored(value: torch.Tensor, stored: Stored) -> torch.Tensor:
             if stored.state == "fp16":
                 rounded = round_half(value)
@@ -108,17 +130,7 @@ class QatModule(nn.Module):
                 rounded = round_int8(value, scales[self._group_of(stored.tensor)], exact=not self.training)
             return rounded if self.watch is None else self.watch(stored, value, rounded)
 
-        inputs = self._inputs(args, kwargs)
-        # The first forward in training mode; evaluation mode is what the export traced.
-        comparing = self.training and not self._compared
-        # In FP32 even inside autocast: half precision would round the learned values.
-        full = torch.autocast(self.absmax.device.type, enabled=False)
-        with full, Paths(self.module) as paths, RoundingMode(
-            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales), comparing
-        ):
-            result = self.module(*inputs, **kwargs)
-        self._compared = self._compared or comparing
-        return result
+        return round_stored
 
     def _scale_of(self, scales: torch.Tensor) -> Optional[Callable[[str], torch.Tensor]]:
         """Tensor -> scale if this forward sums integers; None otherwise."""

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import torch
 from torch import nn
 
-from edgedla.accuracy.translate import Translated, translate
+from edgedla.accuracy.translate import PRODUCER, Translated, translate
 from edgedla.errors import ModelError, UsageError
 from edgedla.quantization.methods import DEFAULT
 from edgedla.targets import Platform
@@ -145,6 +145,7 @@ def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
     if nodes != before:
         other = next((a or b for a, b in _pairs(nodes, before) if a != b), ("", ""))
         raise ModelError("the module's forward was changed after prepare_qat", where=other[0] or None)
+    exported.model.producer_name = PRODUCER
     return exported.model
 
 

@@ -1,0 +1,133 @@
+"""FP32 and QAT steps of ResNet-50 on several GPUs: pictures per second by DDP's compression, accumulation and bucket size.
+
+    torchrun --nproc-per-node 2 benchmarks/train/several.py --out several_2.json       and with 1
+
+Efficiency is the pictures per second per GPU over those of one GPU (the file of one process).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from edgedla.io.files import write_atomic  # noqa: E402
+from edgedla.torch import prepare_qat  # noqa: E402
+
+#: Name, QAT, compression, batches per step, bucket in MB, SyncBatchNorm.
+ROWS = [
+    ("fp32", False, "no", 1, 25, False),
+    ("fp32 accumulate 4", False, "no", 4, 25, False),
+    ("fp32 fp16", False, "fp16", 1, 25, False),
+    ("fp32 bf16", False, "bf16", 1, 25, False),
+    ("fp32 power_sgd", False, "power_sgd", 1, 25, False),
+    ("fp32 bucket 1", False, "no", 1, 1, False),
+    ("fp32 bucket 100", False, "no", 1, 100, False),
+    ("fp32 syncbn", False, "no", 1, 25, True),
+    ("qat", True, "no", 1, 25, False),
+    ("qat accumulate 4", True, "no", 4, 25, False),
+    ("qat fp16", True, "fp16", 1, 25, False),
+    ("qat bf16", True, "bf16", 1, 25, False),
+    ("qat power_sgd", True, "power_sgd", 1, 25, False),
+]
+
+
+def hooked(module: Any, compress: str) -> None:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    if compress == "power_sgd":
+        module.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
+    elif compress != "no":
+        module.register_comm_hook(None, getattr(default_hooks, f"{compress}_compress_hook"))
+
+
+def measured(row: Any, given: Any, device: torch.device) -> Dict[str, Any]:
+    name, qat, compress, accumulate, bucket, sync = row
+    import torchvision
+
+    torch.manual_seed(0)
+    module = torchvision.models.resnet50(weights=None, num_classes=10)
+    if qat:
+        one = torch.zeros(1, 3, given.side, given.side)
+        module = prepare_qat(
+            module.eval(), one, "agx-orin-64gb", calibration=[torch.rand(1, 3, given.side, given.side)]
+        )
+    if sync:
+        module = torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    module = module.to(device).train()
+    ids = [device.index] if device.type == "cuda" else None
+    # A parameter without a gradient, such as a range that nothing reads, must not be waited for.
+    whole = DistributedDataParallel(module, device_ids=ids, bucket_cap_mb=bucket, find_unused_parameters=qat)
+    hooked(whole, compress)
+    optimizer = torch.optim.SGD(whole.parameters(), 0.01)
+    x = torch.rand(given.batch, 3, given.side, given.side, device=device)
+    y = torch.randint(0, 10, (given.batch,), device=device)
+
+    def step() -> None:
+        for k in range(accumulate):
+            waits = whole.no_sync() if k < accumulate - 1 else contextlib.nullcontext()
+            with waits:
+                torch.nn.functional.cross_entropy(whole(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for _ in range(4):
+        step()
+    wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
+    wait()
+    dist.barrier()
+    start, count = time.perf_counter(), given.steps
+    for _ in range(count):
+        step()
+    wait()
+    dist.barrier()
+    seconds = time.perf_counter() - start
+    every = count * accumulate * given.batch * dist.get_world_size() / seconds
+    return {"row": name, "pictures_per_s": every, "per_gpu": every / dist.get_world_size()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=64, help="per process and step")
+    parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rows", default="", help="only rows whose name begins so")
+    parser.add_argument("--limit", type=float, default=200, help="begin no row after so many seconds")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    rank = int(os.environ["LOCAL_RANK"])
+    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    rows: List[Dict[str, Any]] = []
+    began = time.perf_counter()
+    for row in ROWS:
+        late = torch.tensor(time.perf_counter() - began, device=device)
+        dist.broadcast(late, 0)
+        if not row[0].startswith(given.rows) or (row[5] and not cuda) or float(late) > given.limit:
+            continue
+        rows.append(measured(row, given, device))
+        if rank == 0:
+            print(rows[-1], flush=True)
+            name = torch.cuda.get_device_name() if cuda else "CPU"
+            head = {"command": sys.argv, "device": name, "processes": dist.get_world_size(), "torch": torch.__version__}
+            write_atomic(given.out, json.dumps({**head, "rows": rows}, indent=1))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
