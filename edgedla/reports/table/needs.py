@@ -23,7 +23,7 @@ ANSWERS = {
 #: What the figures of an offer are called, and what they mean.
 HEAD = ("frames/s", "ms", "mJ", "W", "MB", "power mode")
 LEGEND = (
-    "frames/s: many in flight; ms, mJ: of a frame that runs alone, above idle; W: of the board, idle as AGX Orin's, at {}; "
+    "frames/s: many in flight; ms, mJ: of a frame that runs alone, above idle; W: of the board, with its idle power, at {}; "
     "MB: weights and activations"
 )
 
