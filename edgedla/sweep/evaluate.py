@@ -103,6 +103,7 @@ class Evaluator:
             gpu_latency_us=round(gpu.latency.latency_us, 1) if gpu else None,
             basis="predicted",
             **_placed(placement, graph),
+            **_worth(graph, task, platform),
         )
         return row
 
@@ -172,6 +173,21 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
         "regions_dropped": t.regions_dropped,
         "transitions": t.transitions,
     }
+
+
+def _worth(graph: LayerGraph, task: Task, platform: Platform) -> Dict[str, Any]:
+    """What `edgedla check` says of this model here."""
+    from edgedla.placement.worth import CostOptions, costs_of, worth_of
+    from edgedla.rules import load_rules
+
+    settings = task.settings
+    verdicts = load_rules().check(graph, platform, task.precision)
+    costs = costs_of(graph, platform, task.precision, CostOptions(settings.power_mode, settings.profile))
+    worth = worth_of(graph, platform, verdicts, costs)
+    fps = {
+        name: None if way is None else round(way.fps, 3) for name in ("throughput", "gpu") for way in [worth.way(name)]
+    }
+    return {"worth": worth.headline().word, "fps": fps["throughput"], "gpu_fps": fps["gpu"]}
 
 
 def _placed(placement: Placement, graph: LayerGraph) -> Dict[str, Any]:

@@ -37,6 +37,9 @@ COLUMNS: Mapping[str, str] = {
     "period_us": "between frames with many in flight",
     "energy_mj": "one frame",
     "gpu_latency_us": "one frame with everything on the GPU",
+    "worth": "of a placement: whether the DLA is worth it, the word of `edgedla check`",
+    "fps": "of a placement: frames/s of the best split on all engines, as `edgedla check` gives it",
+    "gpu_fps": "frames/s of the GPU alone",
     "basis": "of the times: predicted, simulated or measured",
     "fixes": "rewrites applied",
     "fixed_share_macs_dla": "after them",
@@ -47,7 +50,7 @@ COLUMNS: Mapping[str, str] = {
 }  # fmt: skip
 #: Columns of text; the others are numbers. All except key, model and status may be None if unknown.
 TEXTS = frozenset(
-    "key model sha256 platform target jetpack trt precision action status reason basis fixes board rules_version edgedla".split()
+    "key model sha256 platform target jetpack trt precision action status reason worth basis fixes board rules_version edgedla".split()
 )
 STATUSES = tuple(COLUMNS["status"].split(", "))
 #: Statuses of tasks that may answer otherwise on a retry.

@@ -20,7 +20,7 @@ from tests.models import node, onnx_model, save
 
 
 def worth(*ways: Any) -> Any:
-    return SimpleNamespace(ways=ways, idle_w=5.0, power_mode="15W")
+    return SimpleNamespace(ways=ways, idle_w=5.0, power_mode="15W", energy_known=True)
 
 
 def way(name: str, fps: float, ms: float, mj: float, spread: float = 0.25, basis: str = "fitted") -> Any:

@@ -207,7 +207,7 @@ def _worth(report: CheckReport) -> Iterator[Line]:
 
 
 #: State of an axis -> its mark, so that no answer is told by colour alone.
-_MARKS = {"gains": "+", "loses": "-", "may gain": "?", "may lose": "?", "equal": "="}
+_MARKS = {"gains": "+", "loses": "-", "may gain": "?", "may lose": "?", "equal": "=", "unknown": "?"}
 
 
 def _changes(report: CheckReport) -> Iterator[Line]:

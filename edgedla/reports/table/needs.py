@@ -41,6 +41,7 @@ class Offer(NamedTuple):
     way: Way
     watts: float
     power_mode: str
+    energy_known: bool
 
     @property
     def figures(self) -> Tuple[str, ...]:
@@ -57,11 +58,14 @@ class Offer(NamedTuple):
 
     @property
     def guess(self) -> str:
-        """`a guess, ± 29 %` where the times are carried over from another engine; else ""."""
+        """`a guess, ± 29 %` where the times are carried over from another engine; `power not known` of chips without a figure; else ""."""
         costs = self.way.cost, self.way.period
-        if all(cost.basis != "guessed" for cost in costs):
-            return ""
-        return f"a guess, ± {max(cost.spread for cost in costs) * 100:.0f} %"
+        told = []
+        if any(cost.basis == "guessed" for cost in costs):
+            told.append(f"a guess, ± {max(cost.spread for cost in costs) * 100:.0f} %")
+        if not self.energy_known:
+            told.append(f"power not known, ± {self.way.cost.energy_spread * 100:.0f} %")
+        return ", ".join(told)
 
 
 class Needs(NamedTuple):
@@ -94,7 +98,9 @@ class Needs(NamedTuple):
             return None
         (low, middle, high), way = max(offers, key=lambda offer: offer[0])
         answer = "yes" if low >= 1 else "probably" if middle >= 1 else "unlikely" if high >= 1 else "no"
-        return Offer(answer if self.text else "", way, self._watts(way, worth), worth.power_mode or "")
+        return Offer(
+            answer if self.text else "", way, self._watts(way, worth), worth.power_mode or "", worth.energy_known
+        )
 
     def _watts(self, way: Way, worth: Worth) -> float:
         rate = way.fps if self.fps is None else min(self.fps, way.fps)
