@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shutil
 import socket
@@ -13,9 +14,12 @@ from typing import Any, Iterator
 
 import pytest
 
-from edgedla.errors import RunError
+from edgedla.errors import DocumentError, RunError
+from edgedla.runtime.outputs.retention import recordings_of
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.sources import open_source, parse_source
+from edgedla.runtime.pipeline.config import config_from
+from edgedla.runtime.pipeline.open_pipeline import make_capture
+from edgedla.runtime.sources import gst_launch, open_source, parse_source
 from edgedla.runtime.sources.base import Denied
 from edgedla.runtime.sources.reader import CaptureOptions
 
@@ -128,6 +132,55 @@ def test_the_right_password_is_taken() -> None:
         source = open_source(f"rtsp://cam:wrong@127.0.0.1:{port}/auth")
         with contextlib.closing(source), pytest.raises(Denied):
             source.open()
+
+
+def test_a_recording_is_the_cameras_own_stream_in_files_and_frames_go_on(port: int, tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+    document = {
+        "artifact": "a", "outputs": {"record": "film", "record_s": 1},
+        "source": {"uri": f"rtsp://127.0.0.1:{port}/plain", "codec": "h264"},
+    }  # fmt: skip
+    config = config_from(1, document, str(tmp_path / "p.yaml"))
+    capture = make_capture("", config)
+    capture.start()
+    try:
+        assert taken(capture, 90, 60) == 90
+    finally:
+        capture.stop(3.0)
+    files = sorted((tmp_path / "film").iterdir())
+    assert len(files) >= 2
+    assert all(re.fullmatch(r"camera-\d{8}-\d{6}Z-[0-9a-f]{4}-0000\d\.mkv", p.name) for p in files)
+    film = cv2.VideoCapture(str(files[0]))
+    assert int(film.get(cv2.CAP_PROP_FOURCC)).to_bytes(4, "little").lower() == b"h264"
+    assert film.read()[1].shape == (240, 320, 3)
+    [*old] = recordings_of(str(tmp_path / "film"), ("",))
+    assert sorted(p for (p,) in old) == files[:-1], "the newest is being written"
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_camera(
+    port: int, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    monkeypatch.setattr(gst_launch, "SPACE_BYTES", 1 << 60)
+    parsed = dataclasses.replace(parse_source(f"rtsp://127.0.0.1:{port}/plain?codec=h264"), record=str(tmp_path / "c"))
+    source = open_source(parsed)
+    with contextlib.closing(source):
+        assert source.open() == (240, 320)
+    assert "not recorded, because the disk is almost full" in caplog.text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs", "says"),
+    [
+        ({"uri": "rtsp://h/1"}, {"record": "f"}, "codec is auto"),
+        ({"uri": "rtsp://h/1", "codec": "mjpeg"}, {"record": "f"}, "h264, h265"),
+        ("csi://0", {"record": "f"}, "no source is rtsp://"),
+        ({"uri": "rtsp://h/1", "codec": "h265"}, {"record": "f", "record_s": 0}, "record_s is 0"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(source: Any, outputs: Any, says: str) -> None:
+    with pytest.raises(DocumentError, match=says):
+        config_from(1, {"artifact": "a", "source": source, "outputs": outputs}, "/folder/p.yaml")
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,13 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from edgedla.errors import described
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.left_films import CLIP, of_clip
+from edgedla.runtime.outputs.mqtt_config import ONLY
+from edgedla.runtime.outputs.newest import age_ns
 from edgedla.runtime.outputs.segments import segments_of
 
 log = logging.getLogger("edgedla.runtime.outputs.retention")
@@ -147,8 +149,17 @@ def clips_of(folder: str) -> Iterator[Tuple[Path, ...]]:
 
 def films_of(path: str) -> Iterator[Tuple[Path, ...]]:
     """The segments of a video, without the newest, which is being written."""
-    files = sorted(segments_of(os.path.splitext(path)[0], os.path.splitext(path)[1]), key=lambda p: p.stat().st_mtime)
+    files = sorted(segments_of(*os.path.splitext(path)), key=age_ns)
     yield from ((p,) for p in files[:-1])
+
+
+def recordings_of(folder: str, sources: Sequence[str]) -> Iterator[Tuple[Path, ...]]:
+    """The files of cameras' own streams, without the newest of each, which is being written."""
+    entries = _entries(Path(folder)) if folder else []
+    for source in sources:
+        ours = re.compile(re.escape(source or ONLY) + r"-\d{8}-\d{6}Z-[0-9a-f]{4}-\d{5,}\.mkv")
+        files = sorted((p for p in entries if ours.fullmatch(p.name)), key=age_ns)
+        yield from ((p,) for p in files[:-1])
 
 
 def _entries(folder: Path) -> List[Path]:

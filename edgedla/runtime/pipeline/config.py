@@ -15,9 +15,9 @@ from edgedla.runtime.outputs.rtsp import check_rtsp
 from edgedla.runtime.pipeline.check_events import check_events
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
-from edgedla.runtime.sources.uri import in_folder
+from edgedla.runtime.sources.uri import in_folder, parse_source
 
-PATHS = {"outputs": "jsonl images video events_state", "metrics": "jsonl", "view": "token_file"}
+PATHS = {"outputs": "jsonl images video record events_state", "metrics": "jsonl", "view": "token_file"}
 TRACKERS = ("", "bytetrack")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
 #: Minimum of stall_s: with less, every read would count as hanging.
@@ -79,6 +79,8 @@ def check_names(config: PipelineConfig) -> None:
         check_mqtt(config.outputs.mqtt)
     if config.outputs.rtsp.url:
         check_rtsp(config.outputs.rtsp, tuple(config.named_sources))
+    if config.outputs.record:
+        _check_record(config)
     check_events(config)
     _check_numbers(config)
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
@@ -96,6 +98,20 @@ def check_names(config: PipelineConfig) -> None:
             raise UsageError(
                 f"no model takes frames of sources.{name}", hint="name it in a model's sources, or leave it out"
             )
+
+
+def _check_record(config: PipelineConfig) -> None:
+    if config.outputs.record_s < 1:
+        raise UsageError(f"outputs.record_s is {config.outputs.record_s:g}", allowed="1 or more")
+    streams = {n: parse_source(s.uri, s.options) for n, s in config.named_sources.items() if s.uri.startswith("rtsp")}
+    for name, stream in streams.items():
+        if stream.codec not in ("h264", "h265"):
+            at = f"sources.{name}" if name else "source"
+            raise UsageError(f"outputs.record: {at}.codec is {stream.codec}", allowed="h264, h265")
+    if not streams:
+        raise UsageError(
+            "outputs.record: no source is rtsp://", hint="outputs.video records annotated frames of any source"
+        )
 
 
 def _check_numbers(config: PipelineConfig) -> None:

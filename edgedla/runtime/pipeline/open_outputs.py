@@ -15,10 +15,10 @@ from edgedla.runtime.outputs.guarded import guarded
 from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.own import Own
-from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of
+from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of, recordings_of
 from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
-from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
+from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
 from edgedla.runtime.pipeline.config import sources_of_lane
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources.uri import parse_source
@@ -168,6 +168,14 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: bool(c.outputs.call),
         lambda c, _: Own(c.outputs.call),
         lambda c: c.outputs.call,
+    ),
+    # Made by the sources themselves, which have the encoded stream.
+    "record": Output(
+        lambda c: False,
+        lambda c, _: Callback(lambda result: None),
+        lambda c: (c.outputs.record, c.outputs.record_s),
+        writes=lambda c: [c.outputs.record],
+        old=lambda c: recordings_of(c.outputs.record, tuple(c.named_sources)),
     ),
     "retention": Output(
         lambda c: bool(c.outputs.keep_days or c.outputs.keep_gb or c.outputs.free_gb),

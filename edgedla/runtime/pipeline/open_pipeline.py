@@ -12,7 +12,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.arguments import typed
 from edgedla.errors import DocumentError
+from edgedla.io.files import make_folder
 from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.mqtt_config import ONLY
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sources_of_lane
@@ -165,8 +167,14 @@ def make_capture(name: str, config: PipelineConfig) -> Capture:
     source, patient = config.named_sources[name], len(config.named_sources) > 1 or bool(os.environ.get("NOTIFY_SOCKET"))
     own_pace = config.capture.every_frame is False
 
+    out = config.outputs
+
     def made() -> Source:
-        return open_source(dataclasses.replace(parse_source(source.uri, source.options), own_pace=own_pace))
+        uri = dataclasses.replace(parse_source(source.uri, source.options), own_pace=own_pace)
+        if out.record and uri.scheme == "rtsp":
+            make_folder(out.record)
+            uri = dataclasses.replace(uri, record=os.path.join(out.record, name or ONLY), record_s=out.record_s)
+        return open_source(uri)
 
     return Capture(made, config.capture, name, source.max_rate, patient)
 

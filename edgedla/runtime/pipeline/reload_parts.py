@@ -79,7 +79,7 @@ def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
     was, now = old.named_sources, new.named_sources
     changed, failed = [], {}
     for name in (*(n for n in was if n not in now), *now):
-        if name in was and name in now and was[name] == now[name]:
+        if name in was and name in now and was[name] == now[name] and _records(old) == _records(new):
             continue
         try:
             _change(opened, name, old, new)
@@ -96,13 +96,17 @@ def _change(opened: Opened, name: str, old: PipelineConfig, new: PipelineConfig)
         return
     if was is None:
         _add(opened, name, new)
-    elif _place(was) == _place(now):
+    elif _place(was) == _place(now) and _records(old) == _records(new):
         opened.pipeline.captures[name].cap.rate = now.max_rate
     else:
         _replace(opened, name, old, new)
     for lane in opened.pipeline.lanes:
         if name in sources_of_lane(new, lane.name):
             lane.admit(name, Share(now.weight, now.priority))
+
+
+def _records(config: PipelineConfig) -> Tuple[str, float]:
+    return config.outputs.record, config.outputs.record_s
 
 
 def _place(source: SourceConfig) -> SourceConfig:

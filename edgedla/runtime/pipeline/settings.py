@@ -101,7 +101,9 @@ class OutputConfig:
         video: an annotated video, .mp4 or .avi, as long as the source: it repeats a frame in place of dropped ones, for at most
             10 s. With `segment_s` or `segment_mb` it becomes files of this many seconds or MB, of which `segments_keep` are
             kept (0: all).
-        keep_days, keep_gb, free_gb: the oldest full lines files, images, segments and clips are removed when they are older than
+        record: a folder for the streams of rtsp:// cameras with `codec: h264` or `h265`, as they come, without decoding and encoding
+            them: NAME-TIME-NUMBER.mkv, each of `record_s` seconds.
+        keep_days, keep_gb, free_gb: the oldest full lines files, images, segments, recordings and clips go when they are older than
             so many days, when they are more than so many GB (10^9 bytes) together, and until so many GB of the disk are
             free. 0: no limit.
         call: module:function or FILE.py:function, called with every FrameResult; or a class with write(result), and
@@ -120,6 +122,8 @@ class OutputConfig:
     segment_s: float = 0.0
     segment_mb: float = 0.0
     segments_keep: int = 0
+    record: str = ""
+    record_s: float = 600.0
     keep_days: float = 0.0
     keep_gb: float = 0.0
     free_gb: float = 0.0

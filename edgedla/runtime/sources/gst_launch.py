@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import select
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -38,6 +40,9 @@ _FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
 #: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
 _F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
 _LOG_BYTES = 1 << 20
+#: Least free space to begin a recording with.
+SPACE_BYTES = 64 << 20
+log = logging.getLogger("edgedla.runtime.sources.gst_launch")
 #: Parts of GStreamer's errors to leave out: positions in its source code, and what repeats the error.
 _NOISE = re.compile(
     r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline"
@@ -54,6 +59,14 @@ _PACKAGES = (
     ("video", "gstreamer1.0-plugins-base"),
     ("", "gstreamer1.0-plugins-good"),
 )
+
+
+def _has_space(spec: SourceUri) -> bool:
+    """Whether the disk takes a recording. A full one would end the pipeline, and with it the camera."""
+    free = shutil.disk_usage(os.path.dirname(spec.record)).free
+    if free < SPACE_BYTES:
+        log.error("%s: not recorded, because the disk is almost full (%d MiB left)", spec.text, free >> 20)
+    return free >= SPACE_BYTES
 
 
 class GstLaunchSource:
@@ -89,7 +102,8 @@ class GstLaunchSource:
         self._frames_fd, theirs = os.pipe()
         with contextlib.suppress(OSError):
             fcntl.fcntl(theirs, _F_SETPIPE_SZ, _PIPE_BYTES)
-        pipeline = f"{pipeline_head(self._spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
+        spec = self._spec if not self._spec.record or _has_space(self._spec) else replace(self._spec, record="")
+        pipeline = f"{pipeline_head(spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
         # -I, -S: the child needs only the standard library, and starts in 20 ms.
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py")), str(theirs)]
         try:

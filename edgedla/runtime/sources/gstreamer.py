@@ -6,6 +6,9 @@ drops old frames instead of growing memory and frame age.
 
 from __future__ import annotations
 
+import os
+import time
+
 from edgedla.errors import RunError
 from edgedla.runtime.sources.uri import PUSHED, SourceUri
 
@@ -53,7 +56,7 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     if uri.scheme == "rtsp":
         source = f"rtspsrc name=edgedla-source location={quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
         # A stream may have sound too.
-        decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson)}"
+        decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson, _recorder(uri))}"
     elif uri.scheme in ("http", *PUSHED):
         decoded = f"uridecodebin uri={quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
     elif uri.scheme == "gst":
@@ -70,16 +73,27 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     return f"{decoded} ! {LEAKY}{rate}{turn}{scale} ! videoconvert ! {bgr}"
 
 
-def rtp_decoder(codec: str, on_jetson: bool) -> str:
-    """Pipeline part from RTP packets of a codec ("auto": of any) to raw frames."""
+def _recorder(uri: SourceUri) -> str:
+    """Pipeline part that writes the stream as it is, without decoding it, into files that begin with a key frame. Matroska plays
+    after a kill too."""
+    if not uri.record:
+        return ""
+    stamp = time.strftime("%Y%m%d-%H%M%SZ", time.gmtime())
+    # A time that comes twice must not write over a file.
+    files = quote(f"{uri.record}-{stamp}-{os.urandom(2).hex()}-%05d.mkv")
+    sink = f"splitmuxsink muxer-factory=matroskamux max-size-time={int(uri.record_s * 1e9)} location={files}"
+    return f"tee name=edgedla-tee edgedla-tee. ! queue ! {sink} edgedla-tee. ! queue ! "
+
+
+def rtp_decoder(codec: str, on_jetson: bool, recorder: str = "") -> str:
+    """Pipeline part from RTP packets of a codec ("auto": of any) to raw frames, with one that branches off encoded pictures."""
     if codec == "auto":
         return "decodebin" if on_jetson else "decodebin ! videoconvert"
     if codec == "mjpeg":
         return "rtpjpegdepay ! " + ("nvjpegdec ! video/x-raw" if on_jetson else "jpegdec")
     # gst_child.py finds this element by its name.
-    return f"rtp{codec}depay ! {codec}parse ! " + (
-        "nvv4l2decoder" if on_jetson else f"avdec_{codec} name=edgedla-decoder output-corrupt=false"
-    )
+    parse = f"rtp{codec}depay ! {codec}parse config-interval={-1 if recorder else 0} ! {recorder}"
+    return parse + ("nvv4l2decoder" if on_jetson else f"avdec_{codec} name=edgedla-decoder output-corrupt=false")
 
 
 def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:

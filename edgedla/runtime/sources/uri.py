@@ -58,6 +58,7 @@ class SourceUri:
         flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, raw for a v4l2 camera.
         frames: end after this many frames; 0: never. latency_ms: jitter buffer of a network stream.
         unchecked: take any TLS certificate. ca_file: the authority that signed the camera's; "": the system's authorities.
+        record, record_s: start of the names of files for the camera's own stream ("": none), and seconds of a file.
         loop: restart a file at its end. own_pace: play a film at its own rate if no rate is given.
     """
 
@@ -77,6 +78,8 @@ class SourceUri:
     own_pace: bool = False
     unchecked: bool = False
     ca_file: str = ""
+    record: str = ""
+    record_s: float = 600.0
 
 
 def in_folder(text: str, folder: str) -> str:

@@ -45,7 +45,8 @@ def test_every_setting_belongs_to_an_output(field: Any) -> None:
     "field", [p for p in FIELDS if isinstance(getattr(DEFAULT, p.values[0].name), str) and p.id != "call"]
 )
 def test_a_path_is_relative_to_the_files_folder(field: Any) -> None:
-    document = {"artifact": "a", "source": "synthetic://", "outputs": {field.name: "x"}}
+    camera = {"uri": "rtsp://camera/1", "codec": "h264"}
+    document = {"artifact": "a", "source": camera, "outputs": {field.name: "x"}}
     read = getattr(config_from(1, document, "/folder/pipeline.yaml").outputs, field.name)
     assert read == "/folder/x", f"name {field.name} among the outputs of PATHS (config.py)"
 
@@ -67,8 +68,9 @@ class Output:
     def close(self):
         pathlib.Path(__file__).with_name("seen.txt").write_text(str(self.seen))
 """
-#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one; or take no results: test_retention.py.
-SERVED = frozenset({"mqtt", "rtsp", "retention"})
+#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one; or take no results: test_retention.py,
+#: test_cameras.py.
+SERVED = frozenset({"mqtt", "rtsp", "retention", "record"})
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

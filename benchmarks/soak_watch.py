@@ -1,0 +1,265 @@
+"""A run that is disturbed: three RTSP cameras that die, a broker that dies, a disk that fills, reloads. For --minutes; 24 h in pieces.
+
+Real parts: GStreamer's RTSP server (tests/runtime/cameras.py), Mosquitto, `edgedla run` with every output as a process of its own, the
+shapes detector on the host (SIMULATED). Outputs of clips and lines lie in --folder; make it a small tmpfs to fill its disk.
+Prints a document: memory, threads and open files over time, and what was lost. Exit code 1 if something that must hold does not.
+
+usage: python benchmarks/soak_watch.py --minutes 3 [--every 30] [--folder DIR] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+ROOT = Path(__file__).resolve().parents[1]
+CAMERAS = ROOT / "tests" / "runtime" / "cameras.py"
+NAMES = ("gate", "yard", "door")
+SAMPLE_S = 2.0
+PIPELINE = """
+version: 2
+sources:
+  gate: {{uri: "rtsp://127.0.0.1:{cameras}/plain", max_rate: {rate}}}
+  yard: {{uri: "rtsp://127.0.0.1:{cameras}/mjpeg", max_rate: 8}}
+  door: {{uri: "rtsp://127.0.0.1:{cameras}/dies", max_rate: 8}}
+models:
+  shapes: {{artifact: detector, track: {track}, decode: {{kind: yolov8, reg_max: 8, score: 0.01, labels: [circle, square, triangle]}}}}
+events:
+  seen: {{score: 0, frames: 2, end_s: 1}}
+{more}
+outputs:
+  jsonl: out/r.jsonl
+  rotate_mb: 0.5
+  keep: 1000
+  keep_gb: 0.02
+  clips: {{folder: out/clips, before_s: 1, after_s: 1, most_s: 4, rate: 5, width: 320, keep: 0}}
+  events_state: out/events.json
+  mqtt: {{url: "mqtt://127.0.0.1:{broker}", topic: "site/{{source}}", qos: 1, max_rate: 2, discovery: homeassistant}}
+metrics: {{prometheus_port: {metrics}}}
+view: {{port: {view}}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Part:
+    """A server that is killed and started again."""
+
+    def __init__(self, *command: str) -> None:
+        self._command = command
+        self.process: Any = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Listener:
+    """The events that arrive by MQTT."""
+
+    def __init__(self, port: int) -> None:
+        from paho.mqtt import client as paho
+
+        self.events: List[Dict[str, Any]] = []
+        version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []
+        self.client = paho.Client(*version, client_id="soak", clean_session=False)
+        self.client.on_connect = lambda client, *_: client.subscribe("site/+/event", qos=1)
+        self.client.on_message = lambda c, u, m: self.events.append(json.loads(m.payload))
+        self.client.reconnect_delay_set(1, 1)
+        self.client.connect_async("127.0.0.1", port)
+        self.client.loop_start()
+
+
+def sample(pid: int) -> Dict[str, int]:
+    """Memory in kB, threads, open files and children of the process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]),
+                "files": len(os.listdir(f"/proc/{pid}/fd")), "children": len(children)}  # fmt: skip
+    return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]), "files": 0, "children": 0}
+
+
+def median(values: List[int]) -> float:
+    return float(sorted(values)[len(values) // 2])
+
+
+def disturb(
+    stop: threading.Event, every_s: float, cameras: Part, broker: Part, rewrite: Any, folder: Path, log: List[str]
+) -> None:
+    """One disturbance every `every_s`, in turn; the last quarter of the run has none, so that everything can come back."""
+    turns = 0
+    while not stop.wait(every_s):
+        what = ("cameras", "broker", "reload", "disk")[turns % 4]
+        turns += 1
+        log.append(what)
+        if what == "cameras":
+            cameras.kill()
+            stop.wait(min(10, every_s / 3))
+            cameras.start()
+        elif what == "broker":
+            broker.kill()
+            stop.wait(min(10, every_s / 3))
+            broker.start()
+        elif what == "reload":
+            rewrite(turns)
+        else:
+            # The disk has no byte left for a while, where it is small enough to fill it.
+            if shutil.disk_usage(folder).total < 1 << 30:
+                with contextlib.suppress(OSError), open(folder / "filler", "wb") as filler:
+                    while True:
+                        filler.write(b"x" * (1 << 16))
+                        filler.flush()
+                stop.wait(min(10, every_s / 3))
+                (folder / "filler").unlink()
+
+
+def lines_in(folder: Path) -> List[Dict[str, Any]]:
+    found = []
+    for path in folder.glob("r.jsonl*"):
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between disturbances")
+    parser.add_argument("--folder", default="")
+    parser.add_argument("--json", default="")
+    given = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="soak-"))
+    out = work / "out"
+    if given.folder:
+        out.symlink_to(Path(given.folder).resolve())
+    else:
+        out.mkdir()
+    ports = {name: free_port() for name in ("cameras", "broker", "metrics", "view")}
+    model = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+    build = [sys.executable, "-m", "edgedla", "build", str(model), "--precision", "fp16", "-o", str(work / "detector")]
+    subprocess.run(build, check=True, capture_output=True)
+    track = "bytetrack" if _has("lap") else '""'
+    more = "  each: {each: object, score: 0, frames: 1, end_s: 1}" if track == "bytetrack" else ""
+
+    def rewrite(turn: int) -> None:
+        text = PIPELINE.format(**ports, rate=8 + turn % 3, track=track, more=more)
+        (work / "p.yaml.new").write_text(text)
+        os.replace(work / "p.yaml.new", work / "p.yaml")
+
+    rewrite(0)
+    (work / "mosquitto.conf").write_text(f"listener {ports['broker']} 127.0.0.1\nallow_anonymous true\n")
+    cameras = Part("/usr/bin/python3", str(CAMERAS), str(ports["cameras"]))
+    broker = Part(shutil.which("mosquitto") or "/usr/sbin/mosquitto", "-c", str(work / "mosquitto.conf"))
+    for part in (cameras, broker):
+        part.start()
+    time.sleep(2)
+    listener = Listener(ports["broker"])
+    stop, disturbances, samples = threading.Event(), [], []
+    disturber = threading.Thread(
+        target=disturb, args=(stop, given.every, cameras, broker, rewrite, out, disturbances), daemon=True
+    )
+    began = time.monotonic()
+    with open(work / "log", "w") as log:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "edgedla", "run", "p.yaml", "--format", "json", "-o", "summary.json"],
+            cwd=work,
+            stderr=log,
+        )
+        disturber.start()
+        while time.monotonic() - began < given.minutes * 60 and run.poll() is None:
+            time.sleep(SAMPLE_S)
+            with contextlib.suppress(OSError, KeyError):
+                samples.append({"s": round(time.monotonic() - began), **sample(run.pid)})
+            if time.monotonic() - began > given.minutes * 45:
+                stop.set()
+        early = run.poll()
+        run.send_signal(signal.SIGTERM)
+        code = run.wait(60)
+    time.sleep(1)
+    for part in (cameras, broker):
+        part.kill()
+    document = judge(work, out, listener, samples, disturbances, early, code, given.minutes)
+    text = json.dumps(document, indent=1)
+    if given.json:
+        Path(given.json).write_text(text + "\n")
+    print(text)
+    shutil.rmtree(work, ignore_errors=True)
+    return 0 if not document["broken"] else 1
+
+
+def _has(name: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(name) is not None
+
+
+def judge(
+    work: Path,
+    out: Path,
+    listener: Listener,
+    samples: List[Dict[str, int]],
+    disturbances: List[str],
+    early: Any,
+    code: int,
+    minutes: float,
+) -> Dict[str, Any]:
+    """What was seen, and what of it must not be."""
+    broken: List[str] = []
+    # The first third is the start; the middle is compared with the end.
+    n = len(samples)
+    spans = {key: (median([s[key] for s in samples[n // 3 : 2 * n // 3]]), median([s[key] for s in samples[2 * n // 3 :]]))
+             for key in ("rss_kb", "threads", "files")}  # fmt: skip
+    limits = {"rss_kb": 1.10, "threads": 1.25, "files": 1.25}
+    broken += [f"{key} grew from {a:.0f} to {b:.0f}" for key, (a, b) in spans.items() if b > a * limits[key]]
+    if early is not None:
+        broken.append(f"the run ended by itself with {early}")
+    if code != 0:
+        broken.append(f"exit code {code}: {(work / 'log').read_text()[-500:]}")
+    written, arrived = lines_in(out), listener.events
+    counts = {}
+    for where, events in (("jsonl", [d for d in written if "event" in d]), ("mqtt", arrived)):
+        states = collections.Counter(d["state"] for d in events)
+        began = {d["id"] for d in events if d["state"] in ("begin", "new")}
+        ended = {d["id"] for d in events if d["state"] == "end"}
+        counts[where] = {**states, "began_and_no_end": len(began - ended), "ids": len(began)}
+    if counts["mqtt"]["began_and_no_end"]:
+        broken.append("by MQTT an event began and never ended")
+    size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
+    if size > 0.03e9:
+        broken.append(f"retention: {size} bytes are left of at most 0.02 GB and the open files")
+    summary = json.loads((work / "summary.json").read_text()) if (work / "summary.json").exists() else {}
+    left = subprocess.run(["pgrep", "-f", str(work)], capture_output=True, text=True).stdout.split()
+    if left:
+        broken.append(f"processes are left: {left}")
+    return {
+        "simulated": True, "minutes": minutes, "disturbances": dict(collections.Counter(disturbances)),
+        "rss_kb_middle_end": spans["rss_kb"], "threads_middle_end": spans["threads"], "files_middle_end": spans["files"],
+        "rss_kb_most": max((s["rss_kb"] for s in samples), default=0), "frames": summary.get("frames"),
+        "outputs": summary.get("outputs"), "events": counts, "bytes_left": size, "broken": broken,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
