@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import edgedla
 from docs.generator.markdown import code, page, plain, table
 
 FOLDER = "reference/python"
+#: The functions that the list of names begins with.
+FIRST = ("check", "place", "fix", "build", "deploy", "open_pipeline")
 #: Room of the package -> title of its page. A room that is not named gets a page under its own name.
 TITLES = {
     "accuracy": "Quantize",
@@ -55,8 +57,9 @@ def api_pages() -> Dict[str, str]:
         for room, names in rooms.items()
     }
     rows = []
-    for room, names in sorted(rooms.items(), key=lambda item: TITLES.get(item[0], item[0])):
-        rows += [[f"[{code('edgedla.' + name)}]({room}.md#edgedla.{name})", _first_line(name)] for name in names]
+    for name in sorted(defined, key=_place):
+        room = defined[name].split(".")[1]
+        rows.append([f"[{code('edgedla.' + name)}]({room}.md#edgedla.{name})", _first_line(name)])
     made[f"{FOLDER}/index.md"] = page(
         "Python",
         [
@@ -66,6 +69,14 @@ def api_pages() -> Dict[str, str]:
         table(["Name", "What it is"], rows),
     )
     return made
+
+
+def _place(name: str) -> Tuple[int, int, str]:
+    """Functions first, those that most people call before the others; then types, then errors."""
+    value: Any = getattr(edgedla, name)
+    error = inspect.isclass(value) and issubclass(value, Exception)
+    group = 2 if error else 1 if inspect.isclass(value) else 0
+    return group, FIRST.index(name) if name in FIRST else len(FIRST), name.lower()
 
 
 def _first_line(name: str) -> str:

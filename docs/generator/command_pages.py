@@ -8,7 +8,8 @@ from typing import Dict, Iterator, List, Tuple
 import click
 
 from docs.generator.markdown import code, page, plain, table
-from edgedla.cli.main import EPILOG, VERBS, main
+from edgedla.cli.examples import EXAMPLES, grouped
+from edgedla.cli.main import EPILOG, GROUPS, VERBS, main
 from edgedla.text.pages import FOLDERS
 
 
@@ -44,11 +45,19 @@ def command_pages() -> Dict[str, str]:
                 lines += [f"## edgedla {path}", ""]
             lines += _described(path, found)
         made[f"{FOLDERS['command']}/{verb}.md"] = page(f"edgedla {verb}", lines, description=VERBS[verb][1])
-    rows = [[f"[{code('edgedla ' + verb)}]({verb}.md)", plain(line)] for verb, (_, line) in VERBS.items()]
+    ctx = click.Context(main, info_name="edgedla")
+    tables: List[str] = []
+    for title, rows in GROUPS.items():
+        cells = [[f"[{code('edgedla ' + verb)}]({verb}.md)", plain(line)] for verb, (_, line) in rows.items()]
+        tables += [f"## {title}", "", *table(["Command", "What it does"], cells)]
     made[f"{FOLDERS['command']}/index.md"] = page(
         "Commands",
-        table(["Command", "What it does"], rows),
-        table(["Option of `edgedla`", "Meaning"], _options(main, click.Context(main, info_name="edgedla"))),
+        tables,
+        ["## Options and exit codes", ""],
+        table(
+            ["Option of `edgedla`", "Meaning"],
+            [_option(p, ctx) for p in main.get_params(ctx) if isinstance(p, click.Option)],
+        ),
         plain(" ".join(EPILOG.split())),
     )
     return made
@@ -58,17 +67,18 @@ def _described(path: str, found: click.Command) -> List[str]:
     ctx = click.Context(found, info_name=f"edgedla {path}")
     lines = [line for part in (found.help or "").split("\n\n") for line in (plain(part.replace("\b", "")), "")]
     lines += ["```text", " ".join(found.get_usage(ctx).replace("Usage: ", "").split()), "```", ""]
-    lines += table(["Option", "Meaning"], _options(found, ctx))
+    if path in EXAMPLES:
+        lines += ["```console", *(f"$ {line}" for line in EXAMPLES[path]), "```", ""]
+    groups = grouped(found, ctx)
+    for title, options in groups.items():
+        lines += [f"**{title}**", ""] if len(groups) > 1 else []
+        lines += table(["Option", "Meaning"], [_option(option, ctx) for option in options])
     hidden = [code(name) for param in found.params if getattr(param, "hidden", False) for name in param.opts]
     lines += [f"Taken over from trtexec, as it spells them: {', '.join(hidden)}.", ""] if hidden else []
     lines += [plain(" ".join(found.epilog.replace("\b", "").split())), ""] if found.epilog else []
     return lines
 
 
-def _options(found: click.Command, ctx: click.Context) -> List[List[str]]:
-    rows = []
-    for param in found.get_params(ctx):
-        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-        if record is not None:
-            rows.append([code(record[0].replace("  ", " ")), plain(record[1])])
-    return rows
+def _option(option: click.Option, ctx: click.Context) -> List[str]:
+    names, meaning = option.get_help_record(ctx) or ("", "")
+    return [code(names.replace("  ", " ")), plain(meaning)]

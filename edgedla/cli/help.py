@@ -44,18 +44,22 @@ def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
 
 
 def with_topics(verb: str, command: click.Command) -> click.Command:
-    """The command; its `--help` ends with its documentation page and related topics."""
+    """The command; its `--help` begins with examples, groups options, and ends with its documentation page and related topics."""
+    from edgedla.cli.examples import EXAMPLES, Shown
     from edgedla.cli.terminal.topics import topics_of
     from edgedla.errors import RuleError
-    from edgedla.text.pages import page_path, page_url
+    from edgedla.text.pages import page_url
 
     try:
         names = [topic.name for topic in topics_of(verb)]
     except RuleError:
         names = []
     lines = [f"Topics (edgedla help TOPIC): {', '.join(names)}."] if names else []
-    lines.append(f"Page: {page_url('command', verb) or page_path('command', verb)}")
+    lines += [f"Page: {page_url('command', verb)}"] if page_url("command", verb) else []
+    kind = type(command)
+    shown = type(kind.__name__, (Shown, kind), {"examples": EXAMPLES.get(verb, ())})
     complete = copy.copy(command)
+    complete.__class__ = shown
     complete.epilog = "\n\n".join([*([command.epilog] if command.epilog else []), *lines])
     return complete
 

@@ -23,65 +23,61 @@ from edgedla.processes.guard import guard_command
 from edgedla.text.printable import printable_text, without_credentials
 from edgedla.version import version
 
-#: verb -> (module:command, one line for `edgedla --help`). The table keeps the help line so that
-#: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
-VERBS: Dict[str, Tuple[str, str]] = {
-    "check": (
-        "edgedla.cli.check.check:check",
-        "Say which layers of a model run on the DLA, why not the others, and whether it pays.",
-    ),
-    "place": (
-        "edgedla.cli.place:place",
-        "Place layers on the GPU and the DLA cores, at the optimum of the predicted cost.",
-    ),
-    "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more of it runs on the DLA; every change is proven."),
-    "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
-    "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
-    "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
-    "build": ("edgedla.cli.build:build", "Build for the DLA: on a Jetson with TensorRT, elsewhere simulated."),
-    "quantize": (
-        "edgedla.cli.accuracy.quantize:quantize",
-        "Measure INT8 scales for the DLA, explain their error, and repair it (simulated).",
-    ),
-    "evaluate": (
-        "edgedla.cli.accuracy.evaluate:evaluate",
-        "Measure the accuracy of a model or artifact on samples, with its interval.",
-    ),
-    "convert": (
-        "edgedla.cli.deploy.convert:convert",
-        "Convert a PyTorch, TensorFlow, TFLite or Paddle model to ONNX, and compare both.",
-    ),
-    "deploy": (
-        "edgedla.cli.deploy.deploy:deploy",
-        "Turn a model and samples into an accepted artifact, in one call.",
-    ),
-    "bundle": (
-        "edgedla.cli.deploy.bundle:bundle",
-        "Pack a pipeline with its artifacts and edgedla's modules, to run without pip.",
-    ),
-    "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
-    "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
-    "export": ("edgedla.cli.export:export", "Hand a build or placement to DeepStream, Triton, ONNX Runtime or Savant."),
-    "inspect": (
-        "edgedla.cli.inspect:inspect",
-        "Show what a log, engine, loadable, artifact or model holds; compare two.",
-    ),
-    "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
-    "doctor": ("edgedla.cli.boards.doctor:doctor", "Check what this machine has and what is missing."),
-    "acceptance": (
-        "edgedla.cli.boards.acceptance:acceptance",
-        "Show a truth report of a board, or store it as evidence.",
-    ),
-    "sweep": (
-        "edgedla.cli.fleet.sweep:sweep",
-        "Check thousands of models on every platform, into a table and a heat map.",
-    ),
-    "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
-    "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
-    "completion": ("edgedla.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
-    "mcp": ("edgedla.cli.agents.mcp:mcp", "Serve check, compare, fix, predict, explain and rules to a coding agent."),
-    "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
+#: Title -> verb -> (module:command, one line). The table keeps the line so that `edgedla --help` imports no verb. To add a verb: one
+#: file edgedla/cli/<verb>.py, one row here, and its examples in edgedla/cli/examples.py.
+GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
+    "Understand a model": {
+        "check": (
+            "edgedla.cli.check.check:check",
+            "Say which layers run on the DLA, why others do not, if it pays.",
+        ),
+        "place": ("edgedla.cli.place:place", "Decide where each layer runs at least cost: GPU, DLA0, DLA1."),
+        "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more runs on the DLA, with proofs."),
+        "explain": ("edgedla.cli.explain:explain", "Say what a line of a log, a rule or a message means."),
+        "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
+    },
+    "Make it fit, and build it": {
+        "convert": (
+            "edgedla.cli.deploy.convert:convert",
+            "Convert a PyTorch, TensorFlow or Paddle model to ONNX.",
+        ),
+        "quantize": (
+            "edgedla.cli.accuracy.quantize:quantize",
+            "Choose INT8 scales, explain their error, repair it (simulated).",
+        ),
+        "evaluate": ("edgedla.cli.accuracy.evaluate:evaluate", "Measure accuracy on samples, with its interval."),
+        "build": ("edgedla.cli.build:build", "Build for the DLA: by TensorRT on a Jetson, else simulated."),
+        "deploy": (
+            "edgedla.cli.deploy.deploy:deploy",
+            "From a model and samples to an accepted artifact, in one call.",
+        ),
+        "export": ("edgedla.cli.export:export", "Hand a build to DeepStream, Triton, ONNX Runtime or Savant."),
+    },
+    "Run it": {
+        "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
+        "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
+        "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
+        "bundle": ("edgedla.cli.deploy.bundle:bundle", "Pack a pipeline and what it needs, to run without pip."),
+    },
+    "Boards and fleets": {
+        "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
+        "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform."),
+        "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
+        "acceptance": (
+            "edgedla.cli.boards.acceptance:acceptance",
+            "Show a truth report of a board, or store it as evidence.",
+        ),
+    },
+    "Look something up": {
+        "doctor": ("edgedla.cli.boards.doctor:doctor", "Say what this machine has and what is missing."),
+        "inspect": ("edgedla.cli.inspect:inspect", "Show what a log, engine, artifact or model holds; compare two."),
+        "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases."),
+        "rules": ("edgedla.cli.rules:rules", "List the rules behind the verdicts."),
+        "completion": ("edgedla.cli.completion:completion", "Print the script for completion in bash, zsh or fish."),
+        "mcp": ("edgedla.cli.agents.mcp:mcp", "Serve check, compare, fix, predict and explain to a coding agent."),
+    },
 }
+VERBS: Dict[str, Tuple[str, str]] = {verb: row for rows in GROUPS.values() for verb, row in rows.items()}
 
 EPILOG = """\
 Exit codes: 0 success; 1 the answer is no (--fail-on); 2 wrong use; 3 bad model or data; 4 something is missing here
@@ -146,9 +142,23 @@ class LazyGroup(click.Group):
         hint = f"Did you mean {near!r}?" if near else "`edgedla help` lists commands and topics."
         raise click.UsageError(f"There is no help on {words[0]!r}. {hint}", ctx)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands in groups, then the options, so that a screen shows the commands."""
+        width = max(map(len, VERBS))
+        for title, rows in GROUPS.items():
+            formatter.write(f"\n{title}:\n" + "".join(f"  {v:{width}}  {line}\n" for v, (_, line) in rows.items()))
+        click.Command.format_options(self, ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        if not args and not ctx.resilient_parsing:
+            # One screen: without options and exit codes.
+            formatter = ctx.make_formatter()
+            formatter.write("Start here: edgedla check MODEL.onnx --target orin-nx-16gb\n")
+            self.format_options(ctx, formatter)
+            head, _, _ = formatter.getvalue().partition("\nOptions:")
+            echo(f"{head}\nedgedla COMMAND --help: examples and options. edgedla help: topics.")
+            ctx.exit()
+        return super().parse_args(ctx, ["--version"] if args == ["-v"] else args)
 
     def invoke(self, ctx: click.Context) -> Any:
         # click turns a closed pipe into exit code 1, which here means "the answer is no".
@@ -197,7 +207,7 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
 def main(verbose: bool) -> None:
     """Check, place, build and run neural networks on the DLA cores of NVIDIA Jetson modules.
 
-    Checking and placing need no Jetson and no NVIDIA software.
+    Checking and placing need no Jetson and no NVIDIA software. Start here: edgedla check MODEL.onnx --target orin-nx-16gb
     """
 
 
@@ -298,15 +308,20 @@ def _complain(text: str, whole: bool = False) -> None:
 
 
 def _usage(error: click.ClickException) -> str:
-    """The error as click shows it: usage, hint, message."""
+    """The error as all others look, with the usage and where more stands."""
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         # The whole help, as click from 8.2 on gives it of a group without a command.
         return error.format_message()
     ctx = getattr(error, "ctx", None)
-    lines = [ctx.get_usage()] if ctx is not None else []
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        from edgedla.vocabulary import nearest
+
+        text = f"{error.message} Did you mean {nearest(error.option_name, error.possibilities, 0.0)}?"
+    lines = [f"edgedla: error: {text}"]
     if ctx is not None and ctx.command.get_help_option(ctx) is not None:
-        lines.append(f"Try '{ctx.command_path} {ctx.help_option_names[0]}' for help.\n")
-    return "\n".join([*lines, f"Error: {error.format_message()}"])
+        lines += [f"  {ctx.get_usage()}", f"  {ctx.command_path} {ctx.help_option_names[0]}: examples and options"]
+    return "\n".join(lines)
 
 
 def _made_by() -> str:

@@ -15,6 +15,7 @@ from edgedla.rules.messages import Message, messages
 SHORTEST = 6
 #: A message is offered if it holds at least this share of the fragment's words, weighted by how rare they are.
 NEAR = 0.5
+_NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
@@ -50,9 +51,16 @@ def nearest_messages(fragment: str, most: int = 3) -> Tuple[Tuple[Message, str],
 
 
 def nearest_ids(text: str, ids: Sequence[str]) -> Tuple[str, ...]:
-    """Ids that the text may have meant."""
+    """Ids that the text may have meant: those spelt like it, else of its family those with the nearest numbers."""
     by_fold: Dict[str, str] = {name.casefold(): name for name in ids}
-    return tuple(by_fold[n] for n in difflib.get_close_matches(text.strip().casefold(), by_fold, n=3, cutoff=0.75))
+    near = difflib.get_close_matches(text.strip().casefold(), by_fold, n=3, cutoff=0.75)
+    numbered = _NUMBERED.fullmatch(text.strip().casefold())
+    if numbered and not near:
+        family = [
+            (int(m[2]), name) for name in by_fold for m in [_NUMBERED.fullmatch(name)] if m and m[1] == numbered[1]
+        ]
+        near = [name for _, name in sorted(family, key=lambda one: abs(one[0] - int(numbered[2])))[:3]]
+    return tuple(by_fold[name] for name in near)
 
 
 def _folded(text: str) -> str:

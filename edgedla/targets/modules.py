@@ -78,7 +78,11 @@ def module_for(target: str) -> Module:
     # orinnx, agxorin: users leave out the dashes.
     joined = {n.replace("-", ""): n for n in (*aliases, *module_ids())}
     if name.replace("-", "") in joined:
-        same = joined[name.replace("-", "")]
+        name = joined[name.replace("-", "")]
+    # orin-agx: the same words in another order.
+    by_words = {frozenset(n.split("-")): n for n in (*aliases, *module_ids())}
+    same = by_words.get(frozenset(name.split("-")), "")
+    if same:
         return aliases[same] if same in aliases else _load(same)
     if name in WITHOUT_DLA:
         raise UsageError(f"{WITHOUT_DLA[name]} has no DLA", where=target, hint="edgedla covers modules with a DLA.")

@@ -150,7 +150,11 @@ def _find_jetpack(text: str, module: Module) -> Tuple[JetPack, str]:
             return near, f"L4T {l4t} is not on record: JetPack {near.version} answers"
         raise _unknown("L4T", text, [v for row in rows for v in row.l4t])
     version = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
-    # "6" is ambiguous: 6.0 has an older TensorRT.
+    if version is not None and len(version) == 1:
+        of_major = [row for row in of_family or rows if (parse_version(row.version) or ())[:1] == version]
+        if of_major:
+            found = max(of_major, key=lambda row: parse_version(row.version) or ())
+            return found, f"JetPack {_text(version)} stands for its newest release here, {found.version}"
     if version is not None and len(version) >= 2:
         for row in rows:
             if padded(version) == padded(parse_version(row.version) or ()):

@@ -182,7 +182,7 @@ def test_help_and_json_are_understood(capsys: pytest.CaptureFixture[str]) -> Non
     assert exit_code_of(["help", "check"]) == 0
     assert "--compare" in capsys.readouterr().out
     assert exit_code_of(["help"]) == 0
-    assert "Commands" in capsys.readouterr().out
+    assert "Understand a model" in capsys.readouterr().out
     assert exit_code_of(["targets", "--json"]) == 0
     assert capsys.readouterr().out.startswith("{")
 

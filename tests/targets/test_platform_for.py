@@ -14,6 +14,7 @@ from edgedla.costs.engines import multiprocessors
 from edgedla.errors import RuleError, UsageError
 from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
 from edgedla.targets.board import MODELS, PARTS, SIZES_GB
+from edgedla.targets.modules import module_for
 
 NAMES = (
     "agx-orin-32gb agx-orin-64gb agx-thor-t5000 agx-xavier-32gb agx-xavier-64gb orin-nano-4gb orin-nano-8gb "
@@ -159,7 +160,7 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("agx-orine", None, None, "did you mean agx-orin"),
         ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", f"Name the second number too, 10.0.1 to {NEWEST_10}."),
-        ("orin", "6", None, "JetPack 6 stands for several releases"),
+        ("orin", "8", None, "unknown JetPack"),
         ("orin", None, "9.1.0", "unknown TensorRT"),
         ("orin", None, "13.0.1", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
@@ -288,10 +289,25 @@ def test_overlapping_version_ranges_are_detected():
     assert not VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 6), None))
 
 
-@pytest.mark.parametrize("jetpack", ["5", "6", "jp7"])
-def test_a_major_jetpack_alone_names_no_release(jetpack):
-    with pytest.raises(UsageError, match="stands for several releases"):
-        platform_for("orin", jetpack=jetpack)
+@pytest.mark.parametrize(
+    ("target", "jetpack", "newest"), [("orin", "6", "6.2.2"), ("orin", "jp7", "7.2.2"), ("xavier", "5", "5.1.6")]
+)
+def test_a_major_jetpack_alone_means_its_newest_release(target, jetpack, newest):
+    assert platform_for(target, jetpack=jetpack).release.jetpack == newest
+
+
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        ("orin-agx", "agx-orin-64gb"),
+        ("nx-orin", "orin-nx-16gb"),
+        ("64gb-agx-orin", "agx-orin-64gb"),
+        ("Orin AGX 32GB", "agx-orin-32gb"),
+        ("nx xavier", "xavier-nx-8gb"),
+    ],
+)
+def test_the_words_of_a_modules_name_stand_in_any_order(words, module):
+    assert module_for(words).id == module
 
 
 @pytest.mark.parametrize(("target", "jetpack", "trt"), [(None, None, None), ("orin", 6.2, None), ("orin", None, 10.3)])

@@ -52,7 +52,7 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
 @option(
     "--cost/--no-cost",
     default=None,
-    help="Predict time and energy per frame.  [default: in text, markdown, HTML and CSV, for models of up to 500 layers]",
+    help="Predict time and energy per frame.  [default: in text, markdown, HTML and CSV, for models of up to 3,000 layers]",
 )
 @option(
     "--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them)."
