@@ -9,7 +9,8 @@ import click
 
 from docs.generator.markdown import code, page, plain, table
 from edgedla.cli.examples import EXAMPLES, grouped
-from edgedla.cli.main import EPILOG, GROUPS, VERBS, main
+from edgedla.cli.main import EPILOG, main
+from edgedla.cli.verbs import GROUPS, VERBS
 from edgedla.text.pages import FOLDERS
 
 

@@ -16,7 +16,7 @@ from docs.generator.document_pages import document_pages
 from docs.generator.platform_pages import platform_pages
 from docs.generator.rule_pages import rule_pages
 from docs.generator.settings_pages import settings_pages
-from edgedla.cli.main import VERBS
+from edgedla.cli.verbs import VERBS
 from edgedla.text.pages import FOLDERS, site
 from edgedla.version import RELEASE
 

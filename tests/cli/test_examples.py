@@ -15,7 +15,7 @@ import pytest
 
 from edgedla.cli import main
 from edgedla.cli.examples import EXAMPLES, FEWEST, GROUPS, grouped
-from edgedla.cli.main import VERBS
+from edgedla.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples" / "00_shapes_detector"

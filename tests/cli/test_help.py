@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from edgedla.cli import main
-from edgedla.cli.main import VERBS
 from edgedla.cli.terminal.topics import topics, topics_of
+from edgedla.cli.verbs import VERBS
 from edgedla.text.pages import SITE_VARIABLE
 
 
@@ -68,7 +68,8 @@ def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) 
 #: Prints the help of every command and of those below it.
 ALL_HELP = """
 from click import Context
-from edgedla.cli.main import VERBS, main
+from edgedla.cli.main import main
+from edgedla.cli.verbs import VERBS
 def show(command, name, above=None):
     context = Context(command, above, name)
     print(command.get_help(context))

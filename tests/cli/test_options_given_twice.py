@@ -10,7 +10,8 @@ import pytest
 
 from edgedla.cli.arguments.option import Option, option
 from edgedla.cli.arguments.trtexec import understood
-from edgedla.cli.main import VERBS, exit_code_of, main
+from edgedla.cli.main import exit_code_of, main
+from edgedla.cli.verbs import VERBS
 
 MODEL = str(Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
 

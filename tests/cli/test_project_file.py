@@ -9,7 +9,8 @@ import pytest
 
 from edgedla.cli.arguments.project_file import KEYS, project_file
 from edgedla.cli.check.check import check
-from edgedla.cli.main import VERBS, exit_code_of, main
+from edgedla.cli.main import exit_code_of, main
+from edgedla.cli.verbs import VERBS
 from edgedla.errors import DocumentError
 from tests.models import node, onnx_model, save
 

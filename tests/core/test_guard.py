@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgedla.cli.main import VERBS
+from edgedla.cli.verbs import VERBS
 from edgedla.processes import guard
 from edgedla.processes.guard import GUARDED
 

@@ -22,7 +22,8 @@ from docs.generator.document_pages import _fields
 from docs.generator.site import generated_pages, write_site
 from docs.generator.versions import write_versions
 from edgedla import errors
-from edgedla.cli.main import VERBS, main
+from edgedla.cli.main import main
+from edgedla.cli.verbs import VERBS
 from edgedla.io.documents import DOCUMENTS, schema
 from edgedla.rules import load_rules
 from edgedla.rules.messages import messages

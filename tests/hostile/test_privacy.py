@@ -11,7 +11,7 @@ from typing import Dict, List
 
 import pytest
 
-from edgedla.cli.main import VERBS
+from edgedla.cli.verbs import VERBS
 from tests.hostile.commands import COMMANDS, Scene
 
 pytestmark = pytest.mark.once

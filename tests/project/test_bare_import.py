@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 
-from edgedla.cli.main import VERBS
+from edgedla.cli.verbs import VERBS
 
 #: Run before anything else in the child: these cannot be imported, as in an environment without them.
 BLOCK = """

@@ -10,7 +10,8 @@ import click
 import pytest
 
 from edgedla.cli.arguments.trtexec import options as options_of_trtexec
-from edgedla.cli.main import VERBS, main
+from edgedla.cli.main import main
+from edgedla.cli.verbs import VERBS
 from edgedla.rules import all_rules
 
 pytestmark = pytest.mark.once

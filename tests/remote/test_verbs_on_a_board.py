@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from edgedla import load_artifact
 from edgedla.cli.board_option import FILES, SHARED, BoardCommand, request_of, way_to_page
-from edgedla.cli.main import VERBS, main
+from edgedla.cli.main import main
+from edgedla.cli.verbs import VERBS
 from edgedla.remote.address import parse_address
 from tests.models import node, ones, onnx_model
 from tests.remote.loopback import MODEL

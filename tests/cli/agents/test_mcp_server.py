@@ -200,7 +200,7 @@ def test_without_the_sdk_the_command_says_what_to_install(
 
 
 def test_the_skill_file_names_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    from edgedla.cli.main import VERBS
+    from edgedla.cli.verbs import VERBS
 
     assert exit_code_of(["mcp", "--skill"]) == 0
     text = capsys.readouterr().out
