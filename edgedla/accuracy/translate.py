@@ -14,7 +14,7 @@ from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
 
-#: producer_name of models that export_qat writes; training again may replace them.
+#: producer_name of models that edgedla.torch writes; a later export may replace them.
 PRODUCER = "edgedla.torch"
 
 
@@ -43,7 +43,7 @@ class Translated:
             UsageError: the folder holds a model.onnx that edgedla did not write.
         """
         root = usable_folder(folder)
-        if not _exported(root / MODEL):
+        if not exported_by_torch(root / MODEL):
             require_no_foreign_model(root, self.model)
         files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
         if self.cache:
@@ -53,8 +53,8 @@ class Translated:
         return publish_result(root, files)
 
 
-def _exported(path: Path) -> bool:
-    """True for a model that export_qat wrote: the producer's name is the second field of a ModelProto."""
+def exported_by_torch(path: Path) -> bool:
+    """True for a model that edgedla.torch wrote: the producer's name is the second field of a ModelProto."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:

@@ -11,6 +11,7 @@ import click
 from edgedla.cli.arguments.build_platform import fill_platform
 from edgedla.cli.arguments.build_request import build_request, with_own_scales
 from edgedla.cli.arguments.build_trtexec import take_over
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options
 from edgedla.cli.board_option import BoardCommand
@@ -186,7 +187,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.builder.building import plan_stages, write_scripts
     from edgedla.reports.build import render_build, render_plans
 
-    model, where = candidates[0], [(given["output_format"], "-")]
+    model, where = as_file(candidates[0], given["shapes"], given["batch"]), [(given["output_format"], "-")]
     request = with_own_scales(model, (*models, trtexec["trtexec_onnx"])[0], build_request(given))
 
     def say(line: str) -> None:

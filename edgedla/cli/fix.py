@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
@@ -167,9 +168,10 @@ def fix(
     from edgedla.reports.fixes import render_fix
     from edgedla.reports.fixes.text import headline, subject
 
+    model = as_file(models[0], shapes, batch)
     with waiting("choosing rewrites by predicted cost" + (", proving each" if not no_prove else "")):
         result = fix_model(
-            models[0],
+            model,
             target=target,
             jetpack=jetpack,
             trt=trt,
@@ -193,7 +195,7 @@ def fix(
     written = tuple(map(str, result.save(output))) if output is not None and holds else ()
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
-    _require_holds(result, models[0], shapes, batch)
+    _require_holds(result, model, shapes, batch)
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
 
 

@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 import click
 
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.options import output_options, platform_options, shape_options
 from edgedla.cli.output import deliver, destinations
 
@@ -37,5 +38,5 @@ def layers(
     from edgedla.targets import platform_for
 
     release = platform_for(target, jetpack=jetpack, trt=trt).release
-    graph = load_onnx(model, trt=release.trt, shapes=shapes, batch=batch)
+    graph = load_onnx(as_file(model, shapes, batch), trt=release.trt, shapes=shapes, batch=batch)
     deliver(targets, lambda wanted, terminal: render_layers(graph, wanted, terminal))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 import click
 
 from edgedla.cli.arguments.began import spent_s
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.place_modes import names_placement, require_made_for, require_meaning
 from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, limits_for, numbers
@@ -202,7 +203,7 @@ def place(
     """
     require_meaning(click.get_current_context())
     trtexec = split_trtexec(options)
-    models = resolve_models(models, trtexec)
+    models = tuple(as_file(model, shapes, batch) for model in resolve_models(models, trtexec))
     named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
     precision, core = _network(precision, mode, trtexec)
     targets = destinations(output_format, output, FORMATS)

@@ -278,8 +278,13 @@ def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> 
     """One label per sample; for a batch, an array of its labels.
 
     Raises:
-        DataError: the number of labels differs from the number of samples.
+        DataError: labels of Python objects, or another number of labels than of samples.
     """
+    if given.dtype.hasobject:
+        raise DataError(
+            "labels hold Python objects, which are never read", where=where,
+            allowed="numbers; for boxes (samples, objects, 5): class, x1, y1, x2, y2 in pixels of the input; rows of class -1 pad",
+        )  # fmt: skip
     every = list(given) if given.ndim else [given]
     batch = inputs[0].shape[0] if inputs[0].shape else 1
     if batch > 1 and len(every) == count * batch:

@@ -1,4 +1,4 @@
-"""`package.module:factory` on the command line: a PyTorch module made by a function in the user's code."""
+"""PyTorch modules on the command line: `package.module:factory`, a function in the user's code; `timm:NAME`; `torchvision:NAME`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,28 @@ import re
 import sys
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.vocabulary import did_you_mean
 
 _NAME = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
+#: Libraries whose networks have names of their own: `timm:resnet18.a1_in1k`, `torchvision:resnet18`, `torchvision.models:resnet18`.
+_LIBRARY = re.compile(r"^(timm|torchvision|torchvision\.models(?:\.[a-z]+)?):([A-Za-z_][\w.\-]*)$")
 
 
 def is_factory(text: str) -> bool:
-    """True for `package.module:factory` that names no file; a single drive letter is not a package."""
-    return bool(_NAME.match(text)) and not os.path.exists(text) and not re.match(r"^[A-Za-z]:\w+$", text)
+    """True for a name of a module that names no file; a single drive letter is not a package."""
+    named = _NAME.match(text) or _LIBRARY.match(text)
+    return bool(named) and not os.path.exists(text) and not re.match(r"^[A-Za-z]:\w+$", text)
+
+
+def has_random_weights(text: str) -> bool:
+    """True for a library's network: it is made without a download, so its weights are random, the same in each call."""
+    return _LIBRARY.match(text) is not None
+
+
+def file_of_factory(text: str) -> str:
+    """The file that an export of this module is written to by default: "resnet18.onnx" of "timm:resnet18"."""
+    return f"{text.partition(':')[2]}.onnx"
 
 
 def onnx_of_factory(
@@ -25,7 +39,8 @@ def onnx_of_factory(
     """The serialised ONNX model of the factory's module.
 
     The factory is called without arguments and returns a module, or (module, example inputs). A subclass of nn.Module is a
-    factory too, and so is a module object in the file.
+    factory too, and so is a module object in the file. A network of timm or torchvision has the input size of its published
+    weights.
 
     Args:
         shapes: dims by input name, "" for a single input; required if the factory returns no example inputs.
@@ -38,7 +53,8 @@ def onnx_of_factory(
     from edgedla.torch.library import import_torch
 
     torch = import_torch()
-    made = _made(text, torch)
+    library = _LIBRARY.match(text)
+    made = _of_library(text, library, torch) if library else _made(text, torch)
     module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
@@ -52,7 +68,47 @@ def onnx_of_factory(
         args, names = example_from_shapes(module, shapes, text, torch)
     if batch is not None:
         args = tuple(torch.zeros((batch, *a.shape[1:]), dtype=a.dtype, device=a.device) for a in args)
-    return bytes(to_onnx(module, dict(zip(names, args))).SerializeToString())
+    from edgedla.accuracy.translate import PRODUCER
+
+    model = to_onnx(module, dict(zip(names, args)))
+    model.producer_name = PRODUCER
+    return bytes(model.SerializeToString())
+
+
+def _of_library(text: str, match: Any, torch: Any) -> Any:
+    """(module with seeded random weights, zeros of its published input size), or the module where no size is published."""
+    library, name = match[1].partition(".")[0], match[2]
+    try:
+        package = importlib.import_module(library)
+    except ImportError as e:
+        raise EnvironmentMissing(f"{library} is not installed", where=text, hint=f"pip install {library}") from e
+    models = package if library == "timm" else package.models
+    known = models.list_models()
+    plain = name.partition(".")[0] if library == "timm" else name.lower()
+    if plain not in known:
+        raise UsageError(f"{library} has no network {name!r}", where=text, hint=did_you_mean(plain, known))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if library == "timm":
+            module = package.create_model(name)
+            size = module.pretrained_cfg.get("input_size")
+        else:
+            # A detector's backbone would be downloaded otherwise.
+            weights = {"weights": None, "weights_backbone": None}
+            takes = inspect.signature(models.get_model_builder(plain)).parameters
+            module = models.get_model(plain, **{k: v for k, v in weights.items() if k in takes or k == "weights"})
+            size = _published_size(models, plain)
+    return module if size is None else (module, torch.zeros(1, *size))
+
+
+def _published_size(models: Any, name: str) -> Any:
+    """(3, H, W) of the transforms that belong to torchvision's default weights; None if they keep the picture's size."""
+    transforms = models.get_model_weights(name).DEFAULT.transforms()
+    side = getattr(transforms, "crop_size", None) or getattr(transforms, "resize_size", None)
+    if not side:
+        return None
+    side = list(side) if isinstance(side, (list, tuple)) else [side]
+    return (3, *(side * 2 if len(side) == 1 else side))
 
 
 def _made(text: str, torch: Any) -> Any:

@@ -135,3 +135,12 @@ def test_dynamic_inputs_need_a_shape() -> None:
     assert input_specs(session, {"x": (2, 3, 4, 4)}) == [InputSpec("x", (2, 3, 4, 4), np.float32)]
     with pytest.raises(ModelError, match="the model cannot be read"):
         open_session(b"no model")
+
+
+def test_labels_as_python_objects_are_refused_with_the_form_that_boxes_take(tmp_path: Path) -> None:
+    boxes = np.empty(2, dtype=object)
+    boxes[:] = [np.zeros((1, 5)), np.zeros((3, 5))]
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, 1, 3, 4, 4), np.float32), labels=boxes)
+    with pytest.raises(DataError, match="Python objects") as refused:
+        load_samples(tmp_path / "x.npz", (InputSpec("x", (1, 3, 4, 4), np.float32),))
+    assert "(samples, objects, 5)" in str(refused.value.allowed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 
 from edgedla.cli.main import exit_code_of
@@ -16,6 +18,10 @@ from edgedla.torch.factory import is_factory
         ("package.module:factory", True),
         ("nets:Small", True),
         ("nets:Small.make", True),
+        ("timm:resnet50.a1_in1k", True),
+        ("torchvision:resnet18", True),
+        ("torchvision.models.detection:ssd300_vgg16", True),
+        ("timm:", False),
         ("model.onnx", False),
         ("C:model", False),
         ("C:\\model.onnx", False),
@@ -73,3 +79,57 @@ def test_errors_of_a_factory_are_reported_with_their_exit_code(
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+ORIN = ["--target", "agx-orin-64gb"]
+
+
+def test_every_verb_takes_a_factory_as_check_does(user_package: Path, capsys: pytest.CaptureFixture) -> None:
+    name = "user_nets:small_with_inputs"
+    assert exit_code_of(["fix", name, *ORIN, "-o", "fixed.onnx", "--no-prove"]) == 0
+    assert "exported to small_with_inputs.onnx" in capsys.readouterr().err
+    assert exit_code_of(["build", name, *ORIN, "--precision", "fp16", "--backend", "host", "-o", "artifact"]) == 0
+    assert exit_code_of(["layers", name, *ORIN]) == 0
+    assert exit_code_of(["place", name, *ORIN]) == 0
+    assert exit_code_of(["quantize", "user_nets:small", *ORIN, "--shapes", "1x3x16x16", "-o", "int8"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert (user_package / "small.onnx").exists()
+
+
+def test_the_next_command_of_a_factory_names_files_that_can_exist(
+    user_package: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert exit_code_of(["check", "user_nets:Branches", *ORIN, "--shapes", "1x3x16x16", "--fail-on", "never"]) in (0, 2)
+    shown = capsys.readouterr().out
+    assert ":Branches-fixed" not in shown
+    assert "-o user_nets" not in shown
+
+
+def test_an_export_replaces_no_file_of_the_users(user_package: Path, capsys: pytest.CaptureFixture) -> None:
+    (user_package / "small_with_inputs.onnx").write_bytes(b"theirs")
+    assert exit_code_of(["layers", "user_nets:small_with_inputs", *ORIN]) == 2
+    assert "which edgedla did not write" in capsys.readouterr().err
+    assert (user_package / "small_with_inputs.onnx").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("timm:lcnet_050", "timm"),
+        ("torchvision.models:mobilenet_v3_small", "torchvision"),
+    ],
+)
+def test_a_librarys_network_has_its_published_size(name: str, library: str, user_package: Path, capsys: Any) -> None:
+    pytest.importorskip(library)
+    assert exit_code_of(["layers", name, *ORIN]) == 0
+    assert "weights are random" in capsys.readouterr().err
+    model = onnx.load(str(user_package / f"{name.partition(':')[2]}.onnx"))
+    assert [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim] == [1, 3, 224, 224]
+
+
+def test_a_network_that_a_library_lacks_is_refused_with_the_nearest(user_package: Path, capsys: Any) -> None:
+    pytest.importorskip("torchvision")
+    assert exit_code_of(["check", "torchvision:resnet19", *ORIN]) == 2
+    assert "did you mean" in capsys.readouterr().err
+    assert exit_code_of(["check", "torchvision:ssd300_vgg16", *ORIN]) == 2
+    assert "--shapes" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import click
 
 from edgedla.cli.accuracy.metric_options import DropType, chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import given_options, option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.options import memory_option, platform_options, shape_options
@@ -106,6 +107,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     if out is not None and data is not None:
         # Checked before minutes of measuring, although a result that leaves the model as it is writes no model.
         require_no_foreign_model(usable_folder(out))
+    model = as_file(model, given["shapes"], given["batch"])
     cache = read_cache(given["calib"]) if given["calib"] else None
     absmax = None if cache is None else dict(cache.absmax)
     if data is None:

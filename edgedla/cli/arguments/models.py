@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import sys
+from pathlib import Path
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.cli.output import echo
@@ -59,6 +60,35 @@ def _from_factory(name: str, shapes: Optional[Mapping[str, Sequence[int]]], batc
     from edgedla.torch.factory import is_factory, onnx_of_factory
 
     return ModelSource(name, onnx_of_factory(name, shapes, batch) if is_factory(name) else name)
+
+
+def as_file(name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None) -> str:
+    """The model's file. A PyTorch module that is named as a factory is exported to one in the current folder first.
+
+    Raises:
+        UsageError: another file has the name of the export.
+    """
+    if ":" not in name:
+        return name
+    from edgedla.torch.factory import file_of_factory, has_random_weights, is_factory, onnx_of_factory
+
+    if not is_factory(name):
+        return name
+    from edgedla.accuracy.translate import exported_by_torch
+    from edgedla.io.files import write_atomic
+
+    file = Path(file_of_factory(name))
+    if file.exists() and not exported_by_torch(file):
+        raise UsageError(
+            f"its export would replace {file}, which edgedla did not write",
+            where=name,
+            hint=f"move {file} away, or name it instead",
+        )
+    content = onnx_of_factory(name, shapes, batch)
+    write_atomic(file, content)
+    random = "; its weights are random: no accuracy follows from them" if has_random_weights(name) else ""
+    echo(f"edgedla: {name} exported to {file}{random}", err=True)
+    return str(file)
 
 
 def _in_folder(folder: str) -> Tuple[str, ...]:

@@ -79,9 +79,9 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
 
     MODEL is a file, a folder, a quoted pattern, or - to read paths (or one model) from standard input. In a folder,
     artifacts and subfolders whose names begin with a dot are skipped. For a PyTorch module, give the function that
-    makes it as package.module:factory (edgedla[torch]). Several models, or --compare, give a table. -o FILE.onnx writes
-    the model with device, reason, loadable and time in the metadata of each node, where Netron shows them. Needs no Jetson,
-    no NVIDIA software and no weights.
+    makes it as package.module:factory, timm:NAME or torchvision:NAME (edgedla[torch]). Several models, or --compare, give a
+    table. -o FILE.onnx writes the model with device, reason, loadable and time in the metadata of each node, where Netron
+    shows them. Needs no Jetson, no NVIDIA software and no weights.
 
     Exit code 0: nothing that --fail-on, --baseline or a limit names was found; 1: it was found; 3: a model is broken, or
     TensorRT's parser refuses it and the baseline does not know that. Every output form lists such a model with the reason.

@@ -11,6 +11,7 @@ import click
 
 from edgedla.cli.accuracy.metric_options import DropType, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
+from edgedla.cli.arguments.models import as_file
 from edgedla.cli.arguments.option import option
 from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_settings
 from edgedla.cli.deploy.sizes import SizesType
@@ -128,6 +129,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     max_latency, budget = given.pop("max_latency"), given.pop("budget")
     given["preprocess"] = preprocess_settings(given)
     given["power_mode"] = given["power_mode"] or own_power_mode(given["target"])
+    model = as_file(model, sizes[0], given.get("batch"))
     codes: List[int] = []
     requests = [
         DeployRequest(

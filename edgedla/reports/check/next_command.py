@@ -218,6 +218,8 @@ def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
 
 def _stem(file: str) -> str:
     name = file_of(file).replace("\\", "/").rsplit("/", 1)[-1]
+    # package.module:factory, of which the commands that follow write factory.onnx.
+    name = name.rpartition(":")[2]
     return name[:-5] if name.lower().endswith(".onnx") else name
 
 
