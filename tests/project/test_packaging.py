@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Set
@@ -38,6 +40,23 @@ def test_the_wheel_holds_every_page_that_help_prints(names: Set[str]) -> None:
 
     assert len(topics()) > 20
     assert {f"edgedla/_docs/{topic.path}" for topic in topics().values()} <= names
+
+
+def test_the_wheel_holds_the_manual_page_as_a_data_file(names: Set[str]) -> None:
+    assert [name.split("/", 1)[1] for name in names if name.endswith(".1")] == ["data/share/man/man1/edgedla.1"]
+
+
+def test_one_file_names_the_projects_addresses() -> None:
+    """They are placeholders: whoever publishes it changes one file."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    if not listed:
+        pytest.skip("no checkout")
+    text = (ROOT / "pyproject.toml").read_text()
+    host = re.search(r"\[project.urls\]\n\w+ = \"https://([^/]+)/", text)
+    assert host
+    kinds = (".py", ".md", ".toml", ".yml", ".yaml", ".cff", ".json")
+    holding = [name for name in listed if name.endswith(kinds) and host[1] in (ROOT / name).read_text(errors="replace")]
+    assert holding == ["pyproject.toml"]
 
 
 def test_the_wheel_holds_nothing_else(names: Set[str]) -> None:
