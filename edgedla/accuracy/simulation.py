@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -124,8 +124,17 @@ class Simulation:
         self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> List[np.ndarray]:
         """Simulated values of the tensors in `outputs` for one sample."""
-        outputs: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
-        return outputs
+        return next(self.runs((feed,), absmax, rounded))
+
+    def runs(
+        self,
+        feeds: Sequence[Feed],
+        absmax: Optional[Mapping[str, float]] = None,
+        rounded: Optional[Collection[str]] = None,
+    ) -> Iterator[List[np.ndarray]]:
+        """`run` for several samples, each when it is asked for."""
+        scalars = self.inputs(absmax, rounded)
+        return (self._session.run(list(self.outputs), {**feed, **scalars}) for feed in feeds)
 
     def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
         """Simulated outputs of one sample for a metric."""
@@ -162,9 +171,8 @@ class Simulation:
             absmax: ranges in place of the plan's, by tensor. rounded: the tensors that are rounded; None is all.
         """
         noise = Noise(self.outputs)
-        scalars = self.inputs(absmax, rounded)
-        for want, feed in zip(self.reference(feeds), feeds):
-            noise.add(want, self._session.run(list(self.outputs), {**feed, **scalars}))
+        for want, simulated in zip(self.reference(feeds), self.runs(feeds, absmax, rounded)):
+            noise.add(want, simulated)
         return noise
 
 

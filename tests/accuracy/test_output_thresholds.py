@@ -113,13 +113,38 @@ def test_salient_noise_detects_what_plain_noise_does_not() -> None:
             quiet = np.array([5.0, 1.0, 0.0], np.float32)
             return [[quiet + np.array([0, 0, 8.0 * (k == 0)], np.float32)] for k in range(len(feeds))]
 
-        def run(self, feed: Any, absmax: Any) -> Any:
-            exact = self.reference([feed] * 4)[0 if feed == "loud" else 1][0].copy()
-            exact[self.missed] += 1.0
-            return [exact]
+        def runs(self, feeds: Any, absmax: Any) -> Any:
+            for feed in feeds:
+                exact = self.reference([feed] * 4)[0 if feed == "loud" else 1][0].copy()
+                exact[self.missed] += 1.0
+                yield [exact]
 
     feeds: Any = ("loud", "quiet", "quiet", "quiet")
     at_object, elsewhere = (SalientNoise(Constant(k), feeds).share() for k in (2, 0))  # type: ignore[arg-type]
     # m = 2 at the third element: distances 6, -2, -2, -2; sum (y - m)**2 = 48, sum (y - m)**4 = 1344.
     assert at_object == pytest.approx(48 / 1344)
     assert elsewhere == 0.0
+
+
+@pytest.mark.parametrize(("factor", "runs"), [(1.0, 4), (1.05, 2), (1.3, 1), (0.5, 4)])
+def test_ranges_that_are_worse_on_the_first_samples_are_given_up(factor: float, runs: int) -> None:
+    ran: list = []
+
+    class Noisy:
+        outputs = ("y",)
+
+        def reference(self, feeds: Any) -> Any:
+            return [[np.array([float(k), 1.0], np.float32)] for k in range(len(feeds))]
+
+        def runs(self, feeds: Any, absmax: Any) -> Any:
+            for k, _ in enumerate(feeds):
+                ran.append(k)
+                yield [np.array([k + (absmax or 1.0), 1.0], np.float32)]
+
+    noise = SalientNoise(Noisy(), ("a", "b", "c", "d"))  # type: ignore[arg-type]
+    known = noise.parts(None)
+    ran.clear()
+    # The noise is the square of what is added.
+    found = noise.parts(factor**0.5, known)  # type: ignore[arg-type]
+    assert len(ran) == runs
+    assert sum(found) == (pytest.approx(sum(known) * factor) if runs == 4 else float("inf"))

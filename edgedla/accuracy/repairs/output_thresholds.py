@@ -47,7 +47,7 @@ def output_thresholds(
     noise = SalientNoise(simulation, calibration)
     used = simulation.plan.calibration.absmax
     ranges: Dict[str, float] = {name: used[name] for name in simulation.tensors}
-    least = noise.share(ranges)
+    least = noise.parts(ranges)
     for k, step in enumerate(_STEPS):
         for done, group in enumerate(groups):
             best, least = _best(noise, group, ranges, step, least)
@@ -100,20 +100,20 @@ def _groups(
 
 
 def _best(
-    noise: SalientNoise, group: Tuple[str, ...], ranges: Mapping[str, float], step: float, least: float
-) -> Tuple[float, float]:
-    """(the group's range with the minimum noise, that noise), with all other tensors rounded by `ranges`.
+    noise: SalientNoise, group: Tuple[str, ...], ranges: Mapping[str, float], step: float, least: List[float]
+) -> Tuple[float, List[float]]:
+    """(the group's range with the minimum noise, that noise by sample), with all other tensors rounded by `ranges`.
 
     Args:
-        least: the noise with `ranges`.
+        least: the noise with `ranges`, by sample.
     """
     now, best = max(ranges[name] for name in group), 1.0
     for direction in (step, 1.0 / step):
         factor, failed = direction, 0
         while failed < _PATIENCE:
-            share = noise.share({**ranges, **dict.fromkeys(group, now * factor)})
-            if share < least * (1.0 - _LEAST_GAIN):
-                best, least, failed = factor, share, 0
+            parts = noise.parts({**ranges, **dict.fromkeys(group, now * factor)}, least)
+            if sum(parts) < sum(least) * (1.0 - _LEAST_GAIN):
+                best, least, failed = factor, parts, 0
             else:
                 failed += 1
             factor *= direction
