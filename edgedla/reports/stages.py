@@ -13,9 +13,10 @@ def stage_lines(stages: Sequence[Mapping[str, Any]]) -> List[str]:
 def _line(s: Mapping[str, Any]) -> str:
     times = s["inference"]
     line = f"stage {s['stage']} {s['device']}: "
-    line += (
-        f"p50 {times['p50_ms']:.2f} ms  p99 {times['p99_ms']:.2f} ms" if times["count"] else "no inference has ended"
-    )
+    if times["p50_ms"] is not None:
+        line += f"p50 {times['p50_ms']:.2f} ms  p99 {times['p99_ms']:.2f} ms"
+    else:
+        line += "no inference of late" if times["count"] else "no inference has ended"
     if s["shares_device"]:
         line += f"  (shares {s['device']} with another stage)"
     copied = [name for name, how in s["hands_over"].items() if how == "host"]

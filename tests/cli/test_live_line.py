@@ -49,6 +49,11 @@ def test_the_live_line_shows_rate_age_drops_and_load() -> None:
     assert said.endswith("load DLA0 0%  no frames from door  SIMULATED")
 
 
+def test_the_live_line_leaves_out_ages_that_nobody_knows() -> None:
+    stages = {"age": {"count": 60, "p50_ms": None, "p99_ms": None}}
+    assert "age" not in line(summary(60, 1.0, stages=stages), Rates(Clock()), 200)
+
+
 def test_the_live_line_fits_the_terminal_without_cursor_codes() -> None:
     named = summary(5, 1.0, "opening")
     named["sources"][0]["name"] = "a\x1b[2Jb\nc"

@@ -211,7 +211,7 @@ def test_clips_and_bundles_do_not_follow_links_planted_at_their_paths(place: Pat
     films = place / "films"
     films.mkdir()
     (films / f".probe-{os.getpid()}").symlink_to(place / "bashrc")
-    for ending in ("jpg", "avi"):
+    for ending in ("jpg", "avi", "mp4"):
         (films / f".gate-1.{ending}").symlink_to(place / "bashrc")
         (films / f"gate-1.{ending}").symlink_to(place / "bashrc")
     clips = Clips(ClipConfig(str(films), before_s=0, after_s=0, rate=20))

@@ -8,8 +8,9 @@ from edgedla.reports.stages import stage_lines
 from edgedla.runtime.stats import Latency
 
 
-def stage(counted=3, **changes):
-    times = {**Latency().to_dict(), "count": counted, "p50_ms": 2.0, "p99_ms": 2.5}
+def stage(counted=3, recent=True, **changes):
+    known = {"p50_ms": 2.0, "p99_ms": 2.5} if counted and recent else {}
+    times = {**Latency().to_dict(), "count": counted, **known}
     return {
         "stage": 1, "device": "DLA1", "simulated": False, "shares_device": False, "core_proved": None,
         "inference": times, "hands_over": {"t": "device"}, **changes,
@@ -21,6 +22,7 @@ def stage(counted=3, **changes):
     [
         ({}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms"),
         ({"counted": 0}, "stage 1 DLA1: no inference has ended"),
+        ({"recent": False}, "stage 1 DLA1: no inference of late"),
         ({"shares_device": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (shares DLA1 with another stage)"),
         (
             {"hands_over": {"t": "device", "u": "host", "v": "host"}},

@@ -222,6 +222,18 @@ def test_a_runner_that_hangs_is_not_tried_again_while_it_hangs():
     assert take(pool) == "DLA0"
 
 
+def test_the_only_runner_that_hangs_ends_the_run():
+    """Only a new process frees a driver; to wait for ever would look like a camera without frames."""
+    held = threading.Event()
+    pool = Pool([FakeRunner((), 0.0, lambda inputs: held.wait(10) and inputs, name="GPU")], timeout_s=0.1)
+    pool._members[0].worked = True
+    assert pool.submit({"x": np.zeros(1)})
+    with pytest.raises(RunError, match="no result within") as e:
+        pool.collect(1.0)
+    assert not isinstance(e.value, Lost)
+    held.set()
+
+
 def test_a_camera_goes_on_after_a_lost_inference_and_a_film_does_not(monkeypatch):
     monkeypatch.setattr(member_module, "TRY_AGAIN_S", (0.2, 0.2))
     for source, ends in (

@@ -88,7 +88,7 @@ def line(summary: Dict[str, Any], rates: Rates, width: int) -> str:
     rate, load = rates.read(summary)
     frames, age = summary["frames"], summary["stages"]["age"]
     parts = [f"{rate:.1f} frames/s"]
-    if age["count"]:
+    if age["p50_ms"] is not None:
         parts.append(f"age p50 {age['p50_ms']:.1f} p99 {age['p99_ms']:.1f} ms")
     parts.append(f"dropped {frames['dropped']}")
     parts.append("load " + ", ".join(f"{name} {share:.0%}" for name, share in sorted(load.items())) if load else "")

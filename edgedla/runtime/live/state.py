@@ -111,11 +111,9 @@ class State:
             word = "stalled"
         if silent_s is None and word in ("live", "reconnecting"):
             word = "waiting"
-        ages = [
-            lane.ages[name].percentile_ms(50)
-            for lane in self._pipeline.lanes
-            if name in lane.ages and lane.ages[name].count
-        ]
+        ages = [lane.ages[name].to_dict()["p50_ms"] for lane in self._pipeline.lanes if name in lane.ages]
+        # None: no result in the last minutes.
+        known_ms = [age_ms for age_ms in ages if age_ms is not None]
         scene = self._scenes.of(name)
         return {
             "name": name or "camera",
@@ -124,7 +122,7 @@ class State:
             "level": WORDS[word],
             "rate": round(rates.get(f"source {name}", 0.0), 1),
             "of": round(c.rate, 1) or None,
-            "age_ms": round(max(ages), 1) if ages else None,
+            "age_ms": round(max(known_ms), 1) if known_ms else None,
             "dropped": c.dropped,
             "captured": c.captured,
             "reconnects": c.reconnects,

@@ -300,9 +300,9 @@ def _settle(partial: Path, path: Path) -> None:
         raise RunError("OpenCV wrote nothing, and does not say why", where=str(path))
     with open(partial, "rb") as f:
         os.fsync(f.fileno())
-    if os.path.lexists(path):
+    if path.is_file() and not path.is_symlink():
         raise RunError("a clip of this name is there", where=str(path))
-    os.rename(partial, path)
+    os.replace(partial, path)
 
 
 def _add(clip: _Clip, image: np.ndarray, at_s: float, rate: float) -> None:

@@ -78,7 +78,10 @@ class Events:
         key = (name, result.source, result.model)
         stream = self._streams.get(key)
         if stream is None:
-            stream = (ObjectEvents if rule.each == "object" else ZoneEvents)(rule, self._new, self._say, self._recorder)
+            if rule.each == "object":
+                stream = ObjectEvents(rule, self._new, self._say, self._recorder)
+            else:
+                stream = ZoneEvents(rule, self._new, self._say, self._recorder)
             stream.pictures = self._wants_pictures()
             self._streams[key] = stream
         # Durations of what is seen use the scene's clock; silence of the source uses the capture clock.

@@ -39,6 +39,11 @@ class Guarded:
         self._open: Optional[Sink] = sink
         self._pause_s, self._due_s, self.why = FIRST_S, 0.0, ""
 
+    @property
+    def stores(self) -> bool:
+        """Whether results go anywhere by it."""
+        return bool(getattr(self.sink, "stores", True))
+
     def write(self, result: FrameResult) -> None:
         self._pass("write", result)
 

@@ -87,6 +87,7 @@ class Pipeline:
         self.captures, self.lanes = {c.name: c for c in captures}, list(lanes)
         self._sinks, self._sink_lock = list(sinks), threading.Lock()
         self._closed_sinks: List[Sink] = []
+        self._mark_the_only_one()
         #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
         #: Model -> why its artifact cannot be read: `absent` ones do not run, others go on with what they read before.
         self.damaged: Dict[str, str] = {}

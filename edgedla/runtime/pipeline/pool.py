@@ -138,7 +138,7 @@ class Pool:
 
     def _may_recover(self) -> bool:
         """Whether a member that worked before is to be tried again. After the last of TRY_AGAIN_S only a new process helps."""
-        return any(m.worked and m.outs <= len(TRY_AGAIN_S) and m.again_s < math.inf for m in self._members)
+        return any(m.worked and m.outs <= len(TRY_AGAIN_S) and m.due_s < math.inf for m in self._members)
 
     def submit(self, inputs: Mapping[str, np.ndarray], tag: object = None, timeout_s: Optional[float] = None) -> bool:
         """Queues one inference on a free member; False if none became free in time.

@@ -63,7 +63,7 @@ class OwnSource:
         image, self.stamp_s = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
         if image is not None:
             check_image(image, self.pixels, self.uri)
-        return image  # type: ignore[no-any-return]
+        return image
 
     def read(self) -> Optional[np.ndarray]:
         if self._left == 0 or self._frames is None:

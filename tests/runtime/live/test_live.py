@@ -397,3 +397,15 @@ def test_chromium_runs_the_pages_script_to_its_end(tmp_path):
     command = ["chromium", *flags, (tmp_path / "index.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.count('<div class="draw">') == 1, done.stderr[-500:]
+
+
+def test_a_camera_without_results_for_minutes_has_no_age(monkeypatch):
+    """Percentiles of nothing are no numbers, which JSON has not."""
+    p = pipeline([camera("good", counter(rate=50))], [lane(engine(1.0), ["good"])])
+    state = State(p, Scenes(("good",)), Warnings())
+    [only] = p.lanes
+    only.ages["good"].add(5.0)
+    assert state.document()["sources"][0]["age_ms"] == pytest.approx(5.0, rel=0.03)
+    only.ages["good"]._since_s -= 10_000
+    assert state.document()["sources"][0]["age_ms"] is None
+    json.dumps(state.document(), allow_nan=False)

@@ -18,7 +18,7 @@ from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_outputs import open_outputs
-from edgedla.runtime.pipeline.pipeline import single
+from edgedla.runtime.pipeline.pipeline import Pipeline, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
@@ -72,6 +72,18 @@ def test_a_failed_output_is_closed_counted_and_tried_after_growing_pauses(caplog
     assert sink.told[-1] == {"event": "e"}
     assert guard.to_dict()["failed"] == ""
     assert "output jsonl: written again; it missed 200 results" in caplog.text
+
+
+def test_an_output_beside_retention_is_still_the_only_one(tmp_path: Path) -> None:
+    outputs = {"jsonl": str(tmp_path / "r.jsonl"), "free_gb": 1e-9}
+    config = config_from(1, {"artifact": "a", "source": "synthetic://", "outputs": outputs}, "/folder/pipeline.yaml")
+    opened = open_outputs(config, lambda source: 25.0)
+    pipeline = Pipeline([], [], list(opened.values()))
+    assert opened["jsonl"].alone  # type: ignore[attr-defined]
+    pipeline.add_sink(Callback(print))
+    assert not opened["jsonl"].alone  # type: ignore[attr-defined]
+    for sink in opened.values():
+        sink.close()
 
 
 @pytest.mark.parametrize("others", [0, 1])
