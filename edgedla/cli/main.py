@@ -285,6 +285,11 @@ def _explained(error: Exception) -> Tuple[str, int]:
         return f"error: {error}", error.exit_code
     if isinstance(error, MemoryError):
         return "error: out of memory", EnvironmentMissing.exit_code
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return (
+            "error: the system gives no further thread\n  Raise its limits: `ulimit -u`, `ulimit -v`, or the container's pids.max.",
+            (EnvironmentMissing.exit_code),
+        )
     if isinstance(error, ImportError) and error.name and error.name.partition(".")[0] != "edgedla":
         return (
             f"error: the Python library {error.name!r} cannot be imported ({error})\n"

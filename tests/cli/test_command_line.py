@@ -128,6 +128,8 @@ def test_tables_of_targets_fit_a_terminal(module: str, capsys: pytest.CaptureFix
         (PermissionError(13, "Permission denied", "/x"), 4, "error: /x: Permission denied"),
         (ModuleNotFoundError("No module named 'onnx'", name="onnx"), 4, "library 'onnx' cannot be imported"),
         (MemoryError(), 4, "out of memory"),
+        (RuntimeError("can't start new thread"), 4, "the system gives no further thread"),
+        (RuntimeError("another"), 70, "bug in edgedla"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (_import_that_was_interrupted(), 130, "interrupted"),
         (KeyError("x"), 70, "bug in edgedla"),

@@ -249,6 +249,24 @@ def test_a_runner_that_hangs_is_given_up(caplog):
     assert seen == list(range(6))
 
 
+def test_a_thread_that_the_system_refuses_ends_the_run_and_closes_the_outputs(monkeypatch):
+    closed = []
+    sink = Callback(lambda result: None)
+    monkeypatch.setattr(sink, "close", lambda: closed.append(True))
+    p = pipeline("synthetic://?width=64&height=48&rate=100", [FakeRunner((), 1.0, echo, name="DLA0")], [sink])
+    start = threading.Thread.start
+
+    def refused(self):
+        if self.name == "edgedla-finish":
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        p.run()
+    assert closed == [True]
+
+
 def test_the_rate_excludes_the_time_of_closing_outputs():
     class Slow(Callback):
         def close(self):

@@ -174,9 +174,9 @@ class Pipeline:
             for stage in (self._feed, self._finish)
         ]
         self._stages_left = len(threads)
-        for t in threads:
-            t.start()
         try:
+            for t in threads:
+                t.start()
             self._watch()
         finally:
             # Outputs may wait for seconds while they close, and no frame comes any more: that is no part of the rate.
@@ -184,7 +184,8 @@ class Pipeline:
             self.stop()
             for capture in self.captures.values():
                 capture.stop()
-            self._end(threads)
+            # The system may have refused one of them.
+            self._end([t for t in threads if t.ident is not None])
         failures = [c.failure for c in self.captures.values() if c.failure is not None]
         if self._error is None and failures:
             self._error = failures[0]

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from typing import Dict, List, Tuple
 
-from edgedla.errors import EdgedlaError, RunError, UsageError
+from edgedla.errors import EdgedlaError, RunError, UsageError, described
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import sources_of_lane
@@ -84,8 +84,9 @@ def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
         try:
             _change(opened, name, old, new)
             changed.append(name)
-        except EdgedlaError as e:
-            failed[name] = str(e)
+        except Exception as e:
+            # Whatever it is: the sources that were changed already must be known as such.
+            failed[name] = str(e) if isinstance(e, EdgedlaError) else described(e)
     return changed, failed
 
 

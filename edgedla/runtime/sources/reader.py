@@ -163,8 +163,9 @@ class Reader:
             thread = threading.Thread(
                 target=self._run, args=(source, generation), name=f"edgedla-capture-{generation}", daemon=True
             )
+            # Before it is kept: the system may refuse another thread, and one that never began cannot be joined.
+            thread.start()
             self._threads.append(thread)
-        thread.start()
 
     def _run(self, source: Optional[Source], generation: int) -> None:
         backoff = _Backoff(self._options)

@@ -195,6 +195,25 @@ def test_reload_keeps_a_source_whose_replacement_fails(field, caplog):
     assert set(counts) == {"gate", "yard", "door"}
 
 
+def test_reload_knows_what_it_removed_where_the_system_refuses_the_next_source(field, monkeypatch):
+    field.write(source("gate"), source("yard"))
+    with field.running() as (parts, reloader):
+        assert field.comes("yard")
+
+        def refused(_):
+            raise RuntimeError("can't start new thread")
+
+        field.write(source("yard"), source("door"))
+        with monkeypatch.context() as m:
+            m.setattr("edgedla.runtime.sources.reader.Reader.begin", refused)
+            reloader.reload()
+        assert "can't start new thread" in reloader.failed[0]
+        assert list(parts.pipeline.captures) == ["yard"]
+        field.write(source("yard"), source("gate"))
+        reloader.reload()
+        assert field.comes("gate")
+
+
 def test_reload_opens_closes_and_replaces_only_changed_outputs(field, tmp_path):
     field.write(source("gate"), outputs="{jsonl: one.jsonl}")
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
