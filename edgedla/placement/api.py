@@ -30,9 +30,6 @@ from edgedla.targets import Platform, platform_for
 from edgedla.text.printable import short
 from edgedla.vocabulary import DEVICES, GPU
 
-#: Share of the remaining time for balanced stages to begin with, for a makespan or one frame in flight.
-STARTING = 0.1
-
 #: Time to assemble and write the answer, as a share of the time to read and cost the models.
 ANSWERING = 0.8
 
@@ -238,7 +235,7 @@ def _solved(
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
         if goal.objective == "makespan" or pace is not None or len(problem.models) == 1:
-            start = start + stage_starts(problem, goal, pace, deadline=deadline.part(STARTING))
+            start = start + stage_starts(problem, goal, pace, deadline=deadline.to_prepare)
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)
     gap = GAPS[goal.objective] if request.gap is None else max(request.gap, GAP)

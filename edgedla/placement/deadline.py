@@ -10,6 +10,10 @@ INFINITY = float("inf")
 #: Wall seconds per second of a limit. On two cores that eight programs share, a second of processor time takes four.
 WALL = 6.0
 
+#: Share of the time left that a search may take which only prepares another one: an order of items, a start, a bound. On networks of the
+#: corpus all end by themselves long before; the share is for larger ones, and for slower machines.
+PREPARING = 0.25
+
 
 class Moment(NamedTuple):
     """Seconds on time.thread_time's clock, and on time.monotonic's.
@@ -56,6 +60,11 @@ class Deadline(NamedTuple):
     def part(self, share: float) -> Deadline:
         """The end of the next such share of the time left."""
         return self.within(share * self.left_s)
+
+    @property
+    def to_prepare(self) -> Deadline:
+        """The end of what only prepares another search."""
+        return self.part(PREPARING)
 
     def within(self, seconds: float) -> Deadline:
         """The end of the next seconds, or this one if it is earlier."""

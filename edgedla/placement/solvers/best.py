@@ -12,6 +12,9 @@ from edgedla.placement.problem.problem import Problem
 #: Assignments evaluated even after the deadline: the baselines, which the answer is compared with, and the best start.
 ALWAYS = 5
 
+#: Complete placements that one search hands to another: more differ in little.
+HANDED_OUT = 12
+
 
 class Best:
     """The best legal assignment so far; on a tie the earliest stays."""

@@ -11,9 +11,15 @@ from edgedla.placement.deadline import NEVER, Deadline
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.states.frontier import Frontier
 
-#: Factors on the weight of one engine, relative to the best so far: for the sweeps' weights, and per step of the climb.
+#: Factors on the weight of one engine, relative to the best so far, for the sweeps' weights.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
-STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
+
+#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most. The last changes a bound by less than 0.01 %.
+STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
+TIMES = 4
+
+#: Rows of weights that a wide search goes by: those that gave most bounds in the narrower ones before.
+TELLING = 16
 
 
 def best_prices(
@@ -32,7 +38,7 @@ def best_prices(
         for step in STEPS:
             if deadline.passed:
                 return bound, prices
-            rows = stretched(best, (1 / step, 1.0, step))
+            rows = stretched(best, (1 / (1 + step), 1.0, 1 + step))
             reached, row = _highest(Prices.both_ways(frontier, rows * factors), rows)
             if reached > bound:
                 bound, best = reached, row
@@ -76,10 +82,6 @@ def weights_around(best: np.ndarray) -> np.ndarray:
     return np.unique(np.round(np.array(rows), 7), axis=0)
 
 
-#: Steps of the climb, and how often each is taken.
-PAIR_STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
-TIMES = 4
-
 #: Rows of weights in a ring around the best, and how far the rings are from it.
 IN_RING, RINGS = 12, (0.03, 0.08, 0.16, 0.3)
 
@@ -110,7 +112,7 @@ def climbed_weights(
     frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
 ) -> Tuple[float, np.ndarray]:
     """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
-    for step in PAIR_STEPS:
+    for step in STEPS:
         for _ in range(TIMES):
             rows = moved(best, step, weighed)
             value = bounds_of(frontiers, factors, rows)

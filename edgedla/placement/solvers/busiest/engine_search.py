@@ -9,43 +9,29 @@ import numpy as np
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.bounds.fractional import alike
+from edgedla.placement.solvers.bounds.fractional import GRID, alike
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in_all
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.bounds.weights import best_prices, stretched
+from edgedla.placement.solvers.bounds.weights import TELLING, WIDE, best_prices, stretched
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
-from edgedla.placement.solvers.busiest.pooled_cores import Guided, PooledCores
+from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP, Guided, PooledCores
 from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
-#: Widths of the first beams, which look for good placements.
-BEAMS: Tuple[int, ...] = (250, 700)
-
 #: A guided beam aims at the limit if that is within the factor NEAR of the bound. No look aims beyond the bound by more than
-#: the share FAR: it doubles after each that shows that nothing is below its aim, and halves, down to LEAST_FAR, where there
+#: the share FAR: it doubles after each that shows that nothing is below its aim, and halves, down to LEAST_STEP, where there
 #: are too many states for a guide.
-NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
+NEAR, FAR = 1.0035, 0.01
 
-#: Widths of the first guided beam, which shows which weights matter, and of the second; later ones double.
-GUIDED = 250, 1_000
+#: Widths of the first two beams: one shows which weights matter, one finds good placements. Later guided ones double.
+BEAMS = 250, 1_000
 
 #: Widths of the narrow guided beams, which come first: they take tenths of a second and mostly end within the share NARROW_FAR of
 #: the bound. They search up to the pool's last limit, if that is beyond the bound by ENOUGH.
 NARROW: Tuple[int, ...] = (16, 150)
 NARROW_FAR, ENOUGH = 0.03, 0.006
-
-#: Factors on the weights of the cheap bound, for the prices of the narrow beams.
-CHEAP = 0.75, 1.0, 1.33
-
-#: Weights kept for the wider beams: the first have shown which weights matter.
-WEIGHTS = 16
-
-#: With two equal cores, states are bounded by weights around the best, scaled by these factors, and by even ones of the cores:
-#: the best weights for states, which know what depends on several items, are not those for prices.
-AROUND = 0.67, 1.0, 1.5
-EVEN = np.array([(gpu, (1 - gpu) / 2, (1 - gpu) / 2) for gpu in np.linspace(0.0, 1.0, 17)])
 
 
 class EngineSearch:
@@ -72,19 +58,22 @@ class EngineSearch:
         self._frontier = Frontier(problem, engines)
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
         self._start, self._refined = weights, False
-        self._prices = Prices.both_ways(self._frontier, stretched(weights, CHEAP) * self._factors)
+        self._prices = Prices.both_ways(self._frontier, stretched(weights, WIDE[1:-1]) * self._factors)
         self.bound = max(self.bound, float(self._prices.root.max()))
         two_alike = len(self._frontier.devices) == 3 and alike(problem)
         self._arrays = StateArrays(self._frontier, two_alike, merged=True)
         self._pool: Optional[PooledCores] = None
         if two_alike:
             best = self._prices.weights[int(self._prices.root.argmax())] / self._factors
-            weights = np.concatenate([stretched(best, AROUND), np.eye(3), EVEN]) * self._factors
+            # Weights around the best and even ones of the cores: those for states, which know what depends on several items, are not
+            # those for prices.
+            even = np.array([(gpu, (1 - gpu) / 2, (1 - gpu) / 2) for gpu in np.linspace(0.0, 1.0, GRID[3] + 1)])
+            weights = np.concatenate([stretched(best, WIDE[1:-1]), np.eye(3), even]) * self._factors
             self._graph_prices = prices_of(self._arrays, weights)
             self._pool = PooledCores(problem, engines, self._factors, self._graph_prices.weights)
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None
-        self._guided, self._width, self._all = INFINITY, GUIDED[0], False
+        self._guided, self._width, self._all = INFINITY, BEAMS[0], False
         self._far, self._too_many = FAR, (0, INFINITY)
         most_us = most_in_all(problem, goal)
         self._all_loads = None if most_us is None else LatencyLimit(self._frontier, most_us)
@@ -148,7 +137,7 @@ class EngineSearch:
             if most_states <= self._too_many[0] and reach >= self._too_many[1]:
                 return None
             if self.guided and not self._guide_to(reach):
-                if self.stopped or self._far < LEAST_FAR:
+                if self.stopped or self._far < LEAST_STEP:
                     return None
                 self._far /= 2
                 continue
@@ -191,7 +180,7 @@ class EngineSearch:
 
     def _guided_beam(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
         """Beams up to this width with a guide; each aims at `_reach(limit)`."""
-        while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
+        while self.bound < limit and not self.stopped and self._width <= max(width, BEAMS[1]):
             reach = self._reach(limit)
             if not self._guide_to(reach):
                 self.guided = False
@@ -201,7 +190,7 @@ class EngineSearch:
             if self._all:
                 self._far *= 2
             else:
-                self._width = max(2 * self._width, GUIDED[1])
+                self._width = max(2 * self._width, BEAMS[1])
             if assignments:
                 return assignments
         return ()
@@ -220,7 +209,7 @@ class EngineSearch:
         bound, assignments = beam(
             guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._all_loads
         )
-        self._prices = self._prices.most_used(WEIGHTS)
+        self._prices = self._prices.most_used(TELLING)
         self.bound = max(self.bound, bound)
         self.stopped = self.deadline.passed
         return assignments

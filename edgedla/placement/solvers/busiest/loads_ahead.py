@@ -6,11 +6,11 @@ from typing import List, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.busiest.rows import Rows, ranges, row_maxima
+from edgedla.placement.solvers.busiest.rows import FINEST_BOX, Rows, ranges, row_maxima
 from edgedla.placement.solvers.states.state_graph import StateGraph
 
-#: Most points of all fronts at one position; beyond it, points within this share of the limit are merged, and its growth.
-POINTS, CLOSE, CLOSER = 20_000, 2.0**-16, 2.0
+#: Most points of all fronts at one position; beyond it, neighbours are merged in ever wider strips.
+POINTS = 20_000
 
 
 class LoadsAhead:
@@ -53,11 +53,11 @@ class LoadsAhead:
             bound[part] = row_maxima(loads[part] @ self._weights.T + graph.behind[i][state[part]])
         keep = bound < limit
         state, loads = _least(state[keep], loads[keep])
-        side = limit * CLOSE
+        side = limit * FINEST_BOX
         # Each state keeps a point: beyond a strip as wide as the limit there is nothing more to merge.
         while len(state) > POINTS and side <= limit:
             state, loads = _least(state, loads, side)
-            side *= CLOSER
+            side *= 2.0
         self.first.append(np.searchsorted(state, np.arange(len(edges.first))))
         self.points.append(loads)
 

@@ -72,15 +72,13 @@ class Guided(StateArrays):
         return self.fronts.bounds(i, at, np.stack([rows.loads[:, 0], pool], axis=1))
 
 
-#: Most states of the pool before one item.
+#: Most states of the pool before one item. A guide takes states found for a longer limit if there are no more than that in all, or the
+#: limit is about the same.
 MOST_STATES = 2_000
 
-#: A guide takes those found for a longer limit if there are no more of them than this, or the limit is about the same.
-FEW = 2_000
-
-#: The first look goes beyond the bound by this share; after each look that finds nothing, FARTHER by this factor, up to MOST_STEP;
-#: after one with too many states, half as far, down to LEAST_STEP.
-STEP, FARTHER, MOST_STEP, LEAST_STEP = 0.02, 2.0, 0.08, 0.001
+#: The first look goes beyond the bound by this share; each that finds nothing twice as far, up to MOST_STEP; one with too many states
+#: half as far, down to LEAST_STEP.
+STEP, MOST_STEP, LEAST_STEP = 0.02, 0.08, 0.001
 
 
 class _Found(NamedTuple):
@@ -127,7 +125,7 @@ class PooledCores:
             yield bound
             if period_us < reach:
                 return
-            step = min(step * FARTHER, MOST_STEP)
+            step = min(2 * step, MOST_STEP)
 
     @property
     def known(self) -> float:
@@ -142,7 +140,7 @@ class PooledCores:
     def guide(self, arrays: StateArrays, limit: float, deadline: Deadline) -> Optional[Guided]:
         """`arrays` with the pool's bounds for each state; None if the pool has no states, too many, or no time."""
         found = self._found
-        if found is None or found.limit < limit or (found.states > FEW and found.limit > limit * (1 + STEP)):
+        if found is None or found.limit < limit or (found.states > MOST_STATES and found.limit > limit * (1 + STEP)):
             self._look(limit, deadline)
         if self._found is None:
             return None

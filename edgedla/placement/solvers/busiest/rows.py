@@ -6,17 +6,8 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-#: Rows compared pairwise in one block.
+#: Rows compared pairwise in one block, and steps of the table that summarises the rows of earlier blocks.
 BLOCK = 128
-
-#: In a block: whether row a comes before row b.
-ABOVE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
-
-#: Steps of the table that summarises the rows of earlier blocks.
-EDGES = 256
-
-#: Complete placements returned by a beam or a sweep.
-HANDED_OUT = 8
 
 #: Factor by which boxes are wider in the direction that shifts load between the two cores.
 SHARED_OUT = 8.0
@@ -197,13 +188,13 @@ def undominated(state: np.ndarray, loads: np.ndarray, pool: np.ndarray) -> np.nd
         part = slice(start, min(start + BLOCK, n))
         s, m, x, p = state[part], middle[part], last[part], pool[part]
         under = (s[:, None] == s) & (m[:, None] <= m + 1e-9) & (x[:, None] <= x + 1e-9) & (p[:, None] <= p + 1e-9)
-        under &= ABOVE[: len(s), : len(s)]
+        under &= ~np.tri(len(s), dtype=bool)
         keep[part] = ~under.any(axis=0)
         if start and s[0] == state[start - 1]:
             if table is None or state[start - 1] != state[start - BLOCK]:
                 # A state that spans blocks: tabulate its rows so far by steps of the middle load.
                 begin, end = np.searchsorted(state, (s[0], s[0] + 1))
-                edges = np.sort(middle[begin : end : max((end - begin) // EDGES, 1)])
+                edges = np.sort(middle[begin : end : max((end - begin) // BLOCK, 1)])
                 table = np.full(len(edges) + 1, np.inf)
                 before = slice(begin, start)
             else:

@@ -20,12 +20,6 @@ from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 #: cannot have a shorter period any more.
 SIZES: Tuple[Tuple[int, int], ...] = ((500, 8_000), (1_000, 8_000), (4_000, 8_000), (16_000, 16_000), (64_000, 32_000))
 
-#: Share of the time limit for finding an order of the items; most take a few hundredths of a second.
-ORDERING = 0.1
-
-#: Share of the time left for balanced stages, where the first looks leave a gap.
-STAGES = 0.3
-
 #: From so many items on the stages come first: one look may take all of the time (branches of 1,000 layers: 10 s).
 MANY_ITEMS = 400
 
@@ -74,13 +68,13 @@ def solve_stream(
     not complete.
     """
     watch = Stopwatch()
-    order = narrow_order(problem, deadline.part(ORDERING))
+    order = narrow_order(problem, deadline.to_prepare)
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer(start)
     staged = len(problem.items) > MANY_ITEMS
     if staged:
-        best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
+        best.offer(stage_starts(problem, goal, deadline=deadline.to_prepare))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
     searches: List[EngineSearch] = []
@@ -97,7 +91,7 @@ def solve_stream(
                 if search.bound >= best.limit or search.stopped:
                     break
             if not staged and search.bound < best.limit and not search.stopped:
-                best.offer(stage_starts(problem, goal, deadline=deadline.part(STAGES)))
+                best.offer(stage_starts(problem, goal, deadline=deadline.to_prepare))
                 staged = True
             if search.bound < best.limit and not search.stopped:
                 best.offer_ordered(search.look(best.limit, *SIZES[0]))

@@ -8,11 +8,11 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.deadline import Deadline
+from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
 from edgedla.placement.solvers.busiest.rows import (
-    HANDED_OUT,
     Rows,
     bounds_of,
     continued,

@@ -19,15 +19,9 @@ from edgedla.placement.solvers.more_models.relaxed import part_of
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.item_order import narrow_order, problem_of_model, reordered
 from edgedla.placement.solvers.states.state_arrays import StateArrays
-from edgedla.placement.solvers.two_models.alternating import with_moved_borders
+from edgedla.placement.solvers.two_models.alternating import ALONE, DEARER, PAIRS, SEGMENTS, TRIED, with_moved_borders
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
 from edgedla.vocabulary import GPU
-
-#: Surcharges on a microsecond of the GPU, as a share: what is shortest alone may leave the others no room on the GPU.
-DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15, -0.6, -0.3, 0.3, 1.0, 2.0, 5.0)
-
-#: The indices of DEARER used in a round; the initial placements use all.
-ROUND: Tuple[int, ...] = (0, 1, 2, 3)
 
 #: Orders in which the models are first placed, and placements kept after each model.
 ORDERS, KEPT = 12, 24
@@ -35,20 +29,20 @@ ORDERS, KEPT = 12, 24
 #: Where the others' segments lie between their earliest and their latest start, as a share.
 SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
 
-#: Placements to continue from, placements of a turn whose schedules are computed, and placements whose ends are moved.
-GONE_ON_FROM, TRIED, MOVED_FROM = 4, 4, 16
-
-#: Most segments of a schedule to continue from: beyond, schedules take too long.
-SEGMENTS = 90
+#: Placements whose ends are moved where no turn shortens one.
+MOVED_FROM = 16
 
 #: A placement is tried if its end is at most this factor times the best length.
 PROMISING = 1.02
+
+#: Surcharges on the GPU: those of a turn come first, then those of a model alone.
+SURCHARGES = (*DEARER, *ALONE)
 
 Assignment = Tuple[str, ...]
 
 
 class _Way(NamedTuple):
-    """One model on the GPU and one core: the device names, its placements, and prices per value of DEARER."""
+    """One model on the GPU and one core: the device names, its placements, and prices per surcharge."""
 
     names: Tuple[str, ...]
     model: StateArrays
@@ -86,7 +80,7 @@ class Rounds:
             self._look_at(e)
         while not until.passed and self.best.value > target:
             best = sorted(self._lengths, key=lambda a: (self._lengths[a], a))
-            turn = next(((m, a) for a in best[:GONE_ON_FROM] for m in self._models if (m, a) not in self._turned), None)
+            turn = next(((m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned), None)
             if turn is not None:
                 self._turned.add(turn)
                 self._place(turn[0], [turn[1]], SHIFTED)
@@ -112,10 +106,10 @@ class Rounds:
                 ways.append(ways[0]._replace(names=names))
                 continue
             frontier = Frontier(alone, names)
-            rows = np.tile([self._factors[d] for d in names], (len(DEARER), 1))
-            rows[:, 0] *= 1.0 + np.array(DEARER)
+            rows = np.tile([self._factors[d] for d in names], (len(SURCHARGES), 1))
+            rows[:, 0] *= 1.0 + np.array(SURCHARGES)
             ways.append(
-                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(DEARER), bool)))
+                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(SURCHARGES), bool)))
             )
         return ways
 
@@ -124,7 +118,7 @@ class Rounds:
         if evaluation.assignment in self._lengths or self.best.offer(evaluation) is None:
             return
         schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-        if len(schedule.bars) <= SEGMENTS:
+        if len(schedule.bars) <= SEGMENTS * len(self.order):
             self._lengths[evaluation.assignment] = schedule.length_us
 
     def begin(self, until: Deadline) -> None:
@@ -143,7 +137,7 @@ class Rounds:
             plans = [self._bars(assignment, order[:n]) for _, assignment in kept]
             if self._until.passed:
                 return []
-            found = self._around(m, plans, range(len(DEARER)))
+            found = self._around(m, plans, range(len(SURCHARGES)))
             grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
             # Keep the earliest, and also those that leave the most GPU time to the others.
             early = sorted(grown)[:KEPT]
@@ -186,7 +180,10 @@ class Rounds:
             of += [assignment] * len(shares)
         if not plans:
             return
-        found = [(end, tuple(self._with(of[plan], m, devices))) for end, plan, devices in self._around(m, plans, ROUND)]
+        found = [
+            (end, tuple(self._with(of[plan], m, devices)))
+            for end, plan, devices in self._around(m, plans, range(len(DEARER)))
+        ]
         self._try(found, TRIED)
 
     def _try(self, found: Iterable[Tuple[float, Assignment]], most: int) -> None:

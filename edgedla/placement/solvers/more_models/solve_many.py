@@ -19,12 +19,6 @@ from edgedla.placement.solvers.two_models.solve_pair import can_solve as can_sol
 from edgedla.placement.solvers.two_models.solve_pair import solve_pair
 from edgedla.vocabulary import GPU
 
-#: Shares of the time limit: for the loads of all models, and for a first look at pairs of models.
-LOADS, PAIRED = 0.15, 0.2
-
-#: Share of the remaining time for the placements that the rounds start from.
-BEGUN = 0.3
-
 #: Most pairs examined: those with the longest frames.
 MOST_PAIRS = 6
 
@@ -72,18 +66,18 @@ def solve_many(
     starts = [tuple(assignment) for assignment in start]
     best = Best(problem, goal, value_of)
     timed_out = best.offer_all(starts, deadline)
-    bound, rounds = weighed_bound(problem, goal, best.value, deadline.part(LOADS)), 0
+    bound, rounds = weighed_bound(problem, goal, best.value, deadline.to_prepare), 0
     seeds, by_pairs = [] if best.evaluation is None else [best.evaluation], False
     if bound < best.value * (1 - gap) and not deadline.passed:
         equal = replace(problem, rates=(1.0,) * len(problem.models))
-        stream = solve_stream(equal, Goal("throughput"), starts, deadline.part(LOADS), gap)
+        stream = solve_stream(equal, Goal("throughput"), starts, deadline.to_prepare, gap)
         bound, rounds = max(bound, stream.bound), stream.rounds
         seeds += [] if stream.best is None else [stream.best]
     if bound < best.value * (1 - gap) and not deadline.passed:
         pairs = _Pairs(problem, best, seeds, gap, value_of)
         search = Rounds(problem, best, deadline)
-        bound = pairs.look(bound, deadline.part(PAIRED))
-        search.begin(deadline.part(BEGUN))
+        bound = pairs.look(bound, deadline.to_prepare)
+        search.begin(deadline.to_prepare)
         search.run(seeds, deadline, bound / (1 - gap))
         # If the rounds ended early, there is time for pairs that the first look left open.
         if not deadline.passed:

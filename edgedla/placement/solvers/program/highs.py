@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.placement.deadline import Deadline
+from edgedla.placement.deadline import INFINITY, Deadline
 
 #: HiGHS drops matrix values up to this size (its option `small_matrix_value`).
 SMALL_VALUE = 1e-9
@@ -62,8 +62,6 @@ def rounded_row(row: Row, lower: Sequence[float], upper: Sequence[float]) -> Row
             least, most = least - max(ends), most - min(ends)
     return least, most, large_terms
 
-
-INFINITY = float("inf")
 
 #: A linear expression: coefficient by column, and a constant under None.
 Linear = Dict[Optional[int], float]

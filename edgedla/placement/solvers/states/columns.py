@@ -9,9 +9,6 @@ import numpy as np
 
 from edgedla.placement.solvers.states.frontier import Frontier
 
-#: Devices, and sets of devices as bits, after the two cores change places.
-SWAPPED_DEVICES, SWAPPED_SETS = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
-
 
 class Columns:
     """The columns of a state, before one item or after the last. Equal states have equal futures.
@@ -45,11 +42,12 @@ class Columns:
     def mirrored(self, rows: np.ndarray) -> np.ndarray:
         """The rows with the two cores swapped."""
         image = rows.copy()
+        devices, sets = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
         for k in range(self.items):
             at = self.device(k)
-            image[:, at] = SWAPPED_DEVICES[rows[:, at]]
+            image[:, at] = devices[rows[:, at]]
             image[:, at + 1], image[:, at + 2] = rows[:, at + 2], rows[:, at + 1]
-        image[:, self.paid_at : self.counts_at] = SWAPPED_SETS[rows[:, self.paid_at : self.counts_at]]
+        image[:, self.paid_at : self.counts_at] = sets[rows[:, self.paid_at : self.counts_at]]
         for at in (self.counts_at, self.ends_at):
             image[:, at], image[:, at + 1] = rows[:, at + 1], rows[:, at]
         return image

@@ -15,8 +15,8 @@ from edgedla.placement.solvers.states.state_arrays import StateArrays
 #: States of all positions together, and the most before one item from then on: each takes about half a kilobyte.
 ALL_STATES, BEYOND = 500_000, 500
 
-#: Most rows, values and columns for which a single `reduceat` is fastest: one of them will do.
-FEW_ROWS, FEW_VALUES, FEW_COLUMNS = 256, 8_192, 4
+#: Most values for which a single `reduceat` is fastest.
+FEW_VALUES = 8_192
 
 #: Rows of a group that `least_in_order` takes one by one.
 SMALL_GROUP = 16
@@ -170,8 +170,7 @@ def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
 def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
     """`least_by` for rows that are ordered by group: those of group g are `first[g]` to `first[g + 1]`."""
     counts, k = first[1:] - first[:-1], 1
-    is_small = len(value) <= FEW_ROWS or value.size <= FEW_VALUES or value.shape[1] <= FEW_COLUMNS
-    if is_small and counts.all():
+    if value.size <= FEW_VALUES and counts.all():
         few: np.ndarray = np.minimum.reduceat(value, first[:-1], axis=0)
         return few
     least = np.full((len(first) - 1, value.shape[1]), np.inf)

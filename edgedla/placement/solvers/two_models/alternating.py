@@ -51,8 +51,8 @@ ALONE: Tuple[float, ...] = (-0.6, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 #: Pairs to continue from, and placements of a turn whose schedules are computed.
 PAIRS, TRIED = 4, 6
 
-#: Most segments of a pair to continue from: beyond, schedules take too long.
-SEGMENTS = 60
+#: Most segments per model of a placement to continue from: beyond, schedules take too long.
+SEGMENTS = 30
 
 #: Random plans, with each segment's start drawn between its earliest and its latest.
 DRAWN = 3
@@ -140,7 +140,7 @@ class Alternation:
         given: List[Sequence[str]] = []
         for evaluation, horizon_us in pairs:
             schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-            if len(schedule.bars) <= SEGMENTS:
+            if len(schedule.bars) <= 2 * SEGMENTS:
                 for plan in self._plans(schedule, m, horizon_us)[:times]:
                     plans.append(plan)
                     given.append(evaluation.assignment)

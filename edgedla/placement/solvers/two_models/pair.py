@@ -15,9 +15,6 @@ from edgedla.placement.solvers.states.item_order import narrow_order, problem_of
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.vocabulary import GPU
 
-#: Share of the time left that looking for an order of each model's items may take.
-ORDERING = 0.1
-
 
 class Pair:
     """With two cores each model has one of its own.
@@ -40,7 +37,7 @@ class Pair:
         self.names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         reach = tuple(d for d in engines if d in (GPU, *cores[:1]))
         alone = [problem_of_model(problem, m) for m in (0, 1)]
-        ordering = deadline.part(ORDERING)
+        ordering = deadline.to_prepare
         orders = [narrow_order(p, ordering) for p in alone]
         self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
         self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]

@@ -8,19 +8,13 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.problem import Problem
-from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.best import HANDED_OUT, Best
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import climbed_weights, coarse_weights, of_model
 from edgedla.placement.solvers.two_models.alternating import Alternation
 from edgedla.placement.solvers.two_models.greedy_pairs import GreedyPlacements, best_pairs, greedy_placements
 from edgedla.placement.solvers.two_models.labels.label_rounds import LabelRounds
 from edgedla.placement.solvers.two_models.pair import Pair
-
-#: Placements of the first weights that are tried.
-HANDED_OUT = 12
-
-#: Share of the time left that the first turns may take. Most end sooner by themselves.
-TURNING = 0.3
 
 
 class PairSearch:
@@ -65,15 +59,15 @@ class PairSearch:
         """The first turns, which offer what they find; most end long before their time."""
         pair = self.pair
         turns = Alternation(pair.problem, pair.best, pair.names, pair.states, pair.order, pair.factors, pair.deadline)
-        turns.begin(pair.deadline.part(TURNING))
-        self._improve(turns, pair.deadline.part(TURNING))
+        turns.begin(pair.deadline)
+        self._improve(turns, pair.deadline)
         return turns
 
     def _dive_among(self, labels: LabelRounds, turns: Alternation) -> None:
         value = self.pair.best.value
         self.bound = labels.dive(self.bound, self.pair.deadline)
         if self.pair.best.value < value:
-            self._improve(turns, self.pair.deadline.part(TURNING))
+            self._improve(turns, self.pair.deadline)
 
     def _improve(self, turns: Alternation, until: Deadline) -> None:
         if self.pair.best.evaluation is not None:

@@ -12,9 +12,6 @@ from edgedla.placement.solvers.bounds.fractional import alike, engine_sets, floo
 from edgedla.placement.solvers.two_models.pair_search import PairSearch
 from edgedla.vocabulary import GPU
 
-#: Share of the time left for the largest set of engines, if others are still open.
-FIRST_SET = 0.7
-
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
     """Two models with the GPU, on cores that are alike, and loadables that hold any layers of their model."""
@@ -62,7 +59,7 @@ def solve_pair(
     for k, search in enumerate(searches):
         engines = search.pair.engines
         search.bound = max(search.bound, _by_more(problem, engines, bounds, search.pair.limit))
-        search.pair.deadline = deadline if k == len(searches) - 1 else deadline.part(FIRST_SET)
+        search.pair.deadline = deadline.part(1 / (len(searches) - k))
         search.run()
         bounds[engines] = search.bound
     timed_out = timed_out or deadline.passed

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.bounds.weights import of_model, weights_in_rings
+from edgedla.placement.solvers.bounds.weights import TELLING, of_model, weights_in_rings
 from edgedla.placement.solvers.two_models.labels.execution import Execution
 from edgedla.placement.solvers.two_models.labels.label_search import LabelSearch, Room
 from edgedla.placement.solvers.two_models.labels.timelines import TimeAhead, Timelines
@@ -42,9 +42,6 @@ DIVES: Tuple[Room, ...] = (
 
 #: The number of labels falls with what looks find out: so many times what a look has room for may still be covered.
 HOPED = 10.0
-
-#: Rows of weights that a look uses: those that gave most bounds in the looks before.
-TELLING = 16
 
 
 class LabelRounds:

@@ -19,6 +19,7 @@ import numpy as np
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
+from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.busiest.rows import ranges, row_maxima
 from edgedla.placement.solvers.two_models.labels.next_runs import (
     AFTER,
@@ -29,10 +30,7 @@ from edgedla.placement.solvers.two_models.labels.next_runs import (
     runs_of,
     whose_turn,
 )
-from edgedla.placement.solvers.two_models.labels.timelines import Known, Timelines
-
-#: Labels whose bounds are computed at once: their intermediate values fit the processor's cache.
-AT_ONCE = 4_096
+from edgedla.placement.solvers.two_models.labels.timelines import AT_ONCE, Known, Timelines
 
 #: A new moment takes as much time as so many labels.
 LABELS_PER_MOMENT = 15
@@ -42,9 +40,6 @@ SINGLE = 1e-6
 
 #: Labels per step that are asked which weights give their bounds.
 ASKED = 48
-
-#: Schedules returned.
-SHORTEST = 12
 
 #: Steps of a model's time in the order of labels: with the numbers of both moments they fit 64 bits.
 NOW_STEPS = 1 << 20
@@ -129,7 +124,7 @@ class LabelSearch:
                 return bound, []
         length = np.maximum(labels.first_us, labels.second_us)
         order = np.argsort(length, kind="stable")
-        return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:SHORTEST]]
+        return min(bound, float(length.min())), [self._traced(steps, int(k)) for k in order[:HANDED_OUT]]
 
     def _stepped(self, known: Known, labels: Labels, limit: float) -> Tuple[Labels, Step, float, float]:
         """(the labels after a step, their origin, a bound of the dropped labels, a bound of the kept ones)."""
