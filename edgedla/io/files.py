@@ -22,7 +22,7 @@ MOST_NAME = 50
 LEFT_S = 600.0
 #: Folder -> its partial files when this process first wrote there.
 _LEFT: Dict[str, List[str]] = {}
-#: What OpenSSL hashes no sooner than Python's own code, its loading counted.
+#: Below this size, Python's own SHA-256 is faster than loading OpenSSL.
 _LITTLE_BYTES = 4 << 20
 
 

@@ -10,8 +10,8 @@ INFINITY = float("inf")
 #: Wall seconds per second of a limit. On two cores that eight programs share, a second of processor time takes four.
 WALL = 6.0
 
-#: Share of the time left that a search may take which only prepares another one: an order of items, a start, a bound. On networks of the
-#: corpus all end by themselves long before; the share is for larger ones, and for slower machines.
+#: Share of the time left that a search may take which only prepares another one: an order of items, a start, a bound. Most end by
+#: themselves long before; the share is for large networks and slow machines.
 PREPARING = 0.25
 
 

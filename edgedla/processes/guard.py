@@ -237,7 +237,7 @@ def _waited(child: int, watched: Watched) -> Tuple[int, int]:
     ended_for = 0
     while True:
         came = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_S)
-        # What a terminal sends reaches both; what `kill` sends to us is meant for the command.
+        # Ctrl-C reaches both processes. A signal from `kill` reaches only this one, so it is forwarded.
         if came is not None and came.si_signo in FORWARDED and came.si_code <= 0:
             with suppress(ProcessLookupError):
                 os.kill(child, came.si_signo)

@@ -144,7 +144,7 @@ class _Walk:
                 continue
             inner, written = self._inner(node), sum(self._size(name) for name in set(node.output) if name)
             live += written
-            # What a branch of an If gives is its output; a loop copies.
+            # An If returns its branch's tensor without a copy; a Loop copies.
             beside = live - written if node.op_type == "If" else live
             most = max(most, live, *(beside + m.live_bytes for m in inner))
             scratch = max(scratch, self._scratch(node), *(m.scratch_bytes for m in inner))

@@ -100,7 +100,7 @@ def read_board(base: Optional[Path] = None) -> Reading:
     )
 
 
-#: Where root reads clocks: the BPMP's tree, then the kernel's, each with its names of our clocks.
+#: Clock files that root can read, in order: BPMP debugfs, kernel debugfs. Each maps our clock names to its own.
 DEBUG_CLOCKS: Dict[str, Tuple[str, ...]] = {
     "emc": ("bpmp/debug/clk/emc/rate", "clk/emc/clk_rate"),
     "dla0": (

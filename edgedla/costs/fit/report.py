@@ -56,7 +56,7 @@ def engine_yaml(
     sparsity: Optional[Sparsity] = None,
 ) -> str:
     """One group of coefficients."""
-    # What another precision of the same engine says of its memory paths is no guess.
+    # Memory coefficients taken from the same engine's other precision do not count as borrowed.
     borrowed = {n for n in fitted.borrowed if _hardware(fitted.group.borrowed[n]) != _hardware(name)}
     lines = [HEAD, f"engine: {name}\n"]
     if carried_from:

@@ -205,7 +205,7 @@ def _gap(narrow: np.ndarray, wide: np.ndarray, levels: bool) -> Optional[Tuple[f
     numbers, expected = np.isfinite(narrow), np.isfinite(wide)
     if np.any(expected & ~numbers):
         return None
-    # What is no number in both comes from a value that was none before.
+    # NaN in both outputs comes from a NaN input, so it is no error.
     same = np.array_equal(numbers, expected)
     bound = ROUND.get(str(narrow.dtype), ROUND["float32"])
     difference = distance(narrow[numbers], wide[numbers])[0] if same else math.inf

@@ -211,7 +211,7 @@ def _flows(
         for name in unit.network_inputs:
             readers.setdefault((None, name), []).append(item_of[u])
         for producer, name in unit.inputs:
-            # What a loop passes to its next step stays in the loop.
+            # The state that a loop passes to its next step stays in the loop.
             if item_of[producer] != item_of[u]:
                 readers.setdefault((item_of[producer], name), []).append(item_of[u])
     outputs = _written_outputs(graph, units)

@@ -12,7 +12,7 @@ from edgedla.placement.problem.problem import Problem
 #: Assignments evaluated even after the deadline: the baselines, which the answer is compared with, and the best start.
 ALWAYS = 5
 
-#: Complete placements that one search hands to another: more differ in little.
+#: Complete placements that one search hands to another.
 HANDED_OUT = 12
 
 

@@ -14,8 +14,8 @@ from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
-#: Rounds that correct the sums of item times by the evaluated times of the stages; bisection steps for the period.
-CORRECTIONS, HALVINGS = 3, 30
+#: Rounds that correct the sums of item times by the evaluated times of the stages.
+CORRECTIONS = 3
 
 
 def staged(problem: Problem, order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
@@ -48,7 +48,7 @@ def balanced_cuts(problem: Problem, order: Sequence[str]) -> Optional[Tuple[int,
     cuts: Optional[Tuple[int, ...]] = None
     for _ in range(CORRECTIONS):
         low, high = 0.0, max(s[-1] for s in sums.values()) + max(beside.values())
-        for _ in range(HALVINGS):
+        while high - low > 1e-9 * high:
             middle = 0.5 * (low + high)
             tried = _filled(order, sums, beside, middle)
             low, high = (low, middle) if tried is not None else (middle, high)

@@ -294,7 +294,7 @@ class Pipeline:
                 lambda: bool(most and lane.submitted >= most),
             )
             return
-        # What the model before it found is still worked on after a stop.
+        # After a stop, crops of the first model are still processed.
         parent = next(p for p in self.lanes if lane in p.children)
         lane.feed(lambda: not parent.done.is_set(), lambda: self._force.is_set() or self._error is not None)
 

@@ -29,7 +29,7 @@ def most_in_all(problem: Problem, goal: Goal) -> Optional[float]:
     return min(sums, default=None)
 
 
-#: Steps of the grid of weights, and the prices tried with each: with three engines 196 rows, 10 ms.
+#: Steps of the grid of weights, and the prices tried with each: 196 rows with three engines.
 GRID, PRICED = 6, (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 

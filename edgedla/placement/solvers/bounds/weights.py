@@ -14,7 +14,7 @@ from edgedla.placement.solvers.states.frontier import Frontier
 #: Factors on the weight of one engine, relative to the best so far, for the sweeps' weights.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
 
-#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most. The last changes a bound by less than 0.01 %.
+#: Steps of a climb, as shares of a weight or of all, and how often each is taken at most.
 STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
 TIMES = 4
 

@@ -20,9 +20,8 @@ from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
-#: A guided beam aims at the limit if that is within the factor NEAR of the bound. No look aims beyond the bound by more than
-#: the share FAR: it doubles after each that shows that nothing is below its aim, and halves, down to LEAST_STEP, where there
-#: are too many states for a guide.
+#: A guided beam aims at the limit if that is within the factor NEAR of the bound, else halfway. A look aims at most the share FAR above
+#: the bound. FAR doubles when a look finds nothing, and halves, down to LEAST_STEP, when there are too many states for a guide.
 NEAR, FAR = 1.0035, 0.01
 
 #: Widths of the first two beams: one shows which weights matter, one finds good placements. Later guided ones double.

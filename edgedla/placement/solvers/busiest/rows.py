@@ -121,7 +121,7 @@ def _swap(which: np.ndarray, *arrays: np.ndarray) -> None:
 
 
 def weighted(loads: np.ndarray, pool: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted loads of each row, raised where the pool shows that the cores' loads add up to more; (rows, weights)."""
+    """(rows, weights): weighted loads. `pool` is a lower bound of both cores' loads together, and may raise them."""
     if loads.shape[1] < 3:
         return loads @ weights.T
     both = weights[:, 1:].min(axis=1)

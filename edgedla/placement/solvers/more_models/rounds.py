@@ -23,20 +23,14 @@ from edgedla.placement.solvers.two_models.alternating import ALONE, DEARER, PAIR
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
 from edgedla.vocabulary import GPU
 
-#: Orders in which the models are first placed, and placements kept after each model.
-ORDERS, KEPT = 12, 24
+#: Placements kept after each model, and those whose ends are moved where no turn shortens one.
+KEPT = 24
 
-#: Where the others' segments lie between their earliest and their latest start, as a share.
+#: Start of the other models' segments: 0 is the earliest, 1 the latest.
 SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
-
-#: Placements whose ends are moved where no turn shortens one.
-MOVED_FROM = 16
 
 #: A placement is tried if its end is at most this factor times the best length.
 PROMISING = 1.02
-
-#: Surcharges on the GPU: those of a turn come first, then those of a model alone.
-SURCHARGES = (*DEARER, *ALONE)
 
 Assignment = Tuple[str, ...]
 
@@ -85,7 +79,7 @@ class Rounds:
                 self._turned.add(turn)
                 self._place(turn[0], [turn[1]], SHIFTED)
                 continue
-            move = next(((m, a) for a in best[:MOVED_FROM] for m in self._models if (m, a) not in self._moved), None)
+            move = next(((m, a) for a in best[:KEPT] for m in self._models if (m, a) not in self._moved), None)
             if move is None:
                 return
             self._moved.add(move)
@@ -97,7 +91,7 @@ class Rounds:
     def _ways_of(self, alone: Problem) -> List[_Way]:
         """The model with each core; equal cores share the placements."""
         ways: List[_Way] = []
-        same = alike(self.problem)
+        same, surcharges = alike(self.problem), (*DEARER, *ALONE)
         for core in self.problem.cores:
             names = (GPU, core)
             if any(not set(names) & set(item.allowed) for item in alone.items):
@@ -106,10 +100,10 @@ class Rounds:
                 ways.append(ways[0]._replace(names=names))
                 continue
             frontier = Frontier(alone, names)
-            rows = np.tile([self._factors[d] for d in names], (len(SURCHARGES), 1))
-            rows[:, 0] *= 1.0 + np.array(SURCHARGES)
+            rows = np.tile([self._factors[d] for d in names], (len(surcharges), 1))
+            rows[:, 0] *= 1.0 + np.array(surcharges)
             ways.append(
-                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(SURCHARGES), bool)))
+                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(surcharges), bool)))
             )
         return ways
 
@@ -124,7 +118,7 @@ class Rounds:
     def begin(self, until: Deadline) -> None:
         """Finds placements to start from: model by model, each around those already placed."""
         self._until = until
-        for order in itertools.islice(itertools.permutations(self._models), ORDERS):
+        for order in itertools.permutations(self._models):
             if until.passed:
                 return
             self._try(self._grown(order), TRIED)
@@ -137,7 +131,7 @@ class Rounds:
             plans = [self._bars(assignment, order[:n]) for _, assignment in kept]
             if self._until.passed:
                 return []
-            found = self._around(m, plans, range(len(SURCHARGES)))
+            found = self._around(m, plans, range(len(DEARER) + len(ALONE)))
             grown = [(end, tuple(self._with(kept[plan][1], m, devices))) for end, plan, devices in found]
             # Keep the earliest, and also those that leave the most GPU time to the others.
             early = sorted(grown)[:KEPT]

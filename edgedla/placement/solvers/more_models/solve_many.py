@@ -19,9 +19,6 @@ from edgedla.placement.solvers.two_models.solve_pair import can_solve as can_sol
 from edgedla.placement.solvers.two_models.solve_pair import solve_pair
 from edgedla.vocabulary import GPU
 
-#: Most pairs examined: those with the longest frames.
-MOST_PAIRS = 6
-
 
 class _Pair(NamedTuple):
     """Two of the models: their problem with equalised cores, their items in the whole, and their shortest makespan so far."""
@@ -101,7 +98,7 @@ class _Pairs:
         self._problem, self._best, self._seeds, self._gap, self._value_of = problem, best, seeds, gap, value_of
         alone_us = [min((e.latency(m).latency_us for e in seeds), default=0.0) for m in range(len(problem.models))]
         longest_first = sorted(range(len(alone_us)), key=lambda m: -alone_us[m])
-        two = itertools.islice(itertools.combinations(longest_first, 2), MOST_PAIRS)
+        two = itertools.combinations(longest_first, 2)
         pairs = [_Pair.of(problem, models) for models in two]
         self._pairs = [pair for pair in pairs if can_solve_pair(pair.problem, Goal("makespan"))]
         self.rounds = 0

@@ -75,7 +75,7 @@ def implied_paths(frontier: Frontier) -> List[List[Implied]]:
     by_position: List[List[Implied]] = []
     for i in range(items + 1):
         live = frontier.live_items[i]
-        # What is reached by way of items to come alone: the slack of those that stand already counts by itself.
+        # Readers reached through unplaced items only: placed items carry their own slack.
         reached = [0] * len(live)
         for a, j in enumerate(live):
             for c in readers[j]:
@@ -112,7 +112,7 @@ def usable_slack(frontier: Frontier) -> List[np.ndarray]:
     )
     by_position = [np.zeros((2, len(live), len(cores)), np.int16) for live in frontier.live_items]
     for a, core in enumerate(cores):
-        # What a path that comes to an item, from off the core and from on it, uses from there on.
+        # Slack that a path uses from an item on, if it comes from off the core and if it comes from on it.
         off, on = [0] * n, [0] * n
         for i in reversed(range(n)):
             may, allowed = core in frontier.allowed[i], frontier.allowed[i]

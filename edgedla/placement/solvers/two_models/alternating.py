@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -56,9 +56,6 @@ SEGMENTS = 30
 
 #: Random plans, with each segment's start drawn between its earliest and its latest.
 DRAWN = 3
-
-#: Plans tried for each pair with moved ends.
-AS_SCHEDULED = 4
 
 Plan = List[Tuple[str, float, float]]
 
@@ -119,29 +116,29 @@ class Alternation:
                 self._turn(turns)
             elif best and best[0] not in self._moved:
                 self._moved.add(best[0])
-                self._turn([(m, a) for m in (0, 1) for a in with_moved_borders(self.problem, best[0], m)], AS_SCHEDULED)
+                self._turn([(m, a) for m in (0, 1) for a in with_moved_borders(self.problem, best[0], m)], few=True)
             else:
                 return
             first = []
 
-    def _turn(self, turns: Sequence[Tuple[int, Tuple[str, ...]]], times: int = -1) -> None:
-        """Re-places the other model around model m of each pair; `times`: most plans tried per pair."""
+    def _turn(self, turns: Sequence[Tuple[int, Tuple[str, ...]]], few: bool = False) -> None:
+        """Re-places the other model around model m of each pair; `few`: around no plans that mix early and late segments."""
         for m in (0, 1):
             pairs: List[Tuple[Evaluation, float]] = []
             for _, assignment in [t for t in turns if t[0] == m]:
                 self._turned.add((m, assignment))
                 length_us, evaluation = self._length(assignment)
                 pairs.append((evaluation, min(length_us, self.best.value)))
-            self._place_around(m, pairs, times)
+            self._place_around(m, pairs, few)
 
-    def _place_around(self, m: int, pairs: Sequence[Tuple[Evaluation, float]], times: Optional[int] = None) -> None:
+    def _place_around(self, m: int, pairs: Sequence[Tuple[Evaluation, float]], few: bool = False) -> None:
         """Places the other model around model m of each pair, within the given schedule length; skips pairs of many segments."""
         plans: List[Plan] = []
         given: List[Sequence[str]] = []
         for evaluation, horizon_us in pairs:
             schedule = shortest_schedule(self.problem, evaluation, self.deadline)
             if len(schedule.bars) <= 2 * SEGMENTS:
-                for plan in self._plans(schedule, m, horizon_us)[:times]:
+                for plan in self._plans(schedule, m, horizon_us, few):
                     plans.append(plan)
                     given.append(evaluation.assignment)
         if plans and not self._until.passed:
@@ -182,15 +179,15 @@ class Alternation:
             self._lengths[assignment] = schedule.length_us, evaluation
         return self._lengths[assignment]
 
-    def _plans(self, schedule: Schedule, m: int, horizon_us: float) -> List[Plan]:
+    def _plans(self, schedule: Schedule, m: int, horizon_us: float, few: bool) -> List[Plan]:
         """When the segments of model m may run: as scheduled, early, late, the first ones early, and at random."""
         bars = sorted((b for b in schedule.bars if b.model == m), key=lambda b: b.segment)
         times = np.array([b.end_us - b.start_us for b in bars])
         early = np.cumsum(times) - times
         late = np.maximum(horizon_us - np.cumsum(times[::-1])[::-1], early)
         rows = [np.array([b.start_us for b in bars]), early, late, (early + late) / 2]
-        rows += [np.where(np.arange(len(bars)) < k, early, late) for k in range(1, len(bars))]
-        for _ in range(DRAWN):
+        rows += [np.where(np.arange(len(bars)) < k, early, late) for k in range(1, len(bars)) if not few]
+        for _ in range(0 if few else DRAWN):
             shifted = np.sort(self._random.random(len(bars)))
             rows.append(early + (late - early) * shifted)
         return [[(b.device, s, s + t) for b, s, t in zip(bars, row, times) if t > 0] for row in rows]

@@ -36,7 +36,7 @@ class GrowingArray:
 
 
 #: A word has two to the power of so many bits; the rest of a number is its place in the word.
-WORD, PLACE = 6, np.uint64(63)
+WORD = 6
 
 
 def bits_of(sets: Sequence[Iterable[int]], size: int) -> np.ndarray:
@@ -124,5 +124,5 @@ class Slots:
 
 
 def _bit(numbers: np.ndarray) -> np.ndarray:
-    bits: np.ndarray = np.uint64(1) << (numbers.astype(np.uint64) & PLACE)
+    bits: np.ndarray = np.uint64(1) << (numbers.astype(np.uint64) & np.uint64((1 << WORD) - 1))
     return bits

@@ -9,25 +9,20 @@ import numpy as np
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.two_models.labels.bit_sets import add, bits_of, has, meet, members, remove
 from edgedla.placement.solvers.two_models.labels.moments import (
-    BETWEEN,
-    LOADABLES,
     NO_ITEM,
-    ON_CORE,
-    ON_GPU,
-    ONE_LOADABLE,
-    PAID,
-    UNPAID,
+    Call,
     ModelArrays,
     Moments,
+    Stands,
     Ways,
     joined_ways,
 )
 
-#: `engine` after another loadable, by `engine` before it.
-ENGINE_AFTER_LOADABLE = np.array([ONE_LOADABLE, PAID, LOADABLES, LOADABLES])
 
-#: Whether a model holds the GPU: no; no, but its loadable may still take GPU work before it; yes.
-HOLDS_NOT, MAY_HOLD, HOLDS = 0, 1, 2
+class Gpu:
+    """Whether a model holds the GPU: no; no, but its loadable may still take GPU work before it; yes."""
+
+    HOLDS_NOT, MAY_HOLD, HOLDS = 0, 1, 2
 
 
 class _Items(NamedTuple):
@@ -78,7 +73,7 @@ class Execution:
         x = self.arrays = ModelArrays(frontier, factors, ranks)
         flows = frontier.problem.flows
         nothing, no_tensors = np.zeros((1, len(x.all)), np.uint64), np.zeros((1, x.owes.shape[1]), np.uint64)
-        state = np.array([[UNPAID, BETWEEN, NO_ITEM]])
+        state = np.array([[Call.UNPAID, Stands.BETWEEN, NO_ITEM]])
         ready = bits_of([np.flatnonzero(~x.before.any(axis=1))], x.items + 1)
         live = bits_of([[k for k, f in enumerate(flows) if f.consumers and f.producer is None]], len(flows))
         self.start = Moments(nothing, nothing, nothing, no_tensors, no_tensors, state, ready, live)
@@ -88,16 +83,16 @@ class Execution:
         return meet(moments.done, np.broadcast_to(self.arrays.end, moments.done.shape))
 
     def holds(self, moments: Moments) -> np.ndarray:
-        """Per moment, whether the model holds the GPU: HOLDS_NOT, MAY_HOLD or HOLDS."""
+        """Per moment, whether the model holds the GPU: Gpu.HOLDS_NOT, Gpu.MAY_HOLD or Gpu.HOLDS."""
         x = self.arrays
-        holds = np.where(moments.stands == ON_GPU, HOLDS, HOLDS_NOT)
-        row, k = members(np.where((moments.stands == ON_CORE)[:, None], moments.live, np.uint64(0)))
+        holds = np.where(moments.stands == Stands.ON_GPU, Gpu.HOLDS, Gpu.HOLDS_NOT)
+        row, k = members(np.where((moments.stands == Stands.ON_CORE)[:, None], moments.live, np.uint64(0)))
         which = (x.to_core_us[k] > 0) & ~has(moments.copied, row, k) & ~self.is_on_core(moments, row, k)
         row, k = row[which], k[which]
         joins = x.readers[k] & ~moments.done[row] & ~x.only_gpu
         # Items join in ascending order.
         joins &= np.where((moments.last[row] == NO_ITEM)[:, None], joins, x.above[moments.last[row]])
-        holds[row[joins.any(axis=1)]] = MAY_HOLD
+        holds[row[joins.any(axis=1)]] = Gpu.MAY_HOLD
         return holds
 
     def ways(self, moments: Moments) -> Ways:
@@ -110,7 +105,7 @@ class Execution:
         gpu = ~has(moments.declined, parent, item) & ~x.needs_core[item]
         gpu &= ~meet(only_gpu & ~declined, x.below[item])
         first = ~moments.done[parent].any(axis=1)
-        on_core = moments.stands[parent] == ON_CORE
+        on_core = moments.stands[parent] == Stands.ON_CORE
         core = ~x.needs_gpu[item] & (first | on_core | ~only_gpu.any(axis=1))
         # A model may begin on the core if no earlier ready item, in its own order, is for the GPU only.
         core &= ~first | ~meet(only_gpu, x.ranked_below[item])
@@ -125,7 +120,7 @@ class Execution:
         declined = np.where(first[:, None], ready[some] & x.ranked_below[item[some]], ready[some])
         # Items that could have run on the GPU and did not go to the core.
         declined = np.where(on_core[:, None], moments.declined[after.parent], declined)
-        acquires = (after.before_us > 0) & (moments.stands[after.parent] != ON_GPU)
+        acquires = (after.before_us > 0) & (moments.stands[after.parent] != Stands.ON_GPU)
         joins = core & on_core & (after.item > moments.last[after.parent])
         opens = core & (acquires | ~on_core)
         late = core & ~acquires & meet(self._late(moments)[after.parent], x.above[after.item])
@@ -143,7 +138,7 @@ class Execution:
         x = self.arrays
         late = np.zeros_like(moments.done)
         row, k = members(moments.live)
-        which = (moments.stands[row] != ON_GPU) & (x.to_core_us[k] > 0) & ~has(moments.copied, row, k)
+        which = (moments.stands[row] != Stands.ON_GPU) & (x.to_core_us[k] > 0) & ~has(moments.copied, row, k)
         which &= ~self.is_on_core(moments, row, k)
         row, k = row[which], k[which]
         if len(row):
@@ -215,24 +210,26 @@ class Execution:
         row, k = members(moments.owed[last])
         us = np.bincount(row, x.to_gpu_us[k], len(last))
         nobody, none = np.full(len(last), NO_ITEM), np.zeros(len(last), int)
-        return Ways(last, behind, nobody, none, us, np.zeros(len(last)), (us > 0) & (moments.stands[last] != ON_GPU))
+        return Ways(
+            last, behind, nobody, none, us, np.zeros(len(last)), (us > 0) & (moments.stands[last] != Stands.ON_GPU)
+        )
 
     def _on_gpu(self, moments: Moments, after: _Items, which: np.ndarray) -> Ways:
         x = self.arrays
         parent, item = after.parent[which], after.item[which]
         engine, stands = moments.engine[parent], moments.stands[parent]
-        pays = (engine != PAID) & x.has_layers[item]
+        pays = (engine != Call.PAID) & x.has_layers[item]
         us = after.gpu_us[which] + np.where(pays, x.engine_us[0], 0.0)
         takes = us > 0
         declined = (moments.declined[parent] | moments.ready[parent] & x.below[item]) & ~x.bit[item]
-        stands_after = np.where(takes | (stands == ON_GPU), ON_GPU, BETWEEN)
-        state = np.stack([np.where(pays, PAID, engine), stands_after, np.full(len(item), NO_ITEM)], axis=1)
+        stands_after = np.where(takes | (stands == Stands.ON_GPU), Stands.ON_GPU, Stands.BETWEEN)
+        state = np.stack([np.where(pays, Call.PAID, engine), stands_after, np.full(len(item), NO_ITEM)], axis=1)
         behind = Moments(
             after.done[which], after.on_core[which], declined, after.gpu_copied[which], after.gpu_owed[which], state,
             after.ready[which], after.live[which],
         )  # fmt: skip
         zeros = np.zeros(len(item))
-        return Ways(parent, behind, item, zeros.astype(int), us, zeros, takes & (stands != ON_GPU))
+        return Ways(parent, behind, item, zeros.astype(int), us, zeros, takes & (stands != Stands.ON_GPU))
 
     def _on_core(
         self, moments: Moments, after: _Items, which: np.ndarray, declined: np.ndarray, opens: bool, waits: bool
@@ -240,15 +237,16 @@ class Execution:
         """`waits`: for the GPU, even without reformats of its own."""
         x = self.arrays
         parent, item, done = after.parent[which], after.item[which], after.done[which]
-        engine, has_gpu = moments.engine[parent], moments.stands[parent] == ON_GPU
+        engine, has_gpu = moments.engine[parent], moments.stands[parent] == Stands.ON_GPU
         us, before_us = after.core_us[which], after.before_us[which]
         if opens:
-            us, engine = us + x.loadable_us, ENGINE_AFTER_LOADABLE[engine]
-        pays = (engine == ONE_LOADABLE) & x.layered.any() & ~meet(np.broadcast_to(x.layered, done.shape), ~done)
+            more = np.array([Call.ONE_LOADABLE, Call.PAID, Call.LOADABLES, Call.LOADABLES])
+            us, engine = us + x.loadable_us, more[engine]
+        pays = (engine == Call.ONE_LOADABLE) & x.layered.any() & ~meet(np.broadcast_to(x.layered, done.shape), ~done)
         us = us + np.where(pays, x.engine_us[1], 0.0)
         # A loadable separated by a reformat may begin with the item that needs it, whatever the rank of its other items.
         last = np.where(~has_gpu, NO_ITEM, item) if opens else item
-        state = np.stack([np.where(pays, PAID, engine), np.full(len(item), ON_CORE), last], axis=1)
+        state = np.stack([np.where(pays, Call.PAID, engine), np.full(len(item), Stands.ON_CORE), last], axis=1)
         on_core = after.on_core[which]
         add(on_core, np.arange(len(item)), item, after.is_read[which])
         behind = Moments(

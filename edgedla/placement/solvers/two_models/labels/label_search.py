@@ -21,15 +21,7 @@ from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.best import HANDED_OUT
 from edgedla.placement.solvers.busiest.rows import ranges, row_maxima
-from edgedla.placement.solvers.two_models.labels.next_runs import (
-    AFTER,
-    MUST,
-    OPEN,
-    Labels,
-    labels_behind,
-    runs_of,
-    whose_turn,
-)
+from edgedla.placement.solvers.two_models.labels.next_runs import Labels, Next, labels_behind, runs_of, whose_turn
 from edgedla.placement.solvers.two_models.labels.timelines import AT_ONCE, Known, Timelines
 
 #: A new moment takes as much time as so many labels.
@@ -100,7 +92,7 @@ class LabelSearch:
         """(a lower bound of all schedules, at most `limit`; the shortest ones found below it, as (model, item, device))."""
         first, second = (np.array([moment]) for moment in self._timelines.starts)
         us = np.zeros(1)
-        labels = Labels(first, second, us, us, us, np.array([OPEN], np.int8), us - INFINITY, np.zeros(1, int))
+        labels = Labels(first, second, us, us, us, np.array([Next.OPEN], np.int8), us - INFINITY, np.zeros(1, int))
         per_us = self._weights[self._timelines.telling]
         bound, least, steps = limit, -INFINITY, []
         room, before = self._room, self._timelines.size
@@ -205,8 +197,12 @@ def _undominated(labels: Labels) -> np.ndarray:
         left = np.flatnonzero(keep)
         before, behind = left[:-shift], left[shift:]
         ahead = pairs[before] == pairs[behind]
-        # What is settled leaves fewer schedules; and acquiring it next includes doing so after the other one.
-        ahead &= (kind[before] == OPEN) | (kind[before] == kind[behind]) | (kind[before] + AFTER - MUST == kind[behind])
+        # A settled label has fewer schedules. To acquire the GPU next includes to do so after the other one.
+        ahead &= (
+            (kind[before] == Next.OPEN)
+            | (kind[before] == kind[behind])
+            | (kind[before] + Next.AFTER - Next.MUST == kind[behind])
+        )
         for us in times:
             ahead &= us[before] <= us[behind] + 1e-9
         keep[behind[ahead]] = False

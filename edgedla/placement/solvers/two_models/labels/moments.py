@@ -106,12 +106,20 @@ def _turned_round(sets: Sequence[Set[int]]) -> List[List[int]]:
     return of_numbers
 
 
-#: What a model is in: a GPU segment; a loadable; a GPU segment that has taken no time so far.
-ON_GPU, ON_CORE, BETWEEN = 0, 1, 2
+class Stands:
+    """What a model is in: a GPU segment; a loadable; a GPU segment that has taken no time so far."""
 
-#: The call of the model's engine: paid by the first layer on the GPU; or not yet paid, with no loadable so far, with one, or
-#: with more. A model without a layer on the GPU pays with its only loadable; with several loadables the call is left out.
-UNPAID, PAID, ONE_LOADABLE, LOADABLES = 0, 1, 2, 3
+    ON_GPU, ON_CORE, BETWEEN = 0, 1, 2
+
+
+class Call:
+    """The call of the model's engine: unpaid without a loadable; paid by the first layer on the GPU; unpaid with one loadable; with more.
+
+    A model without a layer on the GPU pays with its only loadable; with several loadables the call is left out.
+    """
+
+    UNPAID, PAID, ONE_LOADABLE, LOADABLES = 0, 1, 2, 3
+
 
 #: The item of the final step, and the producer of a network input.
 NO_ITEM = -1
@@ -126,8 +134,7 @@ class Moments(NamedTuple):
         declined: items that could have run in the GPU segment and did not: they go to the core.
         copied: tensors still to be read that were copied to the device that did not produce them.
         owed: network outputs that so far exist only on the core.
-        state: UNPAID, PAID, ONE_LOADABLE or LOADABLES; ON_GPU, ON_CORE or BETWEEN; in a loadable, the item that joined it
-            last; items join in ascending order.
+        state: of `Call`; of `Stands`; in a loadable, the item that joined it last: items join in ascending order.
         ready: items whose inputs are available.
         live: available tensors still to be read.
     """

@@ -7,12 +7,17 @@ from typing import NamedTuple, Tuple, Union
 import numpy as np
 
 from edgedla.placement.solvers.busiest.rows import ranges
-from edgedla.placement.solvers.two_models.labels.execution import HOLDS_NOT, MAY_HOLD
+from edgedla.placement.solvers.two_models.labels.execution import Gpu
 from edgedla.placement.solvers.two_models.labels.timelines import Known
 
-#: What is settled of who acquires the GPU next: nothing; the next step of model m does, once the other one does not hold it
-#: (MUST + m); it does, but only after the other one has acquired it once (AFTER + m).
-OPEN, MUST, AFTER = 0, 1, 3
+
+class Next:
+    """Who acquires the GPU next.
+
+    OPEN: undecided. MUST + m: model m, once the other releases it. AFTER + m: model m, after the other has had it once.
+    """
+
+    OPEN, MUST, AFTER = 0, 1, 3
 
 
 class Labels(NamedTuple):
@@ -76,13 +81,13 @@ def whose_turn(known: Known, labels: Labels, per_us: np.ndarray) -> WhoseTurn:
     first, second, first_us, second_us, _, kind, _, row = labels
     first_ended, second_ended = known.ended[first], known.ended[second]
     # The one behind; on a tie one whose next step acquires the GPU, so that it does or is known to wait for the other's.
-    is_second = (second_us < first_us) | (kind == MUST + 1) & (second_us <= first_us)
+    is_second = (second_us < first_us) | (kind == Next.MUST + 1) & (second_us <= first_us)
     is_second = np.where(first_ended | second_ended, first_ended, is_second)
-    is_second = np.where(kind >= AFTER, kind == AFTER, is_second)
-    settled, of_one = kind > OPEN, (kind - MUST) % 2 == is_second
+    is_second = np.where(kind >= Next.AFTER, kind == Next.AFTER, is_second)
+    settled, of_one = kind > Next.OPEN, (kind - Next.MUST) % 2 == is_second
     moment, other = np.where(is_second, second, first), np.where(is_second, first, second)
     must = settled & of_one
-    yields = (must | (known.acquiring[moment] != 0)) & ~known.ended[other] & (kind < AFTER)
+    yields = (must | (known.acquiring[moment] != 0)) & ~known.ended[other] & (kind < Next.AFTER)
     of_first, of_second = per_us[row, 1], per_us[row, 2]
     return WhoseTurn(
         is_second, moment, np.where(is_second, second_us, first_us), np.where(is_second, of_second, of_first),
@@ -95,21 +100,21 @@ def runs_of(known: Known, labels: Labels, turns: WhoseTurn, per_us: np.ndarray, 
     """All that may run next, without what the label's own row of weights shows to lead to nothing below the limit."""
     ways, acquiring, holds, second = known.ways, known.acquiring, known.holds[turns.other], turns.second
     free_us, per_gpu_us, room = labels.free_us, per_us[labels.row, 0], limit - labels.bound
-    # The other one's loadable takes no more GPU work: its next step acquires the GPU.
-    closes = ~turns.awaits & (holds == MAY_HOLD) & (acquiring[turns.other] > 0)
-    may_acquire = turns.awaits | (holds == HOLDS_NOT) | closes
+    # The other model's loadable is closed to GPU work, so its next step must acquire the GPU.
+    closes = ~turns.awaits & (holds == Gpu.MAY_HOLD) & (acquiring[turns.other] > 0)
+    may_acquire = turns.awaits | (holds == Gpu.HOLDS_NOT) | closes
     begin = np.where(may_acquire, 0, acquiring[turns.moment])
     end = np.where(turns.must, acquiring[turns.moment], ways[turns.moment])
-    other_waits, waits = MUST + ~second, MUST + second
-    # What waits for the GPU, and the GPU that waits, raise the bound.
+    other_waits, waits = Next.MUST + ~second, Next.MUST + second
+    # The bound grows by the time a model waits for the GPU and by the time the GPU idles.
     idle = per_gpu_us * np.maximum(turns.us - free_us, 0.0)
     idle += turns.per_us * np.maximum(free_us - turns.us, 0.0)
     on = _below(
         known, labels, second, np.arange(len(second)), (known.first[turns.moment], begin, end), (room, room - idle),
-        (np.where(turns.awaits, labels.kind, OPEN), np.where(turns.awaits | closes, other_waits, OPEN)),
+        (np.where(turns.awaits, labels.kind, Next.OPEN), np.where(turns.awaits | closes, other_waits, Next.OPEN)),
     )  # fmt: skip
     end = np.where(turns.awaits, acquiring[turns.other], ways[turns.other])
-    earliest = np.where(holds == HOLDS_NOT, turns.other_us, free_us)
+    earliest = np.where(holds == Gpu.HOLDS_NOT, turns.other_us, free_us)
     begin_us = np.maximum(turns.other_us, free_us)
     idle = per_gpu_us * (begin_us - free_us) + turns.other_per_us * (begin_us - turns.other_us)
     over = _below(
@@ -118,7 +123,7 @@ def runs_of(known: Known, labels: Labels, turns: WhoseTurn, per_us: np.ndarray, 
             room - turns.per_us * np.maximum(earliest - turns.us, 0.0),
             room - turns.per_us * np.maximum(begin_us - turns.us, 0.0) - idle,
         ),
-        (np.where(holds == HOLDS_NOT, AFTER + second, waits), waits),
+        (np.where(holds == Gpu.HOLDS_NOT, Next.AFTER + second, waits), waits),
     )  # fmt: skip
     return Runs(*(np.concatenate(columns) for columns in zip(on, over)))
 
@@ -157,9 +162,9 @@ def labels_behind(known: Known, labels: Labels, runs: Runs) -> Labels:
     begin_us = np.where(acquires, np.maximum(now_us, labels.free_us), now_us)
     free_us = np.where(acquires, begin_us, labels.free_us) + gpu_us
     now_us = begin_us + gpu_us + known.core_us[runs.way]
-    # Where the other one acquires the GPU next, it waits until that is free, or until this one has acquired it.
-    earliest_us = np.where(runs.kind >= AFTER, np.maximum(now_us, free_us), free_us)
-    other_us = np.where(runs.kind > OPEN, np.maximum(other_us, earliest_us), other_us)
+    # The other model, if it acquires the GPU next, waits until the GPU is free or until this one has acquired it.
+    earliest_us = np.where(runs.kind >= Next.AFTER, np.maximum(now_us, free_us), free_us)
+    other_us = np.where(runs.kind > Next.OPEN, np.maximum(other_us, earliest_us), other_us)
     return Labels(
         np.where(runs.second, labels.first, target), np.where(runs.second, target, labels.second),
         np.where(runs.second, other_us, now_us), np.where(runs.second, now_us, other_us), free_us, runs.kind,

@@ -11,10 +11,7 @@ from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.busiest.rows import ranges
 from edgedla.placement.solvers.two_models.labels.bit_sets import GrowingArray, has, keys_of, meet, members, numbered
 from edgedla.placement.solvers.two_models.labels.execution import Execution
-from edgedla.placement.solvers.two_models.labels.moments import NO_ITEM, ON_CORE, PAID, Moments
-
-#: A tensor's set of devices, as bits: both.
-BOTH = 3
+from edgedla.placement.solvers.two_models.labels.moments import NO_ITEM, Call, Moments, Stands
 
 
 class TimeAhead:
@@ -52,9 +49,11 @@ class TimeAhead:
         for i, own in self._without_inputs:
             waits = goes_on & has(left, np.arange(count), np.full(count, i))
             least += waits[:, None] * own
-        calls = goes_on & (moments.engine != PAID) & meet(left, np.broadcast_to(x.only_gpu & x.layered, left.shape))
+        calls = (
+            goes_on & (moments.engine != Call.PAID) & meet(left, np.broadcast_to(x.only_gpu & x.layered, left.shape))
+        )
         least += calls[:, None] * (on_gpu * x.engine_us[0])
-        joins = (moments.stands == ON_CORE) & self._may_join(moments)
+        joins = (moments.stands == Stands.ON_CORE) & self._may_join(moments)
         least -= joins[:, None] * (on_core * x.loadable_us)
         return least
 
@@ -71,7 +70,7 @@ class TimeAhead:
         for at in new.tolist():
             on_core, has_both = int(source[at]), bool(both[at])
             readers, gone = (members(bits[at : at + 1])[1].tolist() for bits in (unread, declined))
-            devices = BOTH if has_both else 1 << on_core
+            devices = 0b11 if has_both else 1 << on_core
             self._terms.add(self._prices.message(int(k[at]), readers, on_core, devices, frozenset(gone)))
         return numbers
 
