@@ -92,11 +92,6 @@ class Cost:
         spread_together = math.sqrt(self.spread**2 + spread**2)
         return replace(self, latency_us=self.latency_us * factor, spread=spread_together)
 
-    @property
-    def latency_range_us(self) -> Tuple[float, float]:
-        """One standard deviation either side, not below zero."""
-        return max(self.latency_us * (1 - self.spread), 0.0), self.latency_us * (1 + self.spread)
-
     def to_dict(self) -> Dict[str, Any]:
         return {
             "latency_us": round(self.latency_us, 3),

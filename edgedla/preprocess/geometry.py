@@ -64,11 +64,3 @@ class Geometry:
         moved = (np.asarray(points_xy, np.float64) - np.asarray(self.offset_xy)) * np.asarray(self.step_xy)
         result: np.ndarray = moved + np.asarray(self.src_xywh[:2])
         return result
-
-    def to_network(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """Boxes (n, 4) from frame pixels to network pixels, not clipped."""
-        step = np.asarray(self.step_xy * 2)
-        offset = np.asarray(self.offset_xy * 2)
-        origin = np.asarray((self.src_xywh[0], self.src_xywh[1]) * 2)
-        result: np.ndarray = (np.asarray(boxes_xyxy, np.float64) - origin) / step + offset
-        return result

@@ -57,4 +57,3 @@ def test_a_costs_document_names_its_units() -> None:
     assert Cost(1.23456, 0.5, "fitted", 0.1).to_dict() == {
         "latency_us": 1.235, "energy_mj": 0.5, "basis": "fitted", "spread": 0.1, "energy_spread": 0.0,
     }  # fmt: skip
-    assert Cost(100, 0, "fitted", 0.1).latency_range_us == pytest.approx((90, 110))

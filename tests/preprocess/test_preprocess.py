@@ -111,11 +111,12 @@ def test_a_frame_of_another_size_is_refused():
 
 @pytest.mark.parametrize("how", ["letterbox", "stretch", "crop"])
 @pytest.mark.parametrize("src", [(480, 640), (1080, 1920), (33, 7)])
-def test_boxes_map_from_frame_to_network_and_back(how, src):
+def test_the_networks_corners_map_to_the_part_of_the_frame_that_it_shows(how, src):
     g = Geometry.fit(src, (640, 512), how)
     x, y, w, h = g.src_xywh
-    box = np.array([[x + 0.2 * w, y + 0.1 * h, x + 0.9 * w, y + 0.8 * h]])
-    assert np.allclose(g.to_source(g.to_network(box)), box)
+    left, top = g.offset_xy
+    shown = [[left, top, left + w / g.step_xy[0], top + h / g.step_xy[1]]]
+    assert np.allclose(g.to_source(np.array(shown)), [[x, y, x + w, y + h]])
 
 
 def test_kernel_parameters_follow_the_layout():

@@ -50,10 +50,6 @@ class Shuffle(Kind):
         return any(p is not None and p != tuple(range(len(p))) for p in (self.first_transpose, self.second_transpose))
 
     @property
-    def is_identity(self) -> bool:
-        return not self.transposes and self.in_dims == self.out_dims
-
-    @property
     def changes_shape(self) -> bool:
         """The reshape part does more than keep the dims."""
         moved = self.in_dims

@@ -220,34 +220,11 @@ def grid_sample(
     return net.emit("GRID_SAMPLE", [x, grid], params, dims, x.dtype)
 
 
-def quantize(
-    net: Network,
-    x: NetTensor,
-    scale_tensor: NetTensor,
-    zero: Optional[NetTensor],
-    axis: int,
-    dtype: str,
-    params: Dict[str, Any],
-) -> NetTensor:
-    return _qdq(net, "QUANTIZE", x, scale_tensor, zero, axis, dtype, params)
-
-
-def dequantize(
-    net: Network,
-    x: NetTensor,
-    scale_tensor: NetTensor,
-    zero: Optional[NetTensor],
-    axis: int,
-    dtype: str,
-    params: Dict[str, Any],
-) -> NetTensor:
-    return _qdq(net, "DEQUANTIZE", x, scale_tensor, zero, axis, dtype, params)
-
-
-def _qdq(
+def qdq(
     net: Network, layer_type: str, x: NetTensor, scale_tensor: NetTensor, zero: Optional[NetTensor], axis: int, dtype: str,
     params: Dict[str, Any],
 ) -> NetTensor:  # fmt: skip
+    """A QUANTIZE or a DEQUANTIZE layer."""
     inputs: List[Optional[NetTensor]] = [x, scale_tensor]
     if zero is not None:
         inputs.append(zero)

@@ -160,7 +160,7 @@ def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool
     params: Dict[str, Any]
     if dequantizes:
         params = {"to": "FLOAT", "output_type_set": scale.dtype} if ctx.v10 else {"to": "FLOAT"}
-        out = dense.dequantize(ctx.net, x, scale, zero, axis, scale.dtype, params)
+        out = dense.qdq(ctx.net, "DEQUANTIZE", x, scale, zero, axis, scale.dtype, params)
     else:
         if ctx.v10:
             params = {"to": chosen, "precision": scale.dtype, "output_type_set": chosen}
@@ -168,7 +168,7 @@ def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool
             # The output's type shows once the tensor is a network output; until then it is FLOAT.
             params = {"to": "FLOAT"}
             chosen = "FLOAT"
-        out = dense.quantize(ctx.net, x, scale, zero, axis, chosen, params)
+        out = dense.qdq(ctx.net, "QUANTIZE", x, scale, zero, axis, chosen, params)
     if out.layer is not None:
         out.layer.name = node.name
     return [out]

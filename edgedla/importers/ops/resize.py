@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, TypeVar
+from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.context import Context
@@ -148,17 +148,20 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
             raise Refused("The input axes must have unique elements.")
 
 
+def _begun(ctx: Context, inputs: List[Value]) -> Tuple[ResizeLayer, int, int]:
+    """(the layer, the rank of its input, its number among the layers)."""
+    refuse_types(inputs[0], "BOOL", "UINT8")
+    x = ctx.tensor(inputs[0])
+    if not x.dims:
+        raise Refused("The input tensor cannot be a scalar.")
+    ctx.net.number_of_layers += 1
+    return ResizeLayer(x), len(x.dims), ctx.net.number_of_layers - 1
+
+
 def resize(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     mode = node.text("mode", "nearest")
     _check_attributes(ctx, node, mode)
-    refuse_types(inputs[0], "BOOL", "UINT8")
-    x = ctx.tensor(inputs[0])
-    rank = len(x.dims)
-    if not rank:
-        raise Refused("The input tensor cannot be a scalar.")
-    number = ctx.net.number_of_layers
-    ctx.net.number_of_layers += 1
-    layer = ResizeLayer(x)
+    layer, rank, number = _begun(ctx, inputs)
     layer.mode = {"nearest": "NEAREST", "linear": "LINEAR", "cubic": "CUBIC"}[mode]
     sizes_input: Value = None
     if ctx.opset >= 11:
@@ -254,14 +257,7 @@ def upsample(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     mode = node.text("mode", "nearest")
     if mode not in ("nearest", "linear", "bilinear"):
         raise Refused("The attribute mode can only be nearest, linear, or bilinear.")
-    refuse_types(inputs[0], "BOOL", "UINT8")
-    x = ctx.tensor(inputs[0])
-    rank = len(x.dims)
-    if not rank:
-        raise Refused("The input tensor cannot be a scalar.")
-    number = ctx.net.number_of_layers
-    ctx.net.number_of_layers += 1
-    layer = ResizeLayer(x)
+    layer, rank, number = _begun(ctx, inputs)
     layer.mode = "NEAREST" if mode == "nearest" else "LINEAR"
     layer.coordinates, layer.rounding = "ASYMMETRIC", "FLOOR"
     if ctx.opset >= 9:

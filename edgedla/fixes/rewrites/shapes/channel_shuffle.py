@@ -8,16 +8,15 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.numbers import one_hot
+from edgedla.fixes.rewrites.shapes.depth_to_space import turned
 from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    turn = network.producer(node.inputs[0], "Transpose")
-    first = network.producer(turn.inputs[0], "Reshape") if turn is not None else None
-    if turn is None or first is None or network.only_reader(node.inputs[0]) is not node:
+    before = turned(network, node)
+    if before is None:
         return None
-    if network.only_reader(turn.inputs[0]) is not turn:
-        return None
+    first, turn = before
     x = first.inputs[0]
     shape, grouped = network.shape(x), network.shape(turn.inputs[0])
     if shape is None or grouped is None or len(shape) != 4 or network.shape(node.outputs[0]) != shape:

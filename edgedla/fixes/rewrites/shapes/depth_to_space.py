@@ -49,13 +49,20 @@ def _operator(node: Any) -> Pattern:
     return node.inputs[0], (node,), attribute(node, "blocksize", 1), attribute(node, "mode", "DCR") == "CRD"
 
 
-def _reshapes(network: Network, node: Any) -> Optional[Pattern]:
+def turned(network: Network, node: Any) -> Optional[Tuple[Any, Any]]:
+    """(the Reshape, the Transpose) before a Reshape, if nothing else reads either."""
     turn = network.producer(node.inputs[0], "Transpose")
     first = network.producer(turn.inputs[0], "Reshape") if turn is not None else None
     if turn is None or first is None or network.only_reader(node.inputs[0]) is not node:
         return None
-    if network.only_reader(turn.inputs[0]) is not turn:
+    return (first, turn) if network.only_reader(turn.inputs[0]) is turn else None
+
+
+def _reshapes(network: Network, node: Any) -> Optional[Pattern]:
+    before = turned(network, node)
+    if before is None:
         return None
+    first, turn = before
     shape, parts, out = (network.shape(v) for v in (first.inputs[0], turn.inputs[0], node.outputs[0]))
     if shape is None or parts is None or len(shape) != 4 or len(parts) != 6:
         return None
