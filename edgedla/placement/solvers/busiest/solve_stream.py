@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence, Tuple
 
 from edgedla.placement.deadline import NEVER, Deadline, Stopwatch
 from edgedla.placement.problem.baselines import after_cap
-from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
 from edgedla.placement.solvers.stages import stage_starts
@@ -24,14 +25,12 @@ SIZES: Tuple[Tuple[int, int], ...] = ((500, 8_000), (1_000, 8_000), (4_000, 8_00
 MANY_ITEMS = 400
 
 
-class _Best:
-    """The best legal assignment offered so far."""
+class _Best(Best):
+    """The best legal assignment offered so far; one that a cap on loadables forbids counts with the cap applied."""
 
     def __init__(self, problem: Problem, goal: Goal, gap: float, order: Sequence[int]) -> None:
-        self.problem, self.goal, self.gap, self.order = problem, goal, gap, order
-        self.measure = measure_of(goal, None)
-        self.evaluation: Optional[Evaluation] = None
-        self.value = INFINITY
+        super().__init__(problem, goal, None)
+        self.gap, self.order = gap, order
 
     @property
     def limit(self) -> float:
@@ -39,20 +38,15 @@ class _Best:
         return self.value * (1 - self.gap)
 
     def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
-        """`offer`, for assignments in the searches' order."""
+        """`offer_capped`, for assignments in the searches' order."""
         for assignment in assignments:
             by_item = dict(zip(self.order, assignment))
-            self.offer([[by_item[i] for i in range(len(by_item))]])
+            self.offer_capped([[by_item[i] for i in range(len(by_item))]])
 
-    def offer(self, assignments: Iterable[Sequence[str]]) -> None:
+    def offer_capped(self, assignments: Iterable[Sequence[str]]) -> None:
         for assignment in assignments:
-            for tried in (assignment, after_cap(self.problem, tuple(assignment))):
-                e = evaluate(self.problem, tried)
-                if legal(self.problem, e, self.goal):
-                    reached, _ = self.measure(self.problem, e)
-                    if reached < self.value * (1 - 1e-9):
-                        self.evaluation, self.value = e, reached
-                    break
+            if self.offer(evaluate(self.problem, assignment)) is None:
+                self.offer(evaluate(self.problem, after_cap(self.problem, tuple(assignment))))
 
 
 def solve_stream(
@@ -71,10 +65,10 @@ def solve_stream(
     order = narrow_order(problem, deadline.to_prepare)
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
-    best.offer(start)
+    best.offer_capped(start)
     staged = len(problem.items) > MANY_ITEMS
     if staged:
-        best.offer(stage_starts(problem, goal, deadline=deadline.to_prepare))
+        best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
     searches: List[EngineSearch] = []
@@ -91,7 +85,7 @@ def solve_stream(
                 if search.bound >= best.limit or search.stopped:
                     break
             if not staged and search.bound < best.limit and not search.stopped:
-                best.offer(stage_starts(problem, goal, deadline=deadline.to_prepare))
+                best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
                 staged = True
             if search.bound < best.limit and not search.stopped:
                 best.offer_ordered(search.look(best.limit, *SIZES[0]))
