@@ -82,7 +82,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     "that it needs it.",
 )
 @option("--max-regions", type=click.IntRange(min=0), help="Maximum number of loadables, over all models and cores.")
-@option("--min-region", type=click.IntRange(min=1), default=1, help="Minimum number of layers in a loadable.")
+@option("--min-region", type=click.IntRange(min=1), default=1, instead="predicted times rule out short loadables")
 @option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap on a core, 16 from 8.5 on.")
 @option(
     "--power-mode",
@@ -115,7 +115,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="End the search within this share of the optimum; 0 for a proof.  [default: 0.001 for throughput, 0.01 for makespan, "
     "else a proof]",
 )
-@option("--solver", metavar="NAME", default="auto", hidden=True, help="Without effect; it goes with the next release.")
+@option("--solver", metavar="NAME", default="auto", instead="it has no effect")
 @option("--verify", "verified", metavar="FILE", help="Do not solve: check a placement document against the models.")
 @option(
     "--evaluate",
@@ -132,11 +132,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Find the Pareto front of two objectives: latency,energy or latency,throughput. As text, JSON, or HTML with a plot.",
 )
 @option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="Clock of dla, gpu or emc, over the power mode's.")
-@option(
-    "--borders",
-    metavar="FORMAT",
-    help="With --evaluate: format of inputs and outputs: linear, dla, or a TensorRT format.",
-)
+@option("--borders", metavar="FORMAT", instead="Python has edgedla.predict(borders=...)")
 @option(
     "--concurrent/--in-turn",
     default=None,

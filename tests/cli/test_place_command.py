@@ -34,6 +34,17 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
         1,
         ["at least 2 layers each", "pins pool:DLA,relu:GPU", "Loosen a limit, or leave out a pin."],
     ),
+    (
+        ["--min-region", "1"],
+        0,
+        ["warning: --min-region goes with the next release: predicted times rule out", "latency per frame"],
+    ),
+    (
+        ["--evaluate", "DLA0", "--borders", "dla"],
+        0,
+        ["warning: --borders goes with the next release: Python has edgedla.predict"],
+    ),
+    (["--solver", "auto"], 0, ["warning: --solver goes with the next release: it has no effect"]),
     (["--useDLACore=1"], 0, ["all legal on DLA1"]),
     (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
     (

@@ -20,11 +20,12 @@ class Option(click.Option):
     Args:
         joins: the value is a list with commas; several occurrences are joined into one list.
         field: name of the Python argument that the option fills, where it differs from the parameter's.
+        instead: the next release has the option no more; this says what to do then. Hidden; a warning where it is given.
     """
 
-    def __init__(self, *args: Any, joins: bool = False, field: str = "", **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.joins, self.field = joins, field or self.name
+    def __init__(self, *args: Any, joins: bool = False, field: str = "", instead: str = "", **settings: Any) -> None:
+        super().__init__(*args, **{**settings, **({"hidden": True} if instead else {})})
+        self.joins, self.field, self.instead = joins, field or self.name, instead
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         # The parser keeps every value of an option that says it takes several.
@@ -37,6 +38,8 @@ class Option(click.Option):
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
         ctx.meta[_RUNNING] = ctx
         given = opts.get(self.name or "")
+        if self.instead and given is not None:
+            click.echo(f"warning: {self.opts[0]} goes with the next release: {self.instead}", err=True)
         if isinstance(given, list) and not self.multiple:
             opts = {**opts, self.name or "": self._one(given)}
         return super().consume_value(ctx, opts)
