@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -35,8 +36,11 @@ from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.settings import ViewConfig
 from edgedla.runtime.pipeline.slots import Share
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.runtime.fake_runner import FakeRunner
 
 RUNNER_MS, FPS = 5.0, 30
 #: As browsers do, each viewer keeps its connection and asks for the next picture once it has one. A process of its own, of the

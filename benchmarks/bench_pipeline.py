@@ -17,6 +17,7 @@ import platform
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
@@ -31,8 +32,11 @@ from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
 from edgedla.runtime.runners import outputs_as_arrays
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.runtime.fake_runner import FakeRunner
 
 HEADS = ((80, 80), (40, 40), (20, 20))
 CLASSES = 80

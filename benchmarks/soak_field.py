@@ -79,7 +79,9 @@ def run(file: str) -> int:
     from edgedla.runtime.pipeline.config import load_config
     from edgedla.runtime.pipeline.open_pipeline import open_pipeline
     from edgedla.runtime.pipeline.pool import Pool
-    from edgedla.runtime.runners.fake import FakeRunner
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.runtime.fake_runner import FakeRunner
 
     # As `edgedla run` does.
     limit_arenas()

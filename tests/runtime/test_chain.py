@@ -18,8 +18,8 @@ from edgedla.runtime.measure.timing import BenchOptions, time_runner
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
-from edgedla.runtime.runners.fake import FakeRunner, fake_chain
 from tests.amounts import examples
+from tests.runtime.fake_runner import FakeRunner, fake_chain
 from tests.runtime.runtime_chains import SIZE, artifact, binding, chain, frame, passing, straight
 
 WAIT_S = 20.0

@@ -30,8 +30,8 @@ from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
-from edgedla.runtime.runners.fake import fake_chain, predicted_stage_ms
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
+from tests.runtime.fake_runner import fake_chain, predicted_stage_ms
 from tests.runtime.runtime_chains import SIZE, straight
 
 ROOT = Path(__file__).resolve().parents[2]

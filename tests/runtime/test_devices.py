@@ -16,7 +16,7 @@ from edgedla.runtime import runners as runners_module
 from edgedla.runtime.pipeline import devices as devices_module
 from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_on, split_device
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.runners.fake import FakeRunner, predicted_stage_ms
+from tests.runtime.fake_runner import FakeRunner, predicted_stage_ms
 from tests.runtime.runtime_chains import chain, straight
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

@@ -27,10 +27,10 @@ from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
 from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import MOST_STUCK, CaptureOptions
+from tests.runtime.fake_runner import FakeRunner
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")

@@ -21,9 +21,9 @@ from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.engine import one_image
 from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.runners.fake import FakeRunner, fake_chain
 from edgedla.runtime.sources import open_source
 from tests.amounts import amount
+from tests.runtime.fake_runner import FakeRunner, fake_chain
 from tests.runtime.runtime_chains import straight
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")

@@ -17,9 +17,9 @@ from edgedla.runtime.pipeline.pipeline import single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners import member as member_module
 from edgedla.runtime.runners.base import Ticket
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.runners.member import Lost
 from edgedla.runtime.sources import open_source
+from tests.runtime.fake_runner import FakeRunner
 from tests.runtime.waiting import until
 
 GEOMETRY = Geometry.fit((48, 64), (48, 64))

@@ -12,9 +12,9 @@ from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.slots import Share
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
 from edgedla.runtime.sources.reader import CaptureOptions
+from tests.runtime.fake_runner import FakeRunner
 
 SIDE = 16
 GEOMETRY = Geometry.fit((SIDE, SIDE), (SIDE, SIDE))

@@ -16,7 +16,7 @@ from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.reload import Reloader
-from edgedla.runtime.runners.fake import FakeRunner
+from tests.runtime.fake_runner import FakeRunner
 from tests.runtime.waiting import until
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")

@@ -20,8 +20,8 @@ from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_outputs import open_outputs
 from edgedla.runtime.pipeline.pipeline import Pipeline, single
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
+from tests.runtime.fake_runner import FakeRunner
 
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
 

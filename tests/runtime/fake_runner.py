@@ -1,4 +1,4 @@
-"""Runners without a device, for users' own tests, with given times and outputs."""
+"""Runners without a device, with given times and outputs."""
 
 from __future__ import annotations
 
