@@ -21,12 +21,15 @@ import numpy as np
 import onnx
 from provenance import write_rows
 
-from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.site import Rewrite
 from edgedla.processes.python_files import import_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.fixes.rewrite_examples import example_model, outcome
 
 
 def generators() -> Dict[str, Any]:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import edgedla
-from edgedla.fixes.examples import outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.proofs.sites import prove_sites
 from edgedla.fixes.rewrites import all_rewrites
@@ -22,6 +21,7 @@ from edgedla.placement.check_cost import with_cost
 from edgedla.quantization.session import open_session
 from edgedla.regions import check_graph
 from edgedla.targets import platform_for
+from tests.fixes.rewrite_examples import outcome
 from tests.models import constant, ints, node, onnx_model
 from tests.placement.cut_blocks import c2f
 

@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 from edgedla.fixes.decoder import decoded
-from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.quantization.session import open_session
+from tests.fixes.rewrite_examples import example_model, outcome
 
 CASES = [(rewrite, example) for rewrite in all_rewrites() for example in rewrite.examples]
 IDS = [f"{rewrite.id}-{i}" for rewrite in all_rewrites() for i in range(len(rewrite.examples))]

@@ -10,11 +10,11 @@ import onnx
 import pytest
 
 from edgedla.fixes.apply import UNWORKABLE
-from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
 from tests.fixes.instances import GENERATORS
+from tests.fixes.rewrite_examples import example_model, outcome
 
 COUNT = 12
 

@@ -273,8 +273,8 @@ OF_FIX: Tuple[Tuple[str, ...], ...] = (("--change-outputs",), ("--approximate", 
 
 def pattern_seeds() -> List[bytes]:
     """What each rewrite says that it changes, refuses or leaves alone: broken, they reach its arithmetic."""
-    from edgedla.fixes.examples import example_model
     from edgedla.fixes.rewrites import all_rewrites
+    from tests.fixes.rewrite_examples import example_model
 
     return [example_model(example).SerializeToString() for rewrite in all_rewrites() for example in rewrite.examples]
 

@@ -1,4 +1,4 @@
-"""Turns the examples of rewrites into models and applies a rewrite to one: for tests and authors of rewrites."""
+"""Turns the examples of rewrites into models and applies a rewrite to one."""
 
 from __future__ import annotations
 
