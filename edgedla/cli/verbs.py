@@ -43,7 +43,7 @@ GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     "Boards and fleets": {
         "board": ("edgedla.cli.fleet.board:board", "Use boards over SSH: list, set up, lock, jobs, report."),
         "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform."),
-        "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
+        "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured; what it lacks."),
         "acceptance": (
             "edgedla.cli.boards.acceptance:acceptance",
             "Show a truth report of a board, or store it as evidence.",

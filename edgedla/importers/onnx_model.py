@@ -31,7 +31,7 @@ from edgedla.vocabulary import HANDED_ON
 #: Note for a model that was exported before training.
 SHARED_NOTE = (
     "equal parameters are shared through Identity nodes, as PyTorch exports a model that was never trained; they keep "
-    "normalisations and convolutions from having constant weights: export after training"
+    "normalisations and convolutions from having constant weights: export after training. `check` answers for the trained model"
 )
 #: Constants of up to this many elements keep their value in the LayerGraph.
 MAX_VALUE_ELEMENTS = 64

@@ -1,8 +1,9 @@
-"""`edgedla costs fit`: fits the cost model to measurements of your board."""
+"""`edgedla costs`: fits the cost model to measurements of your board, and lists those that it lacks."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any, Dict, Optional, Tuple
 
 import click
@@ -15,7 +16,7 @@ from edgedla.errors import UsageError
 
 @click.group()
 def costs() -> None:
-    """Fit the cost model of `check`, `place` and `sweep` to your own measurements."""
+    """Fit the cost model of `check`, `place` and `sweep` to your own measurements, or list those that it lacks."""
 
 
 @costs.command()
@@ -76,3 +77,37 @@ def fit(
         echo(f"  {e.device} {e.precision}: {e.before:.1%} before, {after}{cross_error} ({e.operators} operators)")
     if output:
         echo(f"wrote {output}, for --profile of check, place and sweep")
+
+
+@costs.command()
+@option("--target", default="agx-orin-64gb", show_default=True, metavar="MODULE", help="Jetson module.")
+@option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2.")
+@option(
+    "-o", "--output", metavar="FILE", help="Write a script for the board that takes these measurements in ten minutes."
+)
+@option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
+def wanted(target: str, jetpack: Optional[str], output: Optional[str], output_format: str) -> None:
+    """List the measurements on a board that would narrow the cost model's spreads most.
+
+    `costs fit` takes the profiles that the script writes.
+    """
+    from edgedla.costs.wanted import script
+    from edgedla.costs.wanted import wanted as runs_of
+    from edgedla.io.files import write_atomic
+    from edgedla.targets import platform_for
+
+    if output:
+        require_apart("-o", output)
+    platform = platform_for(target, jetpack=jetpack)
+    runs = runs_of(platform)
+    if output:
+        write_atomic(output, script(platform))
+    if output_format == "json":
+        echo(json.dumps([{"name": r.name, "what": r.what, "settles": r.settles} for r in runs], indent=1))
+        return
+    echo(f"{platform.module.title}: {len(runs)} measurements that no published figure replaces")
+    for run in runs:
+        for text, indent in ((f"{run.name}: {run.what}", 2), (f"settles {run.settles}", 4)):
+            echo(textwrap.fill(text, 80, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2)))
+    if output:
+        echo(f"wrote {output}: run `sudo bash {output} MODEL.onnx` on the board")

@@ -13,7 +13,14 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
-from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
+from edgedla.placement.prediction.assignments import (
+    NAMELESS,
+    SAID_BY_LAYER,
+    Assignment,
+    devices_of_model,
+    each_model,
+    opened,
+)
 from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
@@ -67,7 +74,8 @@ def predict(
         target, jetpack, trt, precision, power_mode: None means those of the placement in `devices`. Without a
             placement, target is required; the others default to the module's newest release with a DLA, "fp16" ("int8" is
             INT8 with FP16 allowed), and the module's default mode. A note says where they differ from the placement's.
-        devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
+        devices: a device or "tensorrt" for a file that was exported untrained predicts the model after training, as `check` does; a note
+            names the time of the file. For all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
@@ -96,7 +104,8 @@ def predict(
     costs = CostModel.load(platform, named.precision, power_mode, clocks=clocks, sparsity=sparsity)
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
-    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
+    as_trained = all(isinstance(a, str) and a in NAMELESS for a in assignments)
+    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None, as_trained)
     require_profile(profile, layer_info)
     if isinstance(profile, Profile):
         costs = costs.with_profile(profile)
@@ -104,7 +113,28 @@ def predict(
         costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent
-    return predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
+    prediction = predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
+    notes = (_as_exported(m, predictor, assignment) for m, assignment in zip(inputs, assignments))
+    return replace(prediction, notes=(*filter(None, notes), *prediction.notes))
+
+
+def _as_exported(model: Model, predictor: Predictor, assignment: Assignment) -> str:
+    """What a build of a file that was exported untrained takes; "" for any other. `check` answers for the trained model too."""
+    from edgedla.rules import load_rules
+
+    exported, costs, platform = model.graph.as_exported, predictor.costs, predictor.platform
+    if exported is None:
+        return ""
+    verdicts = load_rules().check(exported, platform, costs.precision)
+    alone = Predictor(
+        [replace(model, graph=exported, verdicts=verdicts)], costs, platform, use_unknown=predictor.use_unknown
+    )
+    (stream,) = alone.predict(assignment).streams
+    loadables = len(stream.loadables)
+    return (
+        f"{model.graph.name}: this is the trained model. The file was exported untrained, with equal parameters shared: a build of it "
+        f"takes {significant(stream.latency.latency_us / 1e3)} ms in {loadables} loadable{'s' * (loadables != 1)}; export after training."
+    )
 
 
 class Predictor:

@@ -27,8 +27,13 @@ def read_models(
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
     rates: Optional[Sequence[float]],
+    as_trained: bool = False,
 ) -> Tuple[Model, ...]:
-    """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own."""
+    """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own.
+
+    Args:
+        as_trained: as in load_onnx.
+    """
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
@@ -36,7 +41,7 @@ def read_models(
         raise UsageError(text, where="rates", allowed="a number > 0 for each")
     rules = load_rules()
     parsed = parse_pins(pins)
-    graphs = [read_graph(s, platform, shapes, batch) for s in sources]
+    graphs = [read_graph(s, platform, shapes, batch, as_trained) for s in sources]
     names = distinct_names([g.name for g in graphs], [_file(s) for s in sources])
     graphs = [g if g.name == name else replace(g, name=name) for g, name in zip(graphs, names)]
     for pin in parsed:
@@ -58,11 +63,22 @@ def _file(source: ModelSource) -> Optional[Path]:
 
 
 def read_graph(
-    source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+    source: ModelSource,
+    platform: Platform,
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Optional[int],
+    as_trained: bool = False,
 ) -> LayerGraph:
-    """The graph of a source as a build takes it; a LayerGraph of the platform's parser is returned unchanged."""
+    """The graph of a source as a build takes it, or `as_trained`; a LayerGraph of the platform's parser is returned unchanged."""
     from edgedla.importers import load_onnx
     from edgedla.regions.float16_model import as_built
 
     source = as_built(source, platform, shapes=shapes, batch=batch)
-    return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
+    return load_onnx(
+        source,
+        trt=platform.release.trt,
+        shapes=shapes,
+        batch=batch,
+        open_batch=TRTEXEC_BATCH,
+        as_trained=as_trained,
+    )
