@@ -144,7 +144,7 @@ def test_a_snapshot_is_asked_for_at_the_rate() -> None:
         with pytest.raises(Denied, match="the camera answers 401") as e:
             refused.open()
         assert not re.search("cam:no|snapshot", str(e.value))
-        with pytest.raises(RunError, match="no picture"):
+        with pytest.raises(RunError, match="not a picture"):
             open_source(f"http://{place}/text.jpg").open()
     with pytest.raises(RunError, match="no answer"):
         open_source(f"http://{place}/snapshot.jpg").open()

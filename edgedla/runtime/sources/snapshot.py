@@ -50,7 +50,7 @@ class SnapshotSource:
         cv2: Any = import_cv2()
         image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
         if image is None:
-            raise RunError("the answer is no picture", where=self.uri, hint="open the address in a browser")
+            raise RunError("the answer is not a picture", where=self.uri, hint="open the address in a browser")
         image = flipped(image, self._spec.flip)
         if self._spec.width:
             image = cv2.resize(image, (self._spec.width, self._spec.height), interpolation=cv2.INTER_AREA)

@@ -1,3 +1,5 @@
+"""As much of diagnostic_msgs as the node uses."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace

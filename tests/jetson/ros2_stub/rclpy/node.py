@@ -1,3 +1,5 @@
+"""As much of rclpy.node as the node uses."""
+
 from __future__ import annotations
 
 import threading

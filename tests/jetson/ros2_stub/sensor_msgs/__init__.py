@@ -1,0 +1,3 @@
+"""A stub of sensor_msgs."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""A stub of vision_msgs."""
+
+from __future__ import annotations
