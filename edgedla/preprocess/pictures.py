@@ -9,10 +9,12 @@ from typing import Any, List, Optional, Sequence, Union
 import numpy as np
 
 from edgedla.errors import DataError, EnvironmentMissing, UsageError
+from edgedla.preprocess.annotations import IGNORED, Annotated, annotated, is_annotated, read_mask
 from edgedla.preprocess.class_folders import class_names, labels_of, pictures_of, spread
+from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.quantization.samples import ARRAYS, Feed, Feeds, InputSpec, Samples, identity_of, load_samples
+from edgedla.quantization.samples import ARRAYS, Feed, Feeds, InputSpec, Samples, hash_of, identity_of, load_samples
 
 VIDEOS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v", ".mpg", ".mpeg"})
 
@@ -27,6 +29,7 @@ def open_samples(
 ) -> Samples:
     """Samples of any kind: arrays as load_samples takes them, a folder of pictures, or a video.
 
+    Pictures with boxes or masks are read in the forms of `edgedla.preprocess.annotations`; the labels are moved with the pixels.
     Pictures in subfolders bring labels: the place of their folder's name in `classes`, or else among the folders.
     Whatever part of them is taken holds all classes. Of a long video or folder `limit` pictures are taken, evenly.
 
@@ -40,11 +43,16 @@ def open_samples(
         EnvironmentMissing: OpenCV is missing.
     """
     root = Path(path)
+    found = annotated(root, classes)
+    if found is not None:
+        return _annotated_samples(found, root, inputs, settings, limit)
     if root.is_file() and root.suffix.lower() in VIDEOS:
         return _samples(_Video(root, _spec(inputs, settings), inputs[0], limit), root, settings)
     files = pictures_of(root)
     if not files:
-        return load_samples(root, inputs, limit, f"a folder of pictures, a video, {ARRAYS}")
+        return load_samples(
+            root, inputs, limit, f"a folder of pictures, a video, COCO's .json, YOLO's data.yaml, {ARRAYS}"
+        )
     spec = _spec(inputs, settings)
     names: Sequence[str] = class_names(root, files)
     if limit is not None and len(files) > limit:
@@ -57,10 +65,55 @@ def open_samples(
     return samples if classes else dataclasses.replace(samples, class_folders=len(names))
 
 
+def _annotated_samples(
+    found: Annotated,
+    root: Path,
+    inputs: Sequence[InputSpec],
+    settings: Optional[PreprocessSettings],
+    limit: Optional[int],
+) -> Samples:
+    """Pictures with their boxes or masks, moved as the preprocessing moves the pixels; of many `limit`, evenly."""
+    count = len(found.files)
+    most = count if limit is None else min(count, limit)
+    places = [int(i) for i in np.linspace(0, count - 1, most).round()]
+    spec = _spec(inputs, settings)
+    files, labels = [found.files[i] for i in places], []
+    for file, i in zip(files, places):
+        hw = picture_at(file).shape[:2]
+        labels.append(_label(found.truth[i], found.shares, Geometry.fit(hw, spec.input_chw[1:], spec.fit)))
+    samples = _samples(_Pictures(files, spec, inputs[0]), root, settings, labels, files)
+    what = "masks" if found.form == "masks" else f"{sum(len(rows) for rows in labels)} boxes, {found.form}"
+    truth = hash_of({str(i): np.asarray(label) for i, label in enumerate(labels)})
+    return dataclasses.replace(samples, detail=f"{samples.detail}, {what}", identity=f"{samples.identity} {truth}")
+
+
+def _label(truth: Union[np.ndarray, Path], shares: bool, geometry: Geometry) -> np.ndarray:
+    """Boxes (n, 5) in pixels of the input, those whose visible part is empty left out; or a mask (H, W), 255 at the border."""
+    (height, width), (left, top) = geometry.dst_hw, geometry.offset_xy
+    if isinstance(truth, Path):
+        mask = read_mask(truth)
+        if mask.shape != geometry.src_hw:
+            raise DataError(
+                f"a mask of {list(mask.shape)} for a picture of {list(geometry.src_hw)} pixels", where=str(truth)
+            )
+        x, y, w, h = geometry.src_xywh
+        part = mask[y : y + h, x : x + w]
+        rows, columns = (((np.arange(n) + 0.5) * of / n).astype(int) for n, of in zip(geometry.size_hw, part.shape))
+        placed = np.full((height, width), IGNORED, np.uint8)
+        placed[top : top + len(rows), left : left + len(columns)] = part[rows][:, columns]
+        return placed
+    scale = np.asarray(geometry.src_hw[::-1] * 2) if shares else 1
+    corners = geometry.to_network(truth[:, 1:] * scale)
+    low, high = (left, top), (left + geometry.size_hw[1], top + geometry.size_hw[0])
+    corners = np.clip(corners, low * 2, high * 2)
+    seen = (corners[:, 2:] > corners[:, :2]).all(1)
+    return np.concatenate([truth[:, :1], corners], 1)[seen]
+
+
 def is_pictures(path: Union[str, Path]) -> bool:
-    """True for a video, and for a folder that holds pictures."""
+    """True for a video, for a folder that holds pictures, and for pictures with boxes or masks."""
     root = Path(path)
-    return (root.is_file() and root.suffix.lower() in VIDEOS) or bool(pictures_of(root))
+    return is_annotated(root) or (root.is_file() and root.suffix.lower() in VIDEOS) or bool(pictures_of(root))
 
 
 def require_pictures(data: object, settings: Optional[PreprocessSettings], classes: Sequence[str] = ()) -> None:
@@ -123,6 +176,28 @@ def _cv2() -> Any:
     return cv2
 
 
+def picture_at(path: Path) -> np.ndarray:
+    """The picture, (H, W, 3) BGR, turned as its camera says.
+
+    Raises:
+        DataError: no picture.
+    """
+    cv2 = _cv2()
+    try:
+        frame = cv2.imread(str(path))
+    except cv2.error:
+        # A header that promises more pixels than OpenCV takes.
+        frame = None
+    if frame is None:
+        raise DataError(
+            "no picture that OpenCV can read",
+            where=str(path),
+            hint="take the file out of the folder, or write it anew",
+        )
+    picture: np.ndarray = frame
+    return picture
+
+
 class _Pictures(Feeds):
     """One feed a picture. A picture is decoded when it is asked for."""
 
@@ -135,19 +210,7 @@ class _Pictures(Feeds):
         return len(self._files)
 
     def feed(self, index: int) -> Feed:
-        path = self._files[index]
-        cv2 = _cv2()
-        try:
-            frame = cv2.imread(str(path))
-        except cv2.error:
-            # A header that promises more pixels than OpenCV takes.
-            frame = None
-        if frame is None:
-            raise DataError(
-                "no picture that OpenCV can read",
-                where=str(path),
-                hint="take the file out of the folder, or write it anew",
-            )
+        frame = picture_at(self._files[index])
         return {self._into.name: prepared(self._preprocess, frame, self._into)}
 
 

@@ -24,7 +24,8 @@ from edgedla.errors import NOT_SHOWN_CODE, UsageError
     "--data",
     required=True,
     metavar="PATH",
-    help="Samples: a .npz (with `labels`) or .npy, a folder of them, a folder of pictures (in one folder per class), or a video.",
+    help="Samples: a .npz (with `labels`) or .npy, a folder of them, a folder of pictures (in one folder per class), a "
+    "video, or labels on disk: COCO's .json, YOLO's data.yaml, a folder of Pascal VOC, `images` beside `masks`.",
 )
 @metric_options("top1")
 @option(

@@ -27,7 +27,8 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
 @option(
     "--data",
     metavar="PATH",
-    help="Calibration samples, 64 or more: a folder of pictures, a video, a .npz or .npy, or a folder of them.",
+    help="Calibration samples, 64 or more: a folder of pictures, a video, a .npz or .npy, a folder of them, or a set "
+    "with labels (COCO, YOLO, Pascal VOC).",
 )
 @option(
     "--holdout",

@@ -67,7 +67,8 @@ def parse_budget(text: str) -> float:
 )  # fmt: skip
 @option(
     "--data", metavar="PATH",
-    help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, or a folder of them; `random` only tries "
+    help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, a folder of them, or a set with "
+    "labels (COCO, YOLO, Pascal VOC, masks); `random` only tries "
     "the procedure. Three fifths calibrate, one fifth decides on steps, the last fifth judges the result, once.",
 )  # fmt: skip
 @option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
