@@ -36,6 +36,8 @@ IN_FLIGHT: Tuple[str, ...] = ("many", "one")
 
 #: How INT8 scales follow from what was measured; `percentile` takes a number of its own (percentile:99.9).
 CALIBRATION_METHODS: Tuple[str, ...] = ("auto", "minmax", "entropy", "percentile", "mse")
+#: Forms of Q/DQ for a strongly typed release: signed with FLOAT or FLOAT16 scales, and unsigned around 128.
+QDQ_FORMS: Tuple[str, ...] = ("int8", "int8-fp16", "uint8")
 #: SQNR in dB below which a group of channels counts as dead: noise of a quarter of its own signal.
 LEAST_CHANNEL_DB = 6.0
 #: What accuracy is measured by; map needs a decoder. Functions of the user's own are beside these.

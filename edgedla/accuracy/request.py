@@ -9,7 +9,7 @@ from edgedla.accuracy.metrics import Metric
 from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.vocabulary import LEAST_CHANNEL_DB
+from edgedla.vocabulary import LEAST_CHANNEL_DB, QDQ_FORMS, one_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class QuantizeRequest:
         triage_samples: number of samples for the run that measures each tensor alone. 0: run tensors alone only for a
             repair, and choose no threshold by the error at the outputs. holdout_share: share of the samples to hold out if
             no separate ones are given.
+        qdq_form: one of vocabulary.QDQ_FORMS, for strongly typed releases, which take Q/DQ in place of a cache.
         keep_apart: measure the result on half of the held-out samples, which no step uses, if there are enough
             (split_samples.ENOUGH).
     """
@@ -56,9 +57,11 @@ class QuantizeRequest:
     triage_samples: int = 16
     holdout_share: float = 0.2
     keep_apart: bool = True
+    qdq_form: str = "int8"
 
     def __post_init__(self) -> None:
         require_field_types(self)
+        object.__setattr__(self, "qdq_form", one_of("form of Q/DQ", self.qdq_form, QDQ_FORMS, "qdq_form"))
         if not 0 < self.holdout_share < 1:
             raise UsageError(f"a share of {self.holdout_share}", where="holdout_share", allowed="between 0 and 1")
         if self.quick and (self.bias_correction or self.equalize or self.repair_fp16):

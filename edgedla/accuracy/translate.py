@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
+from edgedla.accuracy.plain.qdq_form import form_note, quantised_model
 from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, publish_result, require_no_foreign_model
 from edgedla.errors import UsageError
 from edgedla.io.files import usable_folder
 from edgedla.quantization.calibration_cache import write_cache
-from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
+from edgedla.quantization.qdq import has_qdq, strip_qdq
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
 
@@ -61,14 +62,16 @@ def exported_by_torch(path: Path) -> bool:
         return b"\x12" + bytes([len(PRODUCER)]) + PRODUCER.encode() in stream.read(32)
 
 
-def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:
+def translate(
+    model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None, form: str = "int8"
+) -> Translated:
     """INT8 of an onnx.ModelProto in the form that the platform's TensorRT takes for the DLA.
 
     - Up to TensorRT 10: removes Q/DQ and writes the scales into a calibration cache of that release.
     - TensorRT 11: keeps Q/DQ, or inserts it from `absmax`.
 
     Args:
-        absmax: ranges of a model without Q/DQ, for example of a cache.
+        absmax: ranges of a model without Q/DQ, for example of a cache. form: of the Q/DQ that is inserted, one of QDQ_FORMS.
 
     Raises:
         UsageError: neither Q/DQ nor ranges. ModelError: a cache cannot express a Q/DQ node; names the node.
@@ -89,7 +92,8 @@ def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, floa
         )  # fmt: skip
     if typed:
         ranges = dict(absmax)
-        return Translated("qdq", with_qdq(model, ranges).SerializeToString(), ranges)
+        made = quantised_model(model, ranges, (), form, platform)
+        return Translated("qdq", made.SerializeToString(), ranges, notes=(form_note(form),))
     return Translated("cache", model.SerializeToString(), dict(absmax), write_cache(absmax, platform.release.trt))
 
 

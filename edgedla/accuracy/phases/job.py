@@ -10,6 +10,7 @@ from edgedla.accuracy.measured_outputs import measured_outputs
 from edgedla.accuracy.plain.before_plugins import front_note
 from edgedla.accuracy.plain.float32_model import Turned
 from edgedla.accuracy.request import QuantizeRequest
+from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.plugins import Front
@@ -95,6 +96,11 @@ def open_job(
     from edgedla.targets import platform_for
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
+    if request.qdq_form != "int8" and not platform.release.strongly_typed:
+        raise UsageError(
+            f"TensorRT {platform.release.trt_text} takes a calibration cache, no Q/DQ, for the DLA", where="qdq_form",
+            allowed="from TensorRT 11 on",
+        )  # fmt: skip
     reached = read_model(path) if front is None else front.model
     graph = load_onnx(
         path if front is None else reached, trt=platform.release.trt, shapes=request.shapes, batch=request.batch,

@@ -16,6 +16,7 @@ from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
 from edgedla.accuracy.pictures import histogram_pictures
+from edgedla.accuracy.plain.qdq_form import form_note, quantised_model
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized, scores_of
 from edgedla.accuracy.scores.finite import first_not_finite, require_finite
@@ -62,6 +63,8 @@ def outcome(
     groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
+    if typed:
+        job.notes.append(form_note(request.qdq_form))
     absmax = scales.absmax if typed else {n: x for n, x in scales.absmax.items() if n in plan.calibration.absmax}
     beside = [name for name in scales.absmax if name not in absmax]
     if beside:
@@ -112,10 +115,8 @@ def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[byte
     # In front of plugins nothing changes the model: see before_plugins.
     model = state.model if job.front is None else read_model(job.whole)
     if job.platform.release.strongly_typed:
-        from edgedla.quantization.qdq import with_qdq
-
         fp16 = {x.onnx_node for x in job.graph.layers if x.name in state.precisions}
-        return bytes(with_qdq(model, absmax, fp16).SerializeToString())
+        return bytes(quantised_model(model, absmax, fp16, job.request.qdq_form, job.platform).SerializeToString())
     changed = state.model is not job.model or job.stripped is not None or job.turned is not None
     return bytes(model.SerializeToString()) if changed else None
 

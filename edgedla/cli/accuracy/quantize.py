@@ -15,10 +15,10 @@ from edgedla.cli.arguments.preprocess import preprocess_options, preprocess_sett
 from edgedla.cli.options import memory_option, platform_options, shape_options
 from edgedla.cli.output import deliver, echo
 from edgedla.errors import NOT_SHOWN_CODE, UsageError
-from edgedla.vocabulary import CALIBRATION_METHODS, LEAST_CHANNEL_DB
+from edgedla.vocabulary import CALIBRATION_METHODS, LEAST_CHANNEL_DB, QDQ_FORMS
 
 #: Parameters that have a meaning without samples.
-_TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory")
+_TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory", "qdq_form")
 
 
 @click.command()
@@ -81,6 +81,11 @@ _TRANSLATES = ("model", "out", "calib", "target", "jetpack", "trt", "max_memory"
     is_flag=True,
     help="Simulate every layer in INT8 on the DLA, even one that a build would put on the GPU.",
 )
+@option(
+    "--qdq-form", type=click.Choice(QDQ_FORMS), default="int8", show_default=True,
+    help="From TensorRT 11 on, which takes Q/DQ in place of a cache: int8 (FLOAT scales), int8-fp16 (a FLOAT16 model with FLOAT16 "
+    "scales) or uint8 (zero point 128). The DLA may compute any of them in FP16.",
+)  # fmt: skip
 @option("--quick", is_flag=True, help="Calibrate by --method and measure once: no search, no repair.")
 @memory_option()
 @option("--report", "report", is_flag=True, help="Also write the report as a page: FOLDER/report.html.")
@@ -122,6 +127,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         min_channel_sqnr_db=given["min_channel_sqnr"],
         force=given["force"],
         quick=given["quick"],
+        qdq_form=given["qdq_form"],
         max_drop=given["max_drop"],
         metric=chosen_metric(given, lambda: _network(model, given)),
         bias_correction=given["bias_correction"],
@@ -186,7 +192,7 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     given_model = read_model(model)
     wide = turned(given_model)
-    result = translate(given_model if wide is None else wide.model, platform, absmax)
+    result = translate(given_model if wide is None else wide.model, platform, absmax, given["qdq_form"])
     for path in result.save(out):
         say(f"written {path}")
     what = "plain ONNX with a calibration cache" if result.form == "cache" else "ONNX with Q/DQ"

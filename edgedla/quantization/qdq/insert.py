@@ -8,6 +8,7 @@ from typing import Any, Collection, Dict, List, Mapping, Set, Tuple
 import numpy as np
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.float16_tensors import HALF
 from edgedla.importers.model_file.port_names import free_name, tensor_names
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import DEQUANTIZE, METADATA, QUANTIZE, constants_of
@@ -19,7 +20,14 @@ from edgedla.quantization.weights import channel_axis, per_channel_absmax
 MIN_OPSET = 13
 
 
-def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str] = ()) -> Any:
+def with_qdq(
+    model: Any,
+    absmax: Mapping[str, float],
+    fp16_nodes: Collection[str] = (),
+    *,
+    half: bool = False,
+    unsigned: bool = False,
+) -> Any:
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
     Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale per output channel,
@@ -29,6 +37,8 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
     Args:
         absmax: tensor -> range; scale = range / 127 in FP32.
         fp16_nodes: names of nodes that stay in FP16.
+        half: the pairs stand on FLOAT16 tensors, with FLOAT16 scales (operator set 19 or later).
+        unsigned: tensors become UINT8 with zero point 128, the same levels; weights stay INT8.
 
     Raises:
         ModelError: the model holds Q/DQ already, or its opset is below 13.
@@ -42,7 +52,7 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
         raise ModelError(f"opset {opset} has no scales per channel", allowed=f"opset {MIN_OPSET} or later")
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    _Inserter(changed, absmax, frozenset(fp16_nodes)).run()
+    _Inserter(changed, absmax, frozenset(fp16_nodes), half, unsigned).run()
     return changed
 
 
@@ -59,7 +69,11 @@ def _is_record(record: object) -> bool:
 
 
 class _Inserter:
-    def __init__(self, model: Any, absmax: Mapping[str, float], fp16: Collection[str]) -> None:
+    def __init__(
+        self, model: Any, absmax: Mapping[str, float], fp16: Collection[str], half: bool, unsigned: bool
+    ) -> None:
+        self.kind, self.real = (HALF, np.float16) if half else (FLOAT, np.float32)
+        self.middle = np.asarray(128, np.uint8) if unsigned else np.zeros((), np.int8)
         self.model, self.graph, self.absmax, self.fp16 = model, model.graph, absmax, fp16
         self.constants = constants_of(model)
         self.types = tensor_types(model)
@@ -83,7 +97,7 @@ class _Inserter:
         return {}
 
     def run(self) -> None:
-        self.zero = self._initializer(self._named("edgedla", "zero_point"), np.zeros((), np.int8))
+        self.zero = self._initializer(self._named("edgedla", "zero_point"), self.middle)
         old = list(self.graph.node)
         quantised: Set[str] = set()
         for entry in self.graph.input:
@@ -114,7 +128,7 @@ class _Inserter:
     def _wants(self, name: str) -> bool:
         # A model from strip_qdq gets pairs only where it had them, even if rules gave more tensors a scale.
         stood = not self.kept or name in self.kept["edges"] or name in self.kept["outputs"]
-        return stood and name in self.absmax and self.types.get(name, (FLOAT, ()))[0] == FLOAT
+        return stood and name in self.absmax and self.types.get(name, (self.kind, ()))[0] == self.kind
 
     def _output_through(self, name: str) -> bool:
         """True for a network output that is written by its pair's DQ."""
@@ -146,19 +160,19 @@ class _Inserter:
         stood = self.kept.get("weights", {}) if self.kept else None
         # In a network from strip_qdq exactly the weights that were quantised are quantised again.
         gets_pair = name in stood if stood is not None else not (node.name and node.name in self.fp16)
-        if axis is None or tensor.data_type != FLOAT or not gets_pair:
+        if axis is None or tensor.data_type != self.kind or not gets_pair:
             return name
         if stood is None and not self._wants(data):
             return name
         if name not in self.weights:
-            values = numpy_helper.to_array(tensor)
-            scales = self._scales(name, values, axis, stood)
+            values = numpy_helper.to_array(tensor).astype(np.float32)
+            scales = self._scales(name, values, axis, stood).astype(self.real).astype(np.float32)
             shape = [1] * values.ndim
             shape[axis] = -1
             levels = np.clip(np.rint(values / scales.reshape(shape)), -128, 127).astype(np.int8)
             inputs = [
                 self._initializer(self._named(name, "int8"), levels),
-                self._initializer(self._named(name, "scale"), scales),
+                self._initializer(self._named(name, "scale"), scales.astype(self.real)),
                 self._initializer(self._named(name, "zero_point"), np.zeros(len(scales), np.int8)),
             ]
             self._node(DEQUANTIZE, inputs, self._named(name, "dequantized"), axis=axis)
@@ -179,7 +193,7 @@ class _Inserter:
         if name in done:
             return
         done.add(name)
-        scale = self._initializer(self._named(name, "scale"), np.asarray(self.absmax[name] / INT8_MAX, np.float32))
+        scale = self._initializer(self._named(name, "scale"), np.asarray(self.absmax[name] / INT8_MAX, self.real))
         self._node(QUANTIZE, [source, scale, self.zero], self._named(name, "int8"))
         self._node(DEQUANTIZE, [self._named(name, "int8"), scale, self.zero], target)
 
