@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, c
 from edgedla.graph.open_sizes import OF_THE_DATA
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import Cause
-from edgedla.reports.page.numbers import milliseconds, significant
+from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.text import clean
 
@@ -216,6 +216,17 @@ def parts_text(parts: Breakdown) -> str:
     """The parts of a frame's time; the call of the engine counts with the layers of its device."""
     gpu, dla, moving = (significant(us / 1e3) for us in (parts.gpu_us, parts.dla_us, parts.moving_us))
     return f"GPU {gpu}, DLA {dla}, loadable starts and transitions {moving}"
+
+
+def transitions_text(report: CheckReport) -> str:
+    """`49 (9.89 MB per frame) between layers`; with costs also the number of those whose time is counted: the network's inputs and
+    outputs are reformatted too."""
+    size = megabytes(sum(t.size_bytes for t in report.transitions))
+    text = f"{report.totals.transitions} ({size} per frame) between layers"
+    placed = way(report, "tensorrt")
+    if placed is None or placed.parts.crossings == report.totals.transitions:
+        return text
+    return f"{text}, {placed.parts.crossings} with the network's inputs and outputs"
 
 
 def why_not_costed(report: CheckReport) -> str:

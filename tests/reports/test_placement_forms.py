@@ -15,6 +15,7 @@ from edgedla.costs.cost import Cost
 from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
 from edgedla.placement.api import place
+from edgedla.placement.check_cost import with_cost
 from edgedla.placement.result.placement import (
     Baseline,
     Figures,
@@ -27,6 +28,7 @@ from edgedla.placement.result.placement import (
     TimelineBar,
 )
 from edgedla.regions import check_graph
+from edgedla.reports import render_check
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.placement import render_placement
 from edgedla.reports.placement.text import headline, percent_up
@@ -120,13 +122,14 @@ def test_numbers_carry_their_spread_and_basis() -> None:
     assert "not measurements" in text
 
 
-def test_placements_do_not_use_checks_term_transition() -> None:
-    """A check leaves the network's inputs and outputs out of its transitions."""
+def test_check_and_place_count_transitions_alike_and_say_which() -> None:
     graph, target = load_onnx(EXAMPLE), "agx-orin-64gb"
-    assert check_graph(graph, platform_for(target), "int8").totals.transitions == 0
+    report = with_cost(check_graph(graph, platform_for(target), "int8"), graph)
+    assert report.totals.transitions == 0
+    checked = " ".join(render_check([report], "text").split())
+    assert "transitions 0 (0 MB per frame) between layers, 3 with the network's inputs and outputs" in checked
     text = render_placement(place([graph], target=target, precision="int8", pins="*:DLA0"), "text")
-    assert "3 tensors change device, the network's inputs and outputs counted" in " ".join(text.split())
-    assert "transition" not in text
+    assert "3 transitions with the network's inputs and outputs" in " ".join(text.split())
 
 
 def test_a_period_of_other_numbers_of_frames_states_the_frames_per_second_of_each_model() -> None:

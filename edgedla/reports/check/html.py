@@ -113,7 +113,7 @@ def _figures(report: CheckReport) -> List[Figure]:
             dropped,
             pips=(totals.regions, max(limit - totals.regions, 0), totals.regions_dropped),
         ),
-        Figure("Transitions", str(totals.transitions), "per frame", "between layers on DLA and GPU"),
+        Figure("Transitions", str(totals.transitions), "per frame", gains.transitions_text(report).partition(") ")[2]),
         Figure("Data crossing", crossing, unit, f"per frame{each}", wide=True),
     ]
 

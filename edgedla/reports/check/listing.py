@@ -9,7 +9,6 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.layer_groups import Group
-from edgedla.reports.page.numbers import megabytes
 from edgedla.reports.text import Line, clean
 from edgedla.reports.words import count, fix_text, macs_text, percent
 
@@ -48,9 +47,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         cap = f" of at most {subgraphs_per_core(report.platform)}"
         dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
         yield "", 2, f"loadables    {totals.regions}{cap} on one core{dropped}"
-        size = sum(t.size_bytes for t in report.transitions)
-        moved = f"{megabytes(size)} cross into or out of loadables"
-        yield "", 2, f"transitions  {totals.transitions} ({moved})"
+        yield "", 2, f"transitions  {gains.transitions_text(report)}"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:

@@ -41,7 +41,7 @@ def _report(report: CheckReport, file: str) -> Iterator[str]:
     if report.platform.has_dla:
         limit = subgraphs_per_core(report.platform)
         yield f"| Loadables | {totals.regions} of at most {limit} on one core, {totals.regions_dropped} dropped |"
-        yield f"| Transitions | {totals.transitions} |"
+        yield f"| Transitions | {escape(gains.transitions_text(report))} |"
     yield f"| Layers | {totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded |"
     yield f"| Unknown | {layer_groups.unknowns(report)} |"
     yield f"| MACs | {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA |"

@@ -17,7 +17,7 @@ from edgedla.reports.check.next_command import next_command, nothing_to_do, prom
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
-from edgedla.reports.page.numbers import megabytes, milliseconds, significant
+from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.unchecked import Unchecked
 from edgedla.reports.words import count, macs_text, percent
@@ -147,12 +147,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         limit = subgraphs_per_core(report.platform)
         dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
         yield "", 2, f"loadables    {totals.regions} of at most {limit} on one core{dropped}"
-        size = sum(t.size_bytes for t in report.transitions)
-        yield (
-            "",
-            2,
-            f"transitions  {totals.transitions} ({megabytes(size)} per frame cross into or out of loadables)",
-        )
+        yield "", 2, f"transitions  {gains.transitions_text(report)}"
     basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
     yield "dim", 2, f"basis        {basis}"
 

@@ -240,10 +240,8 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
         yield from (("", 2, line) for line in aligned(_loadables(model, everything)))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
-        # Not `transitions`: a check's transitions leave out the network's inputs and outputs.
-        n = len(model.transitions)
-        text = f"{count(n, 'tensor')} change{'s' * (n == 1)} device, the network's inputs and outputs counted"
-        yield "", 2, f"{text}: {megabytes(size)}, {significant(moved)} us"
+        n = count(len(model.transitions), "transition")
+        yield "", 2, f"{n} with the network's inputs and outputs: {megabytes(size)}, {significant(moved)} us"
         if model.call is not None:
             call = model.call
             yield (
