@@ -65,7 +65,9 @@ def _fastest(table: Table) -> Verdict:
         counts[said.word] = counts.get(said.word, 0) + 1
     gaining = [entry for entry in costed if entry[0].tone == "good"]
     said, row, column = min(gaining or costed, key=lambda entry: entry[0].axes[0].ratio)
-    words = ", ".join(f"{n} {word[0].lower()}{word[1:]}" for word, n in sorted(counts.items(), key=lambda item: -item[1]))
+    words = ", ".join(
+        f"{n} {word[0].lower()}{word[1:]}" for word, n in sorted(counts.items(), key=lambda item: -item[1])
+    )
     where = f"{row.name} on {column.title}"
     answer = f"{said.text[0].lower()}{said.text[1:]}"
     if gaining:
