@@ -60,10 +60,14 @@ COMMANDS: Dict[str, Tuple[str, ...]] = {
         f"python {EXAMPLES}/07_sweep/make_models.py",
         "edgedla sweep zoo --target agx-orin-64gb,orin-nx-16gb@jp6.1,orin-nano-8gb --precision fp16,int8 -o sweep.html",
     ),
+    "camera": (
+        f"edgedla build {DETECTOR} --target agx-orin-64gb --precision fp16 -o detector",
+        "edgedla run detector --source synthetic:// --decode yolov8 --reg-max 8 --frames 20 --images frames",
+    ),
     "live": (f"{DATA} --frames 60", f"edgedla build {DETECTOR} --precision fp16 -o detector"),
 }
-#: The live page shows rates of the machine that drew it, and the sweep's page is written by its script.
-NOT_COMPARED = ("live",)
+#: The live page shows rates of the machine that drew it, a camera's frames how long each took; the sweep's page is written by its script.
+NOT_COMPARED = ("live", "camera")
 WRITTEN_BY_SCRIPT = ("sweep",)
 #: name -> (width, dark). Pictures are cut at MOST_HEIGHT; few colours keep the files small.
 LOOKS = {"desktop": (1280, False), "phone": (390, False), "dark": (1280, True)}
@@ -190,6 +194,19 @@ def shoot_live(folder: Path) -> None:
         running.wait()
 
 
+def join_frames(folder: Path) -> None:
+    """The first and the last frame of a run, side by side."""
+    from PIL import Image
+
+    files = sorted((folder / "frames").glob("*.jpg"))
+    frames = [Image.open(path) for path in (files[0], files[-1])]
+    both = Image.new("RGB", (frames[0].width * 2 + 8, frames[0].height), "white")
+    for i, frame in enumerate(frames):
+        both.paste(frame, (i * (frame.width + 8), 0))
+    both.quantize(COLOURS, dither=Image.Dither.NONE).save(PICTURES / "camera-desktop.png", optimize=True)
+    write("camera", [path.name for path in files])
+
+
 def main() -> int:
     for name in sys.argv[1:] or ("first-minutes", *COMMANDS):
         with tempfile.TemporaryDirectory() as folder:
@@ -203,6 +220,8 @@ def main() -> int:
             page = run_commands(name, Path(folder))
             if name == "live":
                 shoot_live(Path(folder))
+            elif name == "camera":
+                join_frames(Path(folder))
             else:
                 shoot(name, page)
     return 0

@@ -17,7 +17,7 @@ _NOISE_BYTES = 1 << 16
 
 
 class SyntheticSource:
-    """Moving squares, noise, or a counter written into the pixels; paced to `rate` if one is given.
+    """Moving circles, squares and triangles on a plain ground, noise, or a counter written into the pixels; paced to `rate` if given.
 
     `counter`: the first three bytes of a frame hold its number (little endian), so that a test can tell frames apart.
     """
@@ -45,9 +45,19 @@ class SyntheticSource:
         for begin in range(0, flat.size, _NOISE_BYTES):
             part = flat[begin : begin + _NOISE_BYTES]
             part[:] = np.frombuffer(rng.getrandbits(8 * part.size).to_bytes(part.size, "little"), np.uint8)
-        self._base >>= 1
-        self._base += np.uint8(56)
-        self._squares = [_square(rng, h, w) for _ in range(6)]
+        if u.pattern == "shapes":
+            # Two slopes a colour under weak noise, which the example's detector tells from its shapes. No sum is above 255.
+            self._base >>= 3
+            for colour in range(3):
+                down, right = (
+                    np.linspace(rng.randrange(8, 80), rng.randrange(8, 80), n).astype(np.uint8) for n in (h, w)
+                )
+                self._base[..., colour] += down[:, None]
+                self._base[..., colour] += right[None, :]
+            self._shapes = [_shape(rng, h, w, kind) for kind in (0, 1, 2)]
+        else:
+            self._base >>= 1
+            self._base += np.uint8(56)
         return self._hw
 
     def read(self) -> Optional[np.ndarray]:
@@ -63,10 +73,13 @@ class SyntheticSource:
             # The image is not needed after the last frame, which therefore uses it without a copy.
             image = self._base if self._count == u.frames else self._base.copy()
         if u.pattern == "shapes":
-            side = max(4, min(h, w) // 8)
-            for at, speed, colour in self._squares:
-                x, y = ((a + s * n) % size for a, s, size in zip(at, speed, (w, h)))
-                image[y : y + side, x : x + side] = colour
+            for i, (mask, at, speed, colour) in enumerate(self._shapes):
+                side = len(mask)
+                # To and fro, each in a third of the picture: a shape is always whole, and none covers another one.
+                x, y = (_to_and_fro(a + v * n, max(1, size - side)) for a, v, size in zip(at, speed, (w // 3, h)))
+                x += i * (w // 3)
+                part = image[y : y + side, x : x + side]
+                part[mask[: part.shape[0], : part.shape[1]]] = colour
         if u.pattern == "counter":
             image[0, 0] = (n & 255, (n >> 8) & 255, (n >> 16) & 255)
         return image
@@ -75,7 +88,19 @@ class SyntheticSource:
         self._count = 0
 
 
-def _square(rng: random.Random, h: int, w: int) -> Tuple[Tuple[int, int], Tuple[int, int], Tuple[int, int, int]]:
-    """(start (x, y), movement per frame, colour) of a square."""
+Shape = Tuple[np.ndarray, Tuple[int, int], Tuple[int, int], Tuple[int, int, int]]
+
+
+def _shape(rng: random.Random, h: int, w: int, kind: int) -> Shape:
+    """(mask of its pixels, start (x, y), movement per frame, colour) of a circle, a square or a triangle; bright, the ground is not."""
+    side = min(h, max(1, w // 3), max(4, min(h, w) * rng.randint(15, 25) // 100))
+    y, x = np.mgrid[0:side, 0:side] - (side - 1) / 2
+    masks = (np.hypot(x, y) <= side / 2, np.ones((side, side), bool), 2 * np.abs(x) <= y + side / 2)
     at, speed = (rng.randrange(w), rng.randrange(h)), (rng.randint(-9, 9), rng.randint(-9, 9))
-    return at, speed, (rng.randrange(256), rng.randrange(256), rng.randrange(256))
+    colour = [rng.randrange(64), rng.randrange(256), rng.randrange(208, 256)]
+    rng.shuffle(colour)
+    return masks[kind], at, speed, (colour[0], colour[1], colour[2])
+
+
+def _to_and_fro(way: int, length: int) -> int:
+    return length - abs(way % (2 * length) - length)
