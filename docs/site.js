@@ -7,3 +7,10 @@ document.addEventListener("click", (event) => {
   copy.querySelectorAll(".gp, .go").forEach((part) => part.remove());
   button.dataset.clipboardText = copy.textContent.replace(/\n{2,}/g, "\n").trimStart();
 }, true);
+
+// A table or block that is wider than its box can be scrolled with the keys too.
+window.addEventListener("load", () => {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  }
+});
