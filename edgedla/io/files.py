@@ -9,7 +9,7 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Sequence, Tuple, Union
+from typing import Any, BinaryIO, Iterator, List, Sequence, Set, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
 
@@ -20,9 +20,10 @@ _NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0
 MOST_NAME = 50
 #: A partial file that was not written to for so long was left by a killed process; films grow every few seconds.
 LEFT_S = 600.0
-#: Folder -> its partial files when this process first wrote there.
-_LEFT: Dict[str, List[str]] = {}
-#: Below this size, Python's own SHA-256 is faster than loading OpenSSL.
+#: Folders in which this process has written.
+_SWEPT: Set[str] = set()
+_HEX = set("0123456789abcdef")
+#: Below this size, Python\'s own SHA-256 is faster than loading OpenSSL.
 _LITTLE_BYTES = 4 << 20
 
 
@@ -180,14 +181,17 @@ def _sha256(size_bytes: int) -> Any:
 def open_partial(folder: str, name: str) -> Tuple[int, str]:
     """(descriptor, path) of a new file beside `name`, under a name that nobody can plant a link at.
 
-    Those that killed processes left of `name` are removed.
+    The first time in a folder, those that killed processes left there are removed, of any name: it may never be written again.
     """
-    if folder not in _LEFT:
+    if folder not in _SWEPT:
+        _SWEPT.add(folder)
         with contextlib.suppress(OSError):
-            _LEFT[folder] = [n for n in os.listdir(folder) if n.startswith(".") and n.endswith(".part")]
-    for left in _LEFT.get(folder, ()):
-        if left.rpartition(".")[0].rpartition(".")[0] in (f".{name[:MOST_NAME]}", ".trial"):
-            _forget(os.path.join(folder, left))
+            for left in os.listdir(folder):
+                # .NAME.16 hex digits.part; those of a publication, which may take long, have its process number before them.
+                parts = left.split(".")
+                ours = len(parts) > 3 and not parts[0] and parts[-1] == "part" and not parts[-3].isdigit()
+                if ours and len(parts[-2]) == 16 and set(parts[-2]) <= _HEX:
+                    _forget(os.path.join(folder, left))
     while True:
         path = os.path.join(folder, f".{name[:MOST_NAME]}.{os.urandom(8).hex()}.part")
         try:
@@ -198,10 +202,11 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
 
 
 def _forget(left: str) -> None:
-    """Removes a partial file if nobody has written to it for LEFT_S."""
+    """Removes a partial file of this user if nobody has written to it for LEFT_S."""
     with contextlib.suppress(OSError):
         found = os.lstat(left)
-        if stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > LEFT_S:
+        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        if own and stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > LEFT_S:
             os.unlink(left)
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from pathlib import Path
 from typing import Collection, Iterator, List, Optional, Set, Tuple, Union
 
@@ -28,6 +29,8 @@ from edgedla.io.files import (
 _MOST_NAME_BYTES = 200
 #: Names beside a place that this process uses now. Its own number may also be that of one that was killed (in a container).
 _IN_USE: Set[str] = set()
+#: What was not touched for so long was left, whatever its name.
+_OTHERS_S = 86_400.0
 
 
 class Publication:
@@ -203,17 +206,24 @@ def publication() -> Iterator[Publication]:
 
 
 def forget_unpublished(path: PathLike) -> None:
-    """Removes what killed processes left beside `path`, and puts back what they had set aside where nothing stands."""
+    """Removes what killed processes left beside `path`, and puts back what they had set aside where nothing stands.
+
+    Of other names, which may never be written again, what is a day old: another machine may be writing into the folder.
+    """
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    form = re.compile(rf"\.{re.escape(_key(name))}\.([0-9]{{1,9}})\.[0-9a-f]{{16}}\.(part|old)")
+    form = re.compile(r"\.(.+)\.([0-9]{1,9})\.[0-9a-f]{16}\.(part|old)")
     with contextlib.suppress(OSError):
         for entry in sorted(os.listdir(folder)):
-            match = form.fullmatch(entry)
-            if match and entry not in _IN_USE and not _another_runs(int(match[1])):
-                if match[2] == "old" and not os.path.lexists(os.path.join(folder, name)):
-                    os.rename(os.path.join(folder, entry), os.path.join(folder, name))
-                else:
-                    remove_folder(os.path.join(folder, entry))
+            match, left = form.fullmatch(entry), os.path.join(folder, entry)
+            if not match or entry in _IN_USE or _another_runs(int(match[2])):
+                continue
+            if match[1] != _key(name):
+                if match[3] == "part" and time.time() - os.lstat(left).st_mtime > _OTHERS_S:
+                    remove_folder(left)
+            elif match[3] == "old" and not os.path.lexists(os.path.join(folder, name)):
+                os.rename(left, os.path.join(folder, name))
+            else:
+                remove_folder(left)
 
 
 def _key(name: str) -> str:

@@ -84,7 +84,7 @@ def test_a_device_file_is_written_in_place() -> None:
     assert not os.path.isfile("/dev/null")
 
 
-def test_the_next_write_removes_what_killed_writes_of_this_file_left(
+def test_the_next_write_removes_what_killed_writes_left_in_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def left(name: str, age_s: float) -> Path:
@@ -94,19 +94,33 @@ def test_the_next_write_removes_what_killed_writes_of_this_file_left(
         return path
 
     old, trial, fresh = left("out.json", 3600), left("trial", 3600), left("new.json", 60)
-    other, own = left("other.json", 3600), tmp_path / ".out.json.part"
-    own.write_text("a user's")
-    monkeypatch.setattr(files, "_LEFT", {})
+    other, published = left("other.json", 3600), left("artifact.4711", 3600)
+    owned = [
+        tmp_path / name
+        for name in (".out.json.part", ".out.0123456789abcdeF.part", "out.0123456789abcdef.part", ".part", "x")
+    ]
+    for path in owned:
+        path.write_text("a user's")
+        os.utime(path, (1e9, 1e9))
+    monkeypatch.setattr(files, "_SWEPT", set())
     for name in ("out.json", "new.json"):
         files.write_atomic(tmp_path / name, "{}")
     assert not old.exists()
     assert not trial.exists()
     assert fresh.exists(), "somebody may be writing it"
-    assert other.exists()
-    assert own.exists()
+    assert not other.exists(), "nobody may ever write it again"
+    assert published.exists(), "of a publication, which may take longer"
+    assert all(path.exists() for path in owned)
+    own = owned[0]
     # What was planted is not followed.
     link = tmp_path / ".out.json.fedcba9876543210.part"
     link.symlink_to(own)
-    monkeypatch.setattr(files, "_LEFT", {})
+    monkeypatch.setattr(files, "_SWEPT", set())
     files.write_atomic(tmp_path / "out.json", "{}")
     assert own.exists()
+    # Another user's, in a folder that several use.
+    theirs = left("theirs.json", 3600)
+    monkeypatch.setattr(files, "_SWEPT", set())
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    files.write_atomic(tmp_path / "out.json", "{}")
+    assert theirs.exists()

@@ -141,6 +141,10 @@ def test_leftovers_of_killed_processes_are_removed_and_old_files_restored(tmp_pa
     stays = [f".artifact.{os.getppid()}.{end}.part", f".other.{done.pid}.{end}.part", f".artifact.{done.pid}.part"]
     for name in stays:
         (tmp_path / name).mkdir()
+    # Of a name that nobody writes again: after a day, as another machine may be at work in the folder.
+    day_old = tmp_path / f".gone.{done.pid}.{end}.part"
+    day_old.mkdir()
+    os.utime(day_old, (1e9, 1e9))
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f").write_text("stays")

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Mapping, Set
+from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def keys(folder: Path, request: DeployRequest, **given: Any) -> Dict[str, str]:
     store = Keys(folder)
     metric = metric_of("l2" if request.metric == "map" else request.metric or "l2")
     inputs = [InputSpec("x", (1, 3, 32, 32), np.float32)]
-    parts = parts_of(replace(request, data=folder / "samples.npz"), inputs, lambda samples: None)
+    parts = parts_of(replace(request, data=given.get("data", folder / "samples.npz")), inputs, lambda samples: None)
     steps = Steps(request, store, parts, metric, folder / "small.onnx")
     candidate: Any = SimpleNamespace(
         name="a", precision="fp16", model=steps.source, model_sha256="m", quantization=None, quantization_key="",
@@ -57,7 +57,8 @@ def keys(folder: Path, request: DeployRequest, **given: Any) -> Dict[str, str]:
     fix = {k: given[k] for k in ("approximate", "only", "opset") if k in given}
     steps.fix(steps.source, candidate.precision, "", **fix)
     steps.predict(steps.source, candidate.precision, "")
-    steps.quantize(steps.source, given.get("method", "auto"), lambda phase, done, of: None)
+    if parts.calibration is not None:
+        steps.quantize(steps.source, given.get("method", "auto"), lambda phase, done, of: None)
     steps.build(candidate, given.get("backend", "host"))
     steps.score(folder, given.get("digest", "d"), given.get("part", "search"), "")
     steps.measure(folder, given.get("digest", "d"), "")
@@ -134,6 +135,16 @@ def test_every_setting_of_the_preprocessing_counts(folder: Path) -> None:
         )
     ]
     assert len({found_keys["build"] for found_keys in found}) == len(found)
+
+
+@pytest.mark.parametrize("data", [None, "random"])
+def test_the_preprocessing_that_an_artifact_carries_counts_without_pictures_too(
+    folder: Path, data: Optional[str]
+) -> None:
+    """Random samples are the same whatever the preprocessing: only the build's own key tells it."""
+    before = keys(folder, REQUEST, data=data)
+    after = keys(folder, replace(REQUEST, preprocess=PreprocessSettings(mean=(1.0, 0.0, 0.0))), data=data)
+    assert changed(before, after) == {"build"}
 
 
 @pytest.mark.parametrize(("field", "value"), [("decode", "yolov5"), ("reg_max", 8), ("iou", 0.6)])
