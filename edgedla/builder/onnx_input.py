@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.converted_bounds import type_bounds
-from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.model_file.onnx_file import OnnxFile, read, require_model_file
 from edgedla.importers.model_file.port_names import name_ports, name_unread_outputs
 from edgedla.importers.model_file.tensor_data import ITEM_BYTES
 from edgedla.vocabulary import HANDED_ON
@@ -37,6 +37,7 @@ def load_model(path: Union[str, Path], *, weights: bool = True, most_bytes: Opti
     """
     import onnx
 
+    require_model_file(Path(path))
     try:
         model = onnx.load(str(path), load_external_data=False)
         size = sum(_bytes_of(tensor) for tensor in model.graph.initializer)

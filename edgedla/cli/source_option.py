@@ -14,6 +14,7 @@ from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.cli.arguments.option import option
 from edgedla.errors import DocumentError, UsageError
+from edgedla.io.files import open_plain
 
 VARIABLE = "EDGEDLA_SOURCE"
 STANDARD_INPUT = "-"
@@ -80,7 +81,7 @@ def _of_file(file: str) -> Tuple[str, ...]:
         if file == STANDARD_INPUT:
             data = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
-            with open(file, "rb") as f:
+            with open_plain(file) as f:
                 data = f.read(MOST_BYTES + 1)
         text = data.decode("utf-8-sig")
     except (OSError, ValueError) as e:

@@ -8,6 +8,8 @@ import tarfile
 from pathlib import Path
 from typing import IO, Any, Iterator
 
+from edgedla.io.files import open_plain
+
 #: Most bytes read at once. tarfile reads a header's long name whole, whatever size it states.
 BLOCK_BYTES = 1 << 20
 
@@ -38,7 +40,7 @@ def open_tar(path: Path, most_bytes: int) -> Iterator[tarfile.TarFile]:
     Raises:
         OSError, EOFError, tarfile.TarError, RecursionError, zlib.error: it cannot be read, or is none.
     """
-    with open(path, "rb") as plain:
+    with open_plain(path) as plain:
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)
         bounded: Any = _Bounded(gzip.GzipFile(fileobj=plain) if packed else plain, most_bytes)

@@ -7,23 +7,18 @@ import errno
 import os
 import stat
 import sys
-import time
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, List, Sequence, Set, Tuple, Union
+from typing import Any, BinaryIO, Iterator, List, Sequence, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError, current_folder_is_gone, from_os_error
+from edgedla.io.left_files import sweep
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: Windows has no such flags.
 _NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
 #: Of a name of up to 255 bytes, so much stands in the name of its partial file.
 MOST_NAME = 50
-#: A partial file that was not written to for so long was left by a killed process; films grow every few seconds.
-LEFT_S = 600.0
-#: Folders in which this process has written.
-_SWEPT: Set[str] = set()
-_HEX = set("0123456789abcdef")
-#: Below this size, Python\'s own SHA-256 is faster than loading OpenSSL.
+#: Below this size, Python's own SHA-256 is faster than loading OpenSSL.
 _LITTLE_BYTES = 4 << 20
 
 
@@ -183,15 +178,7 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
 
     The first time in a folder, those that killed processes left there are removed, of any name: it may never be written again.
     """
-    if folder not in _SWEPT:
-        _SWEPT.add(folder)
-        with contextlib.suppress(OSError):
-            for left in os.listdir(folder):
-                # .NAME.16 hex digits.part; those of a publication, which may take long, have its process number before them.
-                parts = left.split(".")
-                ours = len(parts) > 3 and not parts[0] and parts[-1] == "part" and not parts[-3].isdigit()
-                if ours and len(parts[-2]) == 16 and set(parts[-2]) <= _HEX:
-                    _forget(os.path.join(folder, left))
+    sweep(folder)
     while True:
         path = os.path.join(folder, f".{name[:MOST_NAME]}.{os.urandom(8).hex()}.part")
         try:
@@ -199,15 +186,6 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666), path
         except FileExistsError:
             continue
-
-
-def _forget(left: str) -> None:
-    """Removes a partial file of this user if nobody has written to it for LEFT_S."""
-    with contextlib.suppress(OSError):
-        found = os.lstat(left)
-        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-        if own and stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > LEFT_S:
-            os.unlink(left)
 
 
 def without_links(path: str, flags: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.io import files
+from edgedla.io import files, left_files
 
 
 def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ def test_the_next_write_removes_what_killed_writes_left_in_the_folder(
     other, published = left("other.json", 3600), left("artifact.4711", 3600)
     owned = [
         tmp_path / name
-        for name in (".out.json.part", ".out.0123456789abcdeF.part", "out.0123456789abcdef.part", ".part", "x")
+        for name in (".out.json.part", ".out.0123456789.part", "out.0123456789abcdef.part", ".part", "x")
     ]
     for path in owned:
         path.write_text("a user's")
         os.utime(path, (1e9, 1e9))
-    monkeypatch.setattr(files, "_SWEPT", set())
+    monkeypatch.setattr(left_files, "_SWEPT", set())
     for name in ("out.json", "new.json"):
         files.write_atomic(tmp_path / name, "{}")
     assert not old.exists()
@@ -115,12 +115,12 @@ def test_the_next_write_removes_what_killed_writes_left_in_the_folder(
     # What was planted is not followed.
     link = tmp_path / ".out.json.fedcba9876543210.part"
     link.symlink_to(own)
-    monkeypatch.setattr(files, "_SWEPT", set())
+    monkeypatch.setattr(left_files, "_SWEPT", set())
     files.write_atomic(tmp_path / "out.json", "{}")
     assert own.exists()
     # Another user's, in a folder that several use.
     theirs = left("theirs.json", 3600)
-    monkeypatch.setattr(files, "_SWEPT", set())
+    monkeypatch.setattr(left_files, "_SWEPT", set())
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     files.write_atomic(tmp_path / "out.json", "{}")
     assert theirs.exists()

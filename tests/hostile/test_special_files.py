@@ -10,6 +10,8 @@ from typing import Iterator, List
 import pytest
 
 from edgedla.cli.main import exit_code_of
+from edgedla.cli.source_option import sources_of
+from edgedla.errors import DocumentError
 from edgedla.io.files import open_plain, sha256_of, without_links
 from edgedla.sweep.journal import Journal
 
@@ -47,6 +49,9 @@ def special(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         [*BUILD, "--calib", "{s}", "--precision", "int8"],
         [*BUILD, "--placement", "{s}"],
         ["inspect", "{s}"],
+        ["evaluate", "{s}", "--data", "{s}"],
+        ["acceptance", "show", "{s}"],
+        ["acceptance", "ingest", "{s}", "--into", "out"],
     ],
     ids=lambda args: " ".join(args[:1] + args[-2:]).replace(MODEL, "MODEL"),
 )
@@ -84,3 +89,17 @@ def test_a_journal_that_is_a_pipe_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "j")
     with pytest.raises(EnvironmentMissing, match="j: cannot be read: a pipe or device, not a file"):
         Journal(tmp_path / "j").rows()
+
+
+def test_sources_are_read_from_no_special_file(special: str) -> None:
+    """A pipe without a writer would wait for ever; - is the way to hand them over."""
+    with pytest.raises(DocumentError, match="special"):
+        sources_of((), special, lambda line: None)
+
+
+def test_an_inventory_of_boards_is_no_special_file(
+    special: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EDGEDLA_BOARDS", special)
+    assert exit_code_of(["board", "list"]) in (2, 3, 4)
+    assert "special" in capsys.readouterr().err
