@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, List, Mapping
 
 from docs.generator.markdown import code, page, plain, table
+from docs.generator.rule_examples import examples_of
 from edgedla.rules.docs import ENGINE_RULES, all_rules, remedy_entry, sources
-from edgedla.rules.examples import examples_of
 from edgedla.rules.messages import Message, messages
 from edgedla.rules.remedies import Remedy, RewriteEntry, all_entries, remedies
 from edgedla.rules.rule import Case, Rule

@@ -46,7 +46,7 @@ class Rule:
         fixes: ids of remedies. `fix_where`: for some of them, the facts that the layer must have for the remedy to help.
         cases: where it holds, with which limits.
         covers: ids of the documented facts that the rule encodes.
-        examples: the YAML of its boundary examples, read by edgedla.rules.examples; () if a check loaded the rule.
+        examples: the YAML of its boundary examples, read by docs.generator.rule_examples; () if a check loaded the rule.
         where: file:line.
     """
 

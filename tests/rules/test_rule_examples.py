@@ -7,8 +7,8 @@ from typing import Any, Iterator, Tuple
 
 import pytest
 
+from docs.generator.rule_examples import examples_of
 from edgedla.rules import Rule, all_rules
-from edgedla.rules.examples import examples_of
 
 RULES = all_rules()
 

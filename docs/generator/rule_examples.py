@@ -1,4 +1,4 @@
-"""The boundary examples of rules: sample layers that a rule must pass or fail. For tests and rule authors."""
+"""The boundary examples of rules: sample layers that a rule must pass or fail. Read by the pages and the tests."""
 
 from __future__ import annotations
 
