@@ -40,7 +40,7 @@ class StateArrays:
         self._implied = implied_paths(frontier) if merged else None
         self._usable = usable_slack(frontier) if merged else []
         first = self.columns[0]
-        self.start = np.zeros((1, first.size), np.int16)
+        self.start: np.ndarray = np.zeros((1, first.size), np.int16)
         self.start[:, first.counts_at : first.ends_at] = paid
 
     def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
