@@ -9,7 +9,7 @@ from edgedla.fixes.decoder import decoder_model
 from edgedla.fixes.fold import remove_dead_nodes
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
-from edgedla.fixes.site import Cut, Refused, Rewrite, Site
+from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 
 #: A rewrite may create the pattern of an earlier one, so each round starts again from the first rewrite.
@@ -225,8 +225,8 @@ def _backwards(network: Network, nodes: Sequence[Any]) -> List[Any]:
     return sorted(nodes, key=lambda node: order.get(id(node), -1), reverse=True)
 
 
-def _label(node: Any) -> str:
-    return node.name or (node.outputs[0].name if node.outputs else node.op_type)
+def _label(node: Node) -> str:
+    return node.name or (node.outputs and node.outputs[0].name) or node.op_type
 
 
 def _fragment(network: Network, site: Site, added: Sequence[Any], results: Sequence[Tuple[Any, Any]]) -> Fragment:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
+
+if TYPE_CHECKING:
+    from onnx_ir import Node as Node
+else:
+    # onnx_ir is there only with edgedla[fix].
+    Node = Any
 
 
 class Refused(Exception):

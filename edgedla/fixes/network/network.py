@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from edgedla.fixes.site import Refused
+from edgedla.fixes.site import Node, Refused
 
 #: Constants of up to this many elements are read while matching. Larger ones are weights: reading them would load the model,
 #: and a file without weights could not be matched.
@@ -207,7 +207,7 @@ def tensor_path(tensor: Any) -> Any:
     return Path(tensor.base_dir) / tensor.location
 
 
-def window_numbers(node: Any, name: str, default: Sequence[int]) -> List[int]:
+def window_numbers(node: Node, name: str, default: Sequence[int]) -> List[int]:
     """strides, dilations, pads or kernel_shape of a 2-D window; `default` if the attribute is missing.
 
     Raises:
@@ -219,7 +219,7 @@ def window_numbers(node: Any, name: str, default: Sequence[int]) -> List[int]:
     return numbers
 
 
-def attribute(node: Any, name: str, default: Any) -> Any:
+def attribute(node: Node, name: str, default: Any) -> Any:
     """An attribute as Python value: int, float, text, or a list of int or float; `default` if it is missing."""
     entry = node.attributes.get(name)
     if entry is None or entry.is_ref():

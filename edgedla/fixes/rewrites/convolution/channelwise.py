@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused
+from edgedla.fixes.site import Node, Refused
 
 #: Operators of which each channel of the result depends on the same channel of the operands alone.
 ELEMENTWISE = frozenset(
@@ -93,7 +93,7 @@ def _maker(network: Network, value: Any, channels: int) -> Any:
     return node
 
 
-def _operands(node: Any) -> List[Any]:
+def _operands(node: Node) -> List[Any]:
     """What it reads of a map, without the weights of a Conv or a normalisation."""
     return [v for v in (node.inputs if node.op_type in ELEMENTWISE else node.inputs[:1]) if v is not None]
 

@@ -11,14 +11,14 @@ from typing import Any, Dict, List, Optional, Tuple
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.convolution.channelwise import Chain, chain_behind, of_channels
 from edgedla.fixes.rewrites.resampling.slices import Steps, steps_of
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 from edgedla.graph.kinds.slice import MOST_PARTS
 
 #: Older releases run no slice on a DLA (SLIC001), and there the rewrite helps whatever one costs.
 SLICES_FROM = (8, 5)
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     whole = node.inputs[0]
     if len(network.shape(whole) or ()) != 4 or _channels_of(network, node) is None:
         return None
@@ -57,7 +57,7 @@ def _part(editor: Any, chain: Chain, value: Any, steps: Steps) -> Any:
     return of_channels(editor, chain, slice(first, first + step * count, step))
 
 
-def _channels_of(network: Network, node: Any) -> Optional[List[Steps]]:
+def _channels_of(network: Network, node: Node) -> Optional[List[Steps]]:
     """The channels that each output takes; None where the node cuts another axis, or its numbers are not known."""
     if node.op_type == "Slice":
         steps = steps_of(network, node)
@@ -72,12 +72,12 @@ def _channels_of(network: Network, node: Any) -> Optional[List[Steps]]:
     return [(start, 1, size) for start, size in zip(starts, sizes)]
 
 
-def _whole_but_channels(network: Network, node: Any, steps: Dict[int, Steps]) -> bool:
+def _whole_but_channels(network: Network, node: Node, steps: Dict[int, Steps]) -> bool:
     shape = network.shape(node.inputs[0]) or ()
     return 1 in steps and all(axis == 1 or taken == (0, 1, shape[axis]) for axis, taken in steps.items())
 
 
-def _sizes(network: Network, node: Any, channels: int) -> Optional[List[int]]:
+def _sizes(network: Network, node: Node, channels: int) -> Optional[List[int]]:
     """The channels of each output of a Split, which an attribute, an input or the number of outputs tells."""
     given = attribute(node, "split", None)
     if given is None and len(node.inputs) > 1 and node.inputs[1] is not None:

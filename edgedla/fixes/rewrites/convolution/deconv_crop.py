@@ -6,13 +6,13 @@ from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.convolution.patterns import window_of
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose DLA takes a Slice.
 FIRST_SLICE = (8, 5)
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None:
         return None

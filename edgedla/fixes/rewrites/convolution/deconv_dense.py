@@ -8,13 +8,13 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.convolution.patterns import window_of
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: Dense weights above this many elements would dwarf the network.
 MOST_ELEMENTS = 1 << 24
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None or (window.group == 1 and window.dilations == [1, 1]):
         return None

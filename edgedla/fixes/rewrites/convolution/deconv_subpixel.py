@@ -12,7 +12,7 @@ import numpy as np
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.convolution.patterns import window_of
 from edgedla.fixes.rewrites.limits import rule_parameter
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: Dense one-hot weights above this many elements would dwarf the network.
 MOST_ELEMENTS = 1 << 24
@@ -51,7 +51,7 @@ class Taps:
         return taps
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None:
         return None

@@ -6,10 +6,10 @@ from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.convolution.patterns import window_of
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None or window.dilations == [1, 1] or window.strides != [1, 1]:
         return None

@@ -9,10 +9,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.convolution.patterns import window_of
 from edgedla.fixes.rewrites.limits import conv_stride
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None or window.kernel != window.strides or max(window.strides) <= conv_stride():
         return None

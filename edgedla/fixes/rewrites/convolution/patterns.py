@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
 from edgedla.fixes.network.network import Network, attribute, window_numbers
-from edgedla.fixes.site import Refused
+from edgedla.fixes.site import Node, Refused
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Window:
     bias: Optional[Any]
 
 
-def window_of(network: Network, node: Any) -> Optional[Window]:
+def window_of(network: Network, node: Node) -> Optional[Window]:
     """The numbers of a 2-D convolution with constant weights; None for another rank.
 
     Raises:

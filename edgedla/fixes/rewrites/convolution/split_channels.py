@@ -11,13 +11,13 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.convolution.patterns import Window, window_of
 from edgedla.fixes.rewrites.limits import buffer_overflow
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: More partial sums than this cost more than any build gains.
 MOST_PARTS = 16
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     window = window_of(network, node)
     if window is None:
         return None

@@ -9,10 +9,10 @@ from typing import Any, Optional
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.limits import resize_factor
 from edgedla.fixes.rewrites.numbers import stages
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if len(node.inputs) != 2:
         return None
     shapes = [network.shape(v) for v in node.inputs]
@@ -22,6 +22,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if len(gates) != 1 or any(network.is_constant(v) for v in node.inputs):
         return None
     gate, full = node.inputs[gates[0]], node.inputs[1 - gates[0]]
+    assert gate is not None
     small, large = network.nchw(gate), network.nchw(full)
     network.dtype(gate)
     if small[:2] != large[:2]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.pooling.patterns import reduce_axes
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     shape = network.shape(x)
     if shape is None or len(shape) != 4 or reduce_axes(network, node, 4) != (1,):

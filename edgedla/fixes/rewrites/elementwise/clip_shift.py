@@ -7,14 +7,14 @@ from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import rule_parameter, upper_limit
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: Largest offset. The DLA stores what is moved: values around 1 behind a Clip from -20 have 54 dB in place of 66 in FP16 and 29 in place
 #: of 34 in INT8, behind one from -1000 24 and 1 dB (simulated).
 MOST_OFFSET = 4.0
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     shape = network.shape(x)
     if shape is None or len(shape) != 4:
@@ -44,7 +44,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(node.outputs[0], (node,), build)
 
 
-def _bounds(network: Network, node: Any) -> Any:
+def _bounds(network: Network, node: Node) -> Any:
     """(low, high), None where there is none.
 
     Raises:

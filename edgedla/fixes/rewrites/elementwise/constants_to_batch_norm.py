@@ -9,12 +9,12 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 OPERATORS = ("Mul", "Add", "Sub", "Div")
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     step = _step(network, node)
     if step is None:
         return None
@@ -58,14 +58,14 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(node.outputs[0], tuple(op for op, _, _ in chain), build)
 
 
-def _quietly(network: Network, node: Any) -> Optional[Tuple[Any, Any, bool]]:
+def _quietly(network: Network, node: Node) -> Optional[Tuple[Any, Any, bool]]:
     try:
         return _step(network, node)
     except Refused:
         return None
 
 
-def _step(network: Network, node: Any) -> Optional[Tuple[Any, Any, bool]]:
+def _step(network: Network, node: Node) -> Optional[Tuple[Any, Any, bool]]:
     """(the tensor, the constant, whether the constant stands first) of one operation."""
     if len(node.inputs) != 2:
         return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x, divisor = node.inputs
     shape = network.shape(x)
     if shape is None or len(shape) != 4 or network.is_constant(x):

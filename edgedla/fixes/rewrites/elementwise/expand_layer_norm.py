@@ -11,7 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose parser imports the operator.
 FIRST_WITHOUT_NEED = (8, 6)
@@ -19,7 +19,7 @@ FIRST_WITHOUT_NEED = (8, 6)
 MOST_ROWS = 1 << 20
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.trt >= FIRST_WITHOUT_NEED:
         return None
     if any(v.uses() or v.is_graph_output() for v in node.outputs[1:]):

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import MOST_READ_ELEMENTS, Network
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern
 
 #: First release that folds shared and small constants by itself.
 FIRST_WITHOUT_NEED = (10,)
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.trt >= FIRST_WITHOUT_NEED:
         return None
     if len(node.inputs) != 2 or network.is_constant(node.inputs[0]) == network.is_constant(node.inputs[1]):
         return None
     place = 0 if network.is_constant(node.inputs[0]) else 1
     constant, x = node.inputs[place], node.inputs[1 - place]
+    assert constant is not None
+    assert constant.const_value is not None
     shape = network.shape(x)
     dims = network.weight_shape(constant)
     if shape is None or len(shape) != 4 or network.shape(node.outputs[0]) != shape or len(dims) > 4:

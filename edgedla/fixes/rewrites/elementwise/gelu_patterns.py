@@ -6,7 +6,7 @@ import math
 from typing import Any, Callable, Optional, Tuple
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Site
+from edgedla.fixes.site import Node, Site
 
 TOLERANCE = 1e-3
 
@@ -20,7 +20,7 @@ ERF = (
 def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Network, Any], Optional[Site]]:
     """`match` of a rewrite to x sigmoid(argument(editor, x, channels))."""
 
-    def match(network: Network, node: Any) -> Optional[Site]:
+    def match(network: Network, node: Node) -> Optional[Site]:
         gelu = gelu_of(network, node)
         if gelu is None:
             return None
@@ -34,7 +34,7 @@ def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Netwo
     return match
 
 
-def gelu_of(network: Network, node: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:
+def gelu_of(network: Network, node: Node) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:
     """(x, the nodes, the output) of x (1 + erf(x / sqrt 2)) / 2 around a Gelu or Erf node; None if the pattern differs."""
     if node.op_type == "Gelu":
         return node.inputs[0], (node,), node.outputs[0]
@@ -77,11 +77,11 @@ def _product(network: Network, x: Any, plus: Any, nodes: Tuple[Any, ...]) -> Opt
     return None
 
 
-def _is_half(network: Network, node: Any, operand: Any) -> bool:
+def _is_half(network: Network, node: Node, operand: Any) -> bool:
     return _other(network, node, operand) == 0.5
 
 
-def _other(network: Network, node: Any, operand: Any) -> Optional[float]:
+def _other(network: Network, node: Node, operand: Any) -> Optional[float]:
     """The constant scalar that is the other operand; None if it is no constant scalar."""
     if len(node.inputs) != 2:
         return None

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Rewrite, Site, holds, refuses
+from edgedla.fixes.site import Node, Rewrite, Site, holds, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     _, channels, _, _ = network.nchw(x)
     network.dtype(x)

@@ -7,10 +7,10 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     conv = network.producer(node.inputs[0], "Conv")
     if conv is None or network.only_reader(node.inputs[0]) is not node or network.goal.precision == "int8":
         # In INT8 the convolution's own scale would shrink to the range of the clip.

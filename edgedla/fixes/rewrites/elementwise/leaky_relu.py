@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose DLA takes a LeakyReLU.
 FIRST_WITHOUT_NEED = (8,)
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.trt >= FIRST_WITHOUT_NEED:
         return None
     x = node.inputs[0]

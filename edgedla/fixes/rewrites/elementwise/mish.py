@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern
 
 SLOPE, OFFSET = 0.35, 0.6
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     nodes: Tuple[Any, ...] = (node,)
     if node.op_type == "Mish":
         x = node.inputs[0]

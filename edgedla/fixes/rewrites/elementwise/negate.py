@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     shape = network.shape(x)
     if shape is None or len(shape) != 4:

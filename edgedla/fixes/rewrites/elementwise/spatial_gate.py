@@ -7,10 +7,10 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if len(node.inputs) != 2 or any(network.is_constant(v) for v in node.inputs):
         return None
     shapes = [network.shape(v) for v in node.inputs]
@@ -18,6 +18,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if len(gates) != 1 or any(s is None or len(s) != 4 for s in shapes):
         return None
     gate, full = node.inputs[gates[0]], node.inputs[1 - gates[0]]
+    assert gate is not None
     small, large = network.nchw(gate), network.nchw(full)
     if large[1] == 1 or large[2:] == (1, 1):
         return None

@@ -9,10 +9,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.limits import conv_stride, kernel, pooling_window
 from edgedla.fixes.rewrites.pooling.average_patterns import average_of
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     average = average_of(network, node)
     if average is None or max(average.kernel) <= pooling_window():
         return None

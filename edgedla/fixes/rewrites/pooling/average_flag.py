@@ -6,10 +6,10 @@ from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.pooling.average_patterns import average_of
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.chip != "xavier":
         return None
     average = average_of(network, node)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import List, Optional
 
 from edgedla.fixes.network.network import Network, attribute, window_numbers
-from edgedla.fixes.site import Refused
+from edgedla.fixes.site import Node, Refused
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Average:
     inclusive: bool
 
 
-def average_of(network: Network, node: Any) -> Optional[Average]:
+def average_of(network: Network, node: Node) -> Optional[Average]:
     """The numbers of a 2-D AveragePool; None for another rank.
 
     Raises:

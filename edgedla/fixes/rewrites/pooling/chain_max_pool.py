@@ -6,10 +6,10 @@ from typing import Any, Optional, Tuple
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import pooling_window
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     kernel = attribute(node, "kernel_shape", [])
     if len(kernel) != 2 or max(kernel) <= pooling_window():
         return None
@@ -37,7 +37,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(node.outputs[0], (node,), build)
 
 
-def _pads(node: Any, kernel: Any) -> Any:
+def _pads(node: Node, kernel: Any) -> Any:
     auto = attribute(node, "auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         return [k // 2 for k in kernel] * 2

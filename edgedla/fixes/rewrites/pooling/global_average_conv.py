@@ -11,10 +11,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.limits import kernel
 from edgedla.fixes.rewrites.pooling.patterns import over_height_and_width, with_shape
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     average = over_height_and_width(network, node)
     if average is None:
         return None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.pooling.patterns import pooling_chain
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     # The flag is without effect where nothing is padded, but on Xavier its absence makes support unknown.
     return pooling_chain(network, node, "AveragePool", count_include_pad=1)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.pooling.patterns import pooling_chain
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose DLA takes a maximum over H and W.
 FIRST_WITHOUT_NEED = (10,)
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.trt >= FIRST_WITHOUT_NEED:
         return None
     return pooling_chain(network, node, "MaxPool")

@@ -8,10 +8,10 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.pooling.average_patterns import Average, average_of
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if network.goal.chip != "xavier":
         return None
     average = average_of(network, node)

@@ -9,12 +9,12 @@ import numpy as np
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import pooling_window
 from edgedla.fixes.rewrites.numbers import stages
-from edgedla.fixes.site import Refused, Site
+from edgedla.fixes.site import Node, Refused, Site
 
 Reduced = Tuple[Any, Tuple[int, int, int, int], Tuple[int, ...]]
 
 
-def reduce_axes(network: Network, node: Any, rank: int) -> Optional[Tuple[int, ...]]:
+def reduce_axes(network: Network, node: Node, rank: int) -> Optional[Tuple[int, ...]]:
     """Axes of a Reduce node, sorted and from 0: an attribute first, an input from opset 13 (Sum) or 18 on.
 
     Raises:
@@ -32,7 +32,7 @@ def reduce_axes(network: Network, node: Any, rank: int) -> Optional[Tuple[int, .
     return tuple(sorted(a % rank for a in axes))
 
 
-def over_height_and_width(network: Network, node: Any) -> Optional[Reduced]:
+def over_height_and_width(network: Network, node: Node) -> Optional[Reduced]:
     """(input, its dims, dims of the output) of a global pooling or of a reduction over exactly H and W."""
     x = node.inputs[0]
     shape = network.shape(x)
@@ -54,7 +54,7 @@ def with_shape(editor: Any, x: Any, shape: Tuple[int, ...]) -> Any:
     return x if len(shape) == 4 else editor.reshape(x, shape)
 
 
-def pooling_chain(network: Network, node: Any, op: str, **attributes: Any) -> Optional[Site]:
+def pooling_chain(network: Network, node: Node, op: str, **attributes: Any) -> Optional[Site]:
     """A global pooling or a reduction over H and W as a chain of `op`, each within the DLA's window; None for others.
 
     Args:

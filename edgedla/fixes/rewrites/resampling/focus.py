@@ -9,10 +9,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import conv_stride
 from edgedla.fixes.rewrites.resampling.slices import traced
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     traces = [traced(network, v) for v in node.inputs]
     if len(traces) < 2 or any(t is None for t in traces):
         return None

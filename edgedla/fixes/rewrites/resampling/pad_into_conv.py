@@ -6,10 +6,10 @@ from typing import Any, List, Optional
 
 from edgedla.fixes.network.network import Network, attribute, window_numbers
 from edgedla.fixes.rewrites.limits import conv_padding, upper_limit
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     pad = network.producer(node.inputs[0], "Pad")
     if pad is None:
         return None

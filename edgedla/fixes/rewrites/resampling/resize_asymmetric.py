@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if attribute(node, "mode", "nearest") != "nearest" or len(node.inputs) < 3 or node.inputs[2] is None:
         return None
     coordinates = attribute(node, "coordinate_transformation_mode", "half_pixel")

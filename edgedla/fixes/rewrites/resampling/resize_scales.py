@@ -7,10 +7,10 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if len(node.inputs) < 4 or node.inputs[3] is None:
         return None
     x = node.inputs[0]

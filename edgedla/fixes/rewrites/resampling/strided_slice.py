@@ -9,10 +9,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.limits import conv_stride, kernel
 from edgedla.fixes.rewrites.resampling.slices import steps_of
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     steps = steps_of(network, node)
     x = node.inputs[0]
     if steps is None or all(step == 1 for _, step, _ in steps.values()):

@@ -8,10 +8,10 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.numbers import one_hot
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x, indices = node.inputs[:2]
     shape = network.shape(x)
     if shape is None or len(shape) != 4 or network.is_constant(x) or attribute(node, "axis", 0) % 4 != 1:

@@ -9,10 +9,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.numbers import one_hot
 from edgedla.fixes.rewrites.shapes.depth_to_space import turned
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Node, Rewrite, Site, holds, no_pattern
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     before = turned(network, node)
     if before is None:
         return None

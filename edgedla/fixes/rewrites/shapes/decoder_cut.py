@@ -12,7 +12,7 @@ from edgedla.fixes.network.plugins import is_plugin
 from edgedla.fixes.network.subgraphs import subgraphs
 from edgedla.fixes.rewrites.convolution.deconv_crop import FIRST_SLICE
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
-from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Cut, Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
 
 #: A Conv after a Softmax with at most this many weights is part of a decoder: YOLOv8's for box distributions has 16.
@@ -24,7 +24,7 @@ SPATIAL = frozenset("Relu Clip LeakyRelu Sigmoid Tanh BatchNormalization MaxPool
 WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul".split())
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     if not any(v.is_graph_output() for v in node.outputs):
         return None
     tail = _tail(network)
@@ -86,17 +86,20 @@ def _tail(network: Network) -> Set[Any]:
     return tail
 
 
-def _crops(network: Network, node: Any) -> bool:
+def _crops(network: Network, node: Node) -> bool:
     """Whether the node is what deconv-crop adds after a transposed convolution, which the DLA runs."""
     deconvolution = network.producer(node.inputs[0], "ConvTranspose") if node.op_type == "Slice" else None
     return deconvolution is not None and network.goal.trt >= FIRST_SLICE
 
 
-def _is_network(network: Network, node: Any) -> bool:
+def _is_network(network: Network, node: Node) -> bool:
     """Whether the node has weights, except a mean over the bins of a distribution, after a Softmax."""
     if node.op_type not in WEIGHTED or not any(network.is_constant(v) for v in node.inputs[1:2]):
         return False
-    mean = node.inputs[1].const_value.size <= MOST_DECODER_WEIGHTS
+    weights = node.inputs[1]
+    assert weights is not None
+    assert weights.const_value is not None
+    mean = weights.const_value.size <= MOST_DECODER_WEIGHTS
     return not (mean and network.producer(node.inputs[0], "Softmax", "Transpose", "Reshape"))
 
 

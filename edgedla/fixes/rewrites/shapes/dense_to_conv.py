@@ -11,10 +11,10 @@ import numpy as np
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import kernel
 from edgedla.fixes.rewrites.shapes.patterns import behind_flatten, replayed
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     flattened = behind_flatten(network, node.inputs[0])
     if flattened is None:
         return None
@@ -58,7 +58,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(output, (*between, *nodes), build)
 
 
-def _bias(network: Network, node: Any, channels: int) -> Tuple[List[Any], Any, Optional[Any]]:
+def _bias(network: Network, node: Node, channels: int) -> Tuple[List[Any], Any, Optional[Any]]:
     """(nodes, output, bias) of the dense layer: the third input of a Gemm, or an Add after a MatMul."""
     output = node.outputs[0]
     if node.op_type == "Gemm":

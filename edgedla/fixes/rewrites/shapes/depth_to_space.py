@@ -8,7 +8,7 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import rule_parameter
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 Pattern = Tuple[Any, Tuple[Any, ...], int, bool]
 
@@ -16,7 +16,7 @@ Pattern = Tuple[Any, Tuple[Any, ...], int, bool]
 MOST_ELEMENTS = 1 << 24
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     rearrangement = _operator(node) if node.op_type == "DepthToSpace" else _reshapes(network, node)
     if rearrangement is None:
         return None
@@ -45,11 +45,11 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(node.outputs[0], nodes, build)
 
 
-def _operator(node: Any) -> Pattern:
+def _operator(node: Node) -> Pattern:
     return node.inputs[0], (node,), attribute(node, "blocksize", 1), attribute(node, "mode", "DCR") == "CRD"
 
 
-def turned(network: Network, node: Any) -> Optional[Tuple[Any, Any]]:
+def turned(network: Network, node: Node) -> Optional[Tuple[Any, Any]]:
     """(the Reshape, the Transpose) before a Reshape, if nothing else reads either."""
     turn = network.producer(node.inputs[0], "Transpose")
     first = network.producer(turn.inputs[0], "Reshape") if turn is not None else None
@@ -58,7 +58,7 @@ def turned(network: Network, node: Any) -> Optional[Tuple[Any, Any]]:
     return (first, turn) if network.only_reader(turn.inputs[0]) is turn else None
 
 
-def _reshapes(network: Network, node: Any) -> Optional[Pattern]:
+def _reshapes(network: Network, node: Node) -> Optional[Pattern]:
     before = turned(network, node)
     if before is None:
         return None

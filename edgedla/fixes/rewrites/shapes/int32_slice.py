@@ -7,12 +7,12 @@ from typing import Any, List, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 INT32_MAX = 2**31 - 1
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     numbers = [v for v in node.inputs[1:] if v is not None]
     if not numbers or all(v.dtype is not None and v.dtype.name == "INT32" for v in numbers):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x, output = node.inputs[0], node.outputs[0]
     if x is None or not _gives_back(network, node):
         return None
@@ -21,7 +21,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     return Site(output, (node,), lambda editor: x)
 
 
-def _gives_back(network: Network, node: Any) -> bool:
+def _gives_back(network: Network, node: Node) -> bool:
     kind, x = node.op_type, node.inputs[0]
     shape = network.shape(x)
     if kind == "Identity":
@@ -32,7 +32,7 @@ def _gives_back(network: Network, node: Any) -> bool:
         training = network.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else False
         return training is not None and not bool(np.all(training))
     if kind == "Cast":
-        return x.dtype is not None and attribute(node, "to", None) == int(x.dtype)
+        return x is not None and x.dtype is not None and attribute(node, "to", None) == int(x.dtype)
     if shape is None:
         return False
     if kind == "Transpose":

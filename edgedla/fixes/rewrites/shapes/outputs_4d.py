@@ -4,14 +4,14 @@ The values are the same but the shape differs, which readers of the output must 
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     output = node.outputs[0]
     x = node.inputs[0]
     shape, dims = network.shape(output), network.shape(x)
@@ -21,7 +21,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused(f"the batch of {dims[0]} becomes part of another dim")
     if not network.goal.change_outputs:
         raise Refused(f"{output.name} would have the shape {list(dims)}: allow it with --change-outputs")
-    if network.producer(x) is None or x.is_graph_output():
+    if network.producer(x) is None or x is None or x.is_graph_output():
         raise Refused("its 4-D tensor is an input or another output of the model")
     if output.uses():
         raise Refused(f"{output.name} is read inside the model too")

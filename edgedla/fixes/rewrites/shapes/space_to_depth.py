@@ -8,13 +8,13 @@ import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import conv_stride
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: Elements of the one-hot weights: larger ones are most of a model that had none.
 MOST_ELEMENTS = 1 << 24
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
+def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]
     block = attribute(node, "blocksize", 1)
     _, c, _, _ = network.nchw(x)
