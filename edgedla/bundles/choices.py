@@ -69,7 +69,8 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     # Settings and devices are resolved when the bundle is made; the board's own table of modules is not read.
     "edgedla.io.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
-    "edgedla.targets": lambda c: c.rtsp,
+    # Which encoder the board has, for RTSP and for clips.
+    "edgedla.targets": lambda c: c.rtsp or c.draws,
     # The memory of a session was estimated when the artifact was built.
     "edgedla.quantization.memory_limit": lambda c: False,
     "edgedla.quantization.session_memory": lambda c: False,
@@ -104,7 +105,7 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names.add("onnxruntime")
     if choices.draws or choices.schemes & {"images", "file"}:
         names.add("OpenCV (JetPack)")
-    elif choices.schemes - {"synthetic"}:
+    elif choices.schemes - {"synthetic", "python"}:
         names.add("GStreamer (JetPack)")
     elif not choices.schemes:
         names.add("OpenCV for files or GStreamer for cameras (JetPack)")

@@ -72,26 +72,19 @@ class Retention:
 
     def look(self) -> None:
         """Removes what is too old or too much, oldest first."""
-        kept: List[Kept] = sorted(_looked_at(self._files()), reverse=True)
+        kept: List[Kept] = sorted(_looked_at(self._files()))
         size, now_s = sum(k.size for k in kept), time.time()
         lacking = self._lacking()
-        while kept:
-            oldest = kept[-1]
+        for oldest in kept:
             disk = _disk(oldest.paths[0])
             too_old = self._most_s and now_s - oldest.time_s > self._most_s
-            if not (too_old or (self._most and size > self._most) or lacking.get(disk, 0) > 0):
-                if not any(lacking.get(_disk(k.paths[0]), 0) > 0 for k in kept):
-                    break
-                # Another disk is full, so this one's file stays.
-                kept.pop()
-                continue
-            for path in oldest.paths:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-            self.removed += 1
-            size -= oldest.size
-            lacking[disk] = lacking.get(disk, 0) - oldest.size
-            kept.pop()
+            if too_old or (self._most and size > self._most) or lacking.get(disk, 0) > 0:
+                for path in oldest.paths:
+                    with contextlib.suppress(OSError):
+                        path.unlink()
+                self.removed += 1
+                size -= oldest.size
+                lacking[disk] = lacking.get(disk, 0) - oldest.size
         self._tell(any(n > 0 for n in self._lacking().values()))
 
     def _tell(self, full: bool) -> None:

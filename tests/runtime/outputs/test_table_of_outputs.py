@@ -9,7 +9,7 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from edgedla.bundles.choices import choices_of, libraries
+from edgedla.bundles.choices import choices_of, libraries, needed
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -152,3 +152,16 @@ def test_an_output_path_that_is_a_source_is_refused(name: str, place: str, tmp_p
         with pytest.raises(UsageError, match=rf"outputs.{name}: .*{place}: this output would overwrite the source"):
             open_outputs(config, lambda source: 25.0)
     assert (tmp_path / "film.avi").read_bytes() == b"footage"
+
+
+@pytest.mark.parametrize(("outputs", "asks"), [({"jsonl": "x"}, False), ({"clips": {"folder": "x"}}, True)], ids=str)
+def test_a_bundle_with_clips_can_ask_which_encoder_the_board_has(outputs: Any, asks: bool) -> None:
+    document = {
+        "artifact": "a",
+        "source": "csi://0",
+        "events": {"e": {}},
+        "decode": {"kind": "yolov8"},
+        "outputs": outputs,
+    }
+    choices = choices_of(config_from(1, document, "/folder/pipeline.yaml"), [])
+    assert needed(choices)("edgedla.targets.board") is asks
