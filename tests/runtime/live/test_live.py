@@ -6,23 +6,21 @@ import contextlib
 import http.client
 import json
 import logging
-import shutil
 import socket
-import subprocess
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from docs.chrome import CHROMIUM, open_page
 from edgedla.errors import RunError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.live.scenes import Scenes
-from edgedla.runtime.live.server import TEMPLATES, page, serve_view
-from edgedla.runtime.live.state import WORDS, State, Warnings, _events
+from edgedla.runtime.live.server import page, serve_view
+from edgedla.runtime.live.state import WORDS, Warnings
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
 from tests.runtime.field.field_pipelines import camera, counter, engine, lane, pipeline
@@ -313,99 +311,26 @@ def test_every_state_of_a_camera_has_a_severity():
 
 
 @pytest.mark.slow
-def test_a_real_browser_shows_pictures_and_runs_no_foreign_script(tmp_path):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    if not shutil.which("chromium") or not shutil.which("chromedriver"):
-        pytest.skip("Chromium and its driver are not installed")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=390,900"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    try:
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+def test_a_real_browser_shows_pictures_and_runs_no_foreign_script():
+    with open_page(390, 900) as browser:
         with running(NASTY) as (address, port, p):
             until(port, lambda d: d["sources"][1]["word"] == "stalled")
-            driver.get(address)
-            end = time.monotonic() + 20
-            while "Act now" not in driver.title and time.monotonic() < end:
-                time.sleep(0.2)
-            assert driver.title == "✕ Act now: 1 of 2 sources live. hanging is stalled."
-            shown = "return [...document.images].map(i => i.src)"
-            first = driver.execute_script(shown)
-            time.sleep(1.0)
-            assert driver.execute_script(shown)[0] != first[0], "pictures go on"
-            assert driver.execute_script("return window.bad") is None
-            assert driver.execute_script("return document.getElementById('title').textContent") == NASTY
-            assert not driver.execute_script("return document.documentElement.scrollWidth > window.innerWidth")
-            chips = driver.execute_script("return [...document.querySelectorAll('.chip')].map(c => c.textContent)")
-            assert chips == ["live", "stalled"]
-            caption = driver.execute_script("return document.querySelectorAll('figcaption')[1].textContent")
-            assert caption.startswith("No frame for")
-            broken = [line for line in driver.get_log("browser") if "Content Security Policy" in line["message"]]
-            assert not broken
-    finally:
-        driver.quit()
-
-
-def test_a_zone_drawn_on_the_page_is_yaml_that_the_pipeline_file_takes(tmp_path):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node.js is not installed")
-    script = (TEMPLATES / "live.js").read_text()
-    function = script[script.index("function yaml(") : script.index("function drawing(")]
-    cases = [
-        ("gate", [[0.1, 0.2], [0.9, 0.2], [0.5, 1]]),
-        ("gate", [[0, 0.5], [1, 0.5]]),
-        ("-", [[0, 0], [1, 0], [1, 1]]),
-        ("gate", [[0, 0]]),
-    ]
-    call = f"{function}; console.log(JSON.stringify({json.dumps(cases)}.map(([k, c]) => yaml(k, c))))"
-    made = json.loads(subprocess.run([node, "-e", call], capture_output=True, text=True, check=True).stdout)
-    assert made.pop() == "", "one corner is nothing yet"
-    head = "version: 2\nsources: {gate: 'synthetic://'}\nmodels: {m: {artifact: a, track: bytetrack, decode: yolov8}}\n"
-    rules = []
-    for text in made:
-        (tmp_path / "p.yaml").write_text(head + text)
-        [(name, rule)] = load_config(str(tmp_path / "p.yaml")).events.items()
-        rules.append((name, rule.sources, rule.zone, rule.line, rule.each))
-    assert rules == [
-        ("gate-zone", ("gate",), ((0.1, 0.2), (0.9, 0.2), (0.5, 1.0)), (), "zone"),
-        ("gate-line", ("gate",), (), ((0.0, 0.5), (1.0, 0.5)), "object"),
-        ("zone", (), ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)), (), "zone"),
-    ]
-
-
-def test_the_page_counts_events_and_crossings():
-    told = {"output": "events", "began": 7, "going_on": 2, "crossings": [
-        {"event": "door", "source": "gate", "model": "m", "left": 3, "right": 4}]}  # fmt: skip
-    assert [tuple(g.values()) for g in _events([{"output": "jsonl"}, told])] == [
-        ("Events", "2 going on, 7 so far"), ("gate door", "3 to the left, 4 to the right"),
-    ]  # fmt: skip
-
-
-def test_chromium_runs_the_pages_script_to_its_end(tmp_path):
-    """The box for zones is hidden until the script has set it up. Read from a folder: without pictures and numbers."""
-    if not shutil.which("chromium"):
-        pytest.skip("Chromium is not installed")
-    captures = [camera("good", counter(rate=50))]
-    p = pipeline(captures, [lane(engine(1.0), ["good"])])
-    (tmp_path / "index.html").write_bytes(page(State(p, Scenes(("good",)), Warnings()).document()))
-    shutil.copy(TEMPLATES / "live.js", tmp_path)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000", "--dump-dom"]
-    command = ["chromium", *flags, (tmp_path / "index.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.stdout.count('<div class="draw">') == 1, done.stderr[-500:]
-
-
-def test_a_camera_without_results_for_minutes_has_no_age(monkeypatch):
-    """Percentiles of nothing are no numbers, which JSON has not."""
-    p = pipeline([camera("good", counter(rate=50))], [lane(engine(1.0), ["good"])])
-    state = State(p, Scenes(("good",)), Warnings())
-    [only] = p.lanes
-    only.ages["good"].add(5.0)
-    assert state.document()["sources"][0]["age_ms"] == pytest.approx(5.0, rel=0.03)
-    only.ages["good"]._since_s -= 10_000
-    assert state.document()["sources"][0]["age_ms"] is None
-    json.dumps(state.document(), allow_nan=False)
+            browser.go(address)
+            browser.until("document.title.includes('Act now')", 20)
+            assert browser.ask("document.title") == "✕ Act now: 1 of 2 sources live. hanging is stalled."
+            first = browser.ask("document.images[0].src")
+            browser.until(f"document.images[0].src !== {first!r} && document.images[0].naturalWidth > 0", 10)
+            assert browser.ask("window.bad === undefined")
+            assert browser.ask("document.getElementById('title').textContent") == NASTY
+            assert not browser.ask("document.documentElement.scrollWidth > window.innerWidth")
+            assert browser.ask("[...document.querySelectorAll('.chip')].map(c => c.textContent)") == ["live", "stalled"]
+            assert browser.ask("document.querySelectorAll('figcaption')[1].textContent").startswith("No frame for")
+            assert not [line for line in browser.console if "Content Security Policy" in line]
+        browser.until("document.title === '✕ Not reached'", 20)
+        assert browser.ask("[...document.querySelectorAll('.chip')].map(c => c.textContent)") == ["not reached"] * 2
+        marks = browser.ask("[...document.querySelectorAll('.chip, .big')].map(c => c.dataset.mark)")
+        assert marks == ["✕"] * 3
+        assert "Last seen" in browser.ask("document.querySelector('.tell').textContent")
+        assert browser.ask("getComputedStyle(document.images[0]).filter").startswith("grayscale")
+        assert browser.ask("document.images[0].naturalWidth") > 0, "the last picture stays"

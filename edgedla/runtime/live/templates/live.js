@@ -16,10 +16,13 @@ function watch(img, key) {
   const next = () => {
     if (!img.isConnected) return;
     if (document.hidden) { setTimeout(next, 500); return; }
-    img.src = "camera/" + encodeURIComponent(key) + ".jpg?n=" + n++;
+    // Loaded aside, so that a picture that does not come leaves the last one.
+    const coming = new Image();
+    coming.alt = img.alt;
+    coming.addEventListener("load", () => { img.replaceWith(coming); img = coming; next(); });
+    coming.addEventListener("error", () => setTimeout(next, 2000));
+    coming.src = "camera/" + encodeURIComponent(key) + ".jpg?n=" + n++;
   };
-  img.addEventListener("load", next);
-  img.addEventListener("error", () => setTimeout(next, 2000));
   next();
 }
 
@@ -128,16 +131,33 @@ function show(d) {
   }) : [make("li", "plain", "None.")]));
 }
 
+// The pipeline does not answer: nothing on the page is live. Pictures stay, grey, with the time of the last answer.
+function gone() {
+  const health = $("health"), big = health.querySelector(".big");
+  health.className = "health bad";
+  big.dataset.mark = MARKS.bad;
+  big.textContent = "Not reached";
+  const seen = health.querySelector("time").textContent.split(",")[0];
+  health.querySelector(".tell").textContent = "The pipeline does not answer. Last seen " + seen + ".";
+  document.title = MARKS.bad + " Not reached";
+  for (const t of document.querySelectorAll(".tile")) {
+    t.className = "tile card bad";
+    t.setAttribute("aria-label", t.querySelector("h2").textContent + ": not reached");
+    const chip = t.querySelector(".chip"), caption = t.querySelector("figcaption");
+    chip.className = "chip bad solid";
+    chip.dataset.mark = MARKS.bad;
+    chip.textContent = "not reached";
+    caption.hidden = false;
+    caption.replaceChildren("Last seen " + seen);
+  }
+}
+
 async function refresh() {
   try {
     const answer = await fetch("state.json", { cache: "no-store" });
     if (answer.ok) show(await answer.json());
   } catch (e) {
-    const health = $("health");
-    health.className = "health bad";
-    health.querySelector(".big").textContent = "Not reached";
-    health.querySelector(".tell").textContent = "The pipeline does not answer.";
-    document.title = MARKS.bad + " Not reached";
+    gone();
   }
   setTimeout(refresh, EVERY_MS);
 }
