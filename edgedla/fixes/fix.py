@@ -21,7 +21,7 @@ from edgedla.fixes.account import (
 )
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
-from edgedla.fixes.float_types import in_float32, in_half
+from edgedla.fixes.float_types import in_float32, in_half, neither_nor
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
@@ -32,7 +32,15 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
-from edgedla.fixes.wanted import TYPES, opset_to_write, require_opset, require_samples, turned_types, wanted_rewrites
+from edgedla.fixes.wanted import (
+    HALF_TYPES,
+    TYPES,
+    opset_to_write,
+    require_opset,
+    require_samples,
+    turned_types,
+    wanted_rewrites,
+)
 from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.regions.values import FixGain
@@ -244,6 +252,8 @@ def _opened(
     types: List[str] = []
     in_float = work
     for name in turn.names:
+        if name == TYPES and HALF_TYPES in turn.names and not neither_nor(work):
+            continue
         feeds = feeds_of(work, data) if prove else ()
         inputs = "the data" if data is not None else "seeded random input"
         turned = in_float32(work, feeds) if name == TYPES else in_half(work, turn.platform, turn.mode, feeds, inputs)

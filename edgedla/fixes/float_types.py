@@ -64,6 +64,12 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
     return Typed(turned, interface, f"{own.turned}: {proof}")
 
 
+def neither_nor(model: Any) -> bool:
+    """Whether the onnx_ir.Model computes in BFLOAT16 or DOUBLE and not in FLOAT16: in FLOAT it can become FLOAT16."""
+    own = own_types(outline(model))
+    return own is not None and "FLOAT16" not in own.names
+
+
 def in_half(
     model: Any, platform: Platform, mode: str, feeds: Sequence[Mapping[str, np.ndarray]], inputs: str
 ) -> Optional[Typed]:

@@ -53,10 +53,11 @@ def wanted_rewrites(
 
 def turned_types(only: Sequence[str], skip: Sequence[str], precision: str, typed: bool) -> Tuple[str, ...]:
     """The rewrites of the whole model to do first: those that the user names. Without names FLOAT for INT8, whose scales are
-    measured on FLOAT; on a strongly typed release FLOAT16, which alone runs in FP16 there, and INT8 means Q/DQ.
+    measured on FLOAT; on a strongly typed release FLOAT16, which alone runs in FP16 there (BFLOAT16 and DOUBLE by way of FLOAT), and
+    INT8 means Q/DQ.
     """
     named, skipped = rewrites_named(_listed(only), "--only"), rewrites_named(_listed(skip), "--skip")
-    usual = (HALF_TYPES,) if typed else (TYPES,) if precision == "int8" else ()
+    usual = (TYPES, HALF_TYPES) if typed else (TYPES,) if precision == "int8" else ()
     return tuple(name for name in (TYPES, HALF_TYPES) if name not in skipped and name in (named or usual))
 
 

@@ -117,3 +117,23 @@ def test_deploy_accepts_fp16_only_of_the_converted_model(path: Path, tmp_path: P
     assert any("as FP16, converted by edgedla" in note for note in found.notes)
     assert found.details["layers_after"]
     assert [t.outcome for t in found.trials if t.name == "INT8"] == ["skipped"]
+
+
+@pytest.mark.parametrize("kind", [onnx.TensorProto.DOUBLE, onnx.TensorProto.BFLOAT16])
+def test_double_and_bfloat16_go_to_float16_by_way_of_float(kind: int, tmp_path: Path) -> None:
+    """The conversion works on FLOAT alone: such a model stayed as it was, with nothing on the DLA."""
+    weight = onnx.helper.make_tensor("w", kind, (8, 3, 3, 3), (np.arange(216.0) / 300 - 0.3).tolist())
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4), onnx.helper.make_node("Relu", ["c"], ["y"])], "m",
+        [onnx.helper.make_tensor_value_info("x", kind, (1, 3, 16, 16))],
+        [onnx.helper.make_tensor_value_info("y", kind, (1, 8, 16, 16))], [weight],
+    )  # fmt: skip
+    opset = 22 if kind == onnx.TensorProto.BFLOAT16 else 17
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    found = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", trt="11.4.1")
+    assert (found.before.layers_dla, found.after.layers_dla) == (0, 2)
+    assert "types converted to FLOAT (" in found.types
+    assert "types converted to FLOAT16 (" in found.types
+    kept = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", trt="11.4.1", skip=["float32-types"])
+    assert kept.after.layers_dla == 0
