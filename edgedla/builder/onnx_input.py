@@ -11,7 +11,7 @@ from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.converted_bounds import type_bounds
 from edgedla.importers.model_file.onnx_file import OnnxFile, read, require_model_file
-from edgedla.importers.model_file.port_names import name_ports, name_unread_outputs
+from edgedla.importers.model_file.port_names import name_ports, name_unread_outputs, tensor_names
 from edgedla.importers.model_file.tensor_data import ITEM_BYTES
 from edgedla.vocabulary import HANDED_ON
 
@@ -96,6 +96,14 @@ def read_model(path: Union[str, Path]) -> Any:
     if not model.opset_import:
         # An empty file parses too.
         raise ModelError("it names no operator set", where=str(path), hint="export the model again")
+    for name in (*tensor_names(model.graph), *(node.name for node in model.graph.node)):
+        # protobuf hands out bytes for what is not UTF-8. ONNX Runtime reads no such model.
+        if isinstance(name, bytes):
+            raise ModelError(
+                f"the name {name!r} is not UTF-8 text",
+                where=str(path),
+                hint="a check takes it; to run, export it again",
+            )
     if opset < MIN_OPSET:
         try:
             # The converter crashes in native code at an attribute whose value differs from its declared type.
