@@ -172,9 +172,7 @@ def _buffer_banks(kind: Any, element_bytes: int, bank_entries: int, kernels: int
     kernel_h, kernel_w = kind.kernel
     channels, _, width = kind.in_chw
     group = kernels if kernels == 1 or element_bytes == 2 else kernels * 2
-    planes = channels * group
-    if kind.groups > 1:
-        planes = min(planes, channels // kind.groups * kind.out_channels)
+    planes = min(channels * group, channels // max(kind.groups, 1) * kind.out_channels)
     weight_entries = _ceil(planes * kernel_h * kernel_w * element_bytes, 128)
     weight_banks = _ceil(weight_entries, bank_entries)
     slice_entries = _ceil(_ceil(channels * element_bytes, 32) * width, 4)

@@ -314,3 +314,17 @@ def test_unknown_layer_and_binding_names_are_refused_with_the_nearest(chain: Cal
     (form,) = parse_io_formats("fp16:chw16")
     with pytest.raises(UsageError, match="formats: 'imagesx' is not an input or output"):
         plan_build(chain(), request(options=PlanOptions(formats={"imagesx": form})))
+
+
+def test_a_plan_notes_formats_that_may_be_refused_and_sparsity_without_gain(tmp_path: Path) -> None:
+    model = onnx_model(
+        [node("Conv", "x w", "y", kernel_shape=[3, 3], pads=[2, 2, 2, 2], dilations=[2, 2])],
+        {"x": [1, 3, 32, 32]}, {"y": [1, 16, 32, 32]}, {"w": np.ones((16, 3, 3, 3), np.float32)},
+    )  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    options = PlanOptions(input_formats=parse_io_formats("fp16:dla_hwc4"), sparsity=True)
+    plan = plan_build(tmp_path / "m.onnx", request(options=options, precision="fp16", mode="standalone"))
+    assert any("IOFM007" in note and note.startswith("unknown: ") for note in plan.notes)
+    assert any("--sparsity gains nothing" in note for note in plan.notes)
+    sparse = plan_build(tmp_path / "m.onnx", request(options=PlanOptions(sparsity=True), precision="int8"))
+    assert not any("--sparsity" in note for note in sparse.notes)

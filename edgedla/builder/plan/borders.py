@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Iterator, Mapping, NamedTuple, Tuple
+from typing import AbstractSet, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat, layout
@@ -58,14 +58,28 @@ def format_offences(
                 layout(io.format, io.dtype, tensor.dims, chip=platform.chip, gpu_fallback=border.mode == "fallback")
             except UsageError as e:
                 yield name, f"buffer-layout: {name}: {e}"
+    for finding in _findings(graph, platform, border, formats):
+        if finding.effect is Effect.REJECT:
+            yield finding.layer, rejected(finding)
+
+
+def unknown_formats(
+    graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]
+) -> Tuple[str, ...]:
+    """Notes about inputs and outputs of which no source says whether the DLA takes their format."""
+    found = _findings(graph, platform, border, formats)
+    return tuple(f"unknown: {rejected(finding)}" for finding in found if finding.effect is Effect.UNKNOWN)
+
+
+def _findings(
+    graph: LayerGraph, platform: Platform, border: Border, formats: Mapping[str, IoFormat]
+) -> Sequence[Finding]:
     if not border.on_dla:
-        return
+        return ()
     spelled = {
         name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{str(io.format).lower()}" for name, io in formats.items()
     }
-    for finding in load_rules().check_io(graph, platform, border.precision, border.mode, spelled):
-        if finding.effect is Effect.REJECT:
-            yield finding.layer, rejected(finding)
+    return load_rules().check_io(graph, platform, border.precision, border.mode, spelled)
 
 
 def rejected(finding: Finding) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import AbstractSet, Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.builder.plan.borders import Border, format_offences, rejected
+from edgedla.builder.plan.borders import Border, format_offences, rejected, unknown_formats
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size, sram_budget_bytes
 from edgedla.errors import BuildError, ModelError, UsageError
@@ -88,13 +89,21 @@ def _pool_offences(plan: BuildPlan, platform: Platform) -> List[str]:
 
 def _border_offences(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> Iterator[Tuple[str, str]]:
     """(input or output, offence)."""
+    yield from format_offences(graph, platform, *_border(plan))
+
+
+def with_unknown_formats(plan: BuildPlan, graph: LayerGraph, platform: Platform) -> BuildPlan:
+    """The plan with a note for each format at its border that may be refused."""
+    return replace(plan, notes=(*plan.notes, *unknown_formats(graph, platform, *_border(plan))))
+
+
+def _border(plan: BuildPlan) -> Tuple[Border, Dict[str, IoFormat]]:
     mode = "standalone" if plan.mode == "standalone" else "fallback"
     typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
     precision = "fp16" if typed_float else plan.precision
     formats = {io.name: IoFormat(TensorFormat(io.format), io.dtype) for io in plan.io}
     ranged = {io.name for io in plan.io if io.scale is not None}
-    border = Border(precision, mode, plan.strongly_typed, ranged, plan.dla_core is not None)
-    yield from format_offences(graph, platform, border, formats)
+    return Border(precision, mode, plan.strongly_typed, ranged, plan.dla_core is not None), formats
 
 
 def _device_offences(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.builder.plan.devices import _devices, by_name
-from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone
+from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone, with_unknown_formats
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.builder.plan.pools import choose_pools
 from edgedla.builder.request import PlanOptions
@@ -106,7 +106,7 @@ def make_plan(
     pinned = by_name(options.devices, graph, "devices").keys()
     formatted = formats_by_name(graph, options).keys()
     refuse_illegal(plan, graph, report, cores, options.allow_unknown, pinned, formatted)
-    return plan
+    return with_unknown_formats(plan, graph, platform)
 
 
 def _stored(graph: LayerGraph, on_dla: Sequence[bool]) -> Set[str]:
@@ -242,6 +242,11 @@ def _notes(
     if typed:
         notes.append(
             "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
+        )
+    module = report.platform.module
+    if options.sparsity and not (module.dla_version == 2 and report.precision == "int8"):
+        notes.append(
+            f"--sparsity gains nothing on the DLA of {module.title} at {report.precision}: only Orin's at int8 uses it"
         )
     if options.numerics:
         chosen = ", ".join(f"{name} {variant}" for name, variant in departures(options.numerics).items())
