@@ -15,7 +15,7 @@ import pytest
 from edgedla.cli.main import exit_code_of
 from edgedla.costs.cost import Cost
 from edgedla.io.documents import schema
-from edgedla.reports.table.needs import Needs
+from edgedla.reports.table.needs import ANSWERS, Needs
 from tests.models import node, onnx_model, save
 
 
@@ -100,6 +100,8 @@ def test_every_form_names_the_boards_that_meet_the_needs(
     assert [f["run_w"] for f in figures] == [float(row["run_w"]) for row in rows]
     text = files["txt"].read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= 80
+    page = files["html"].read_text(encoding="utf-8")
+    assert [page.count(f">{words}<") for _, words in ANSWERS.values()] == [answers.count(answer) for answer in ANSWERS]
     for form in ("txt", "md", "html"):
         shown = files[form].read_text(encoding="utf-8")
         assert "at most 1000 ms, at most 6 W" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List
 
 from edgedla.reports.page.render import render_page
@@ -25,7 +26,7 @@ def to_html(table: Table, terminal: bool) -> str:
         name=f"{models} on {platforms}",
         about=", ".join(dict.fromkeys(c.precision.upper() for c in columns)),
         verdicts=_verdicts(table),
-        table=Table(columns, table.by_ratio()),
+        table=replace(table, rows=table.by_ratio()),
         sorted_by=columns[0].title if columns else "",
         spreads=_spreads(table),
         frames=table.frames(),
