@@ -321,6 +321,10 @@ def test_a_real_browser_shows_pictures_and_runs_no_foreign_script():
             assert browser.ask("document.title") == "✕ Act now: 1 of 2 sources live. hanging is stalled."
             first = browser.ask("document.images[0].src")
             browser.until(f"document.images[0].src !== {first!r} && document.images[0].naturalWidth > 0", 10)
+            browser.until(
+                "/^of [\\d.]+, [\\d.]+ analysed$|^[\\d.]+ analysed$/.test(document.querySelector('[data-of=of]').textContent)",
+                10,
+            )
             assert browser.ask("window.bad === undefined")
             assert browser.ask("document.getElementById('title').textContent") == NASTY
             assert not browser.ask("document.documentElement.scrollWidth > window.innerWidth")

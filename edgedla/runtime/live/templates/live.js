@@ -67,6 +67,14 @@ function duration(s) {
   return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
 }
 
+// Frames of a source that reached a model, per second since the state before.
+const before = new Map();
+function analysed(s) {
+  const now = performance.now(), taken = s.captured - s.dropped, last = before.get(s.key);
+  before.set(s.key, { now, taken });
+  return last && now - last.now > 500 ? Math.max(0, (taken - last.taken) * 1000 / (now - last.now)).toFixed(1) + " analysed" : "";
+}
+
 function tile(s) {
   let t = [...document.querySelectorAll(".tile")].find((e) => e.dataset.key === s.key);
   if (!t) {
@@ -85,7 +93,7 @@ function tile(s) {
   chip.textContent = s.word;
   const put = (name, text) => { t.querySelector("[data-of=" + name + "]").textContent = text; };
   put("rate", s.rate.toFixed(1));
-  put("of", s.of ? "of " + s.of : "");
+  put("of", [s.of ? "of " + s.of : "", analysed(s)].filter(Boolean).join(", "));
   put("age", s.age_ms === null ? "-" : s.age_ms.toFixed(0));
   put("dropped", s.dropped);
   put("captured", "of " + s.captured);
