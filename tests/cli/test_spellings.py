@@ -76,6 +76,37 @@ def test_check_and_build_accept_published_trtexec_lines(
         assert "No such option" not in said
 
 
+#: Ten releases, from the first of a DLA v2 back to Xavier's and up to the strongly typed ones, each with a module that has it.
+RELEASES = (
+    ("xavier", "7.1.3"), ("xavier", "8.0.1"), ("xavier", "8.2.1"), ("xavier", "8.4.1"), ("xavier", "8.5.2"), ("orin", "8.5.2"),
+    ("orin", "8.6.2"), ("orin", "10.3.0"), ("orin", "10.7.0"), ("orin", "11.4.1"),
+)  # fmt: skip
+BUILT = [entry for entry in POSTED if "after" not in entry]
+
+
+@pytest.mark.parametrize(("target", "trt"), RELEASES)
+def test_20_published_trtexec_lines_are_understood_for_each_of_ten_releases(
+    target: str, trt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every line is answered, by yes or no, or by the rule or option that this release or edgedla lacks."""
+    answered = 0
+    for number, entry in enumerate(BUILT):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        words = [*posted_words(entry, folder), "--target", target, "--trt", trt, "-q", "--no-cost"]
+        code = exit_code_of(["check", *words])
+        said = capsys.readouterr().err
+        assert "No such option" not in said
+        if "refused" in entry:
+            assert code == 2
+            assert entry["refused"] in said
+        else:
+            assert code in (0, 1) or (code == 2 and "IOFM" in said), (entry["line"], said)
+            answered += code != 2
+    assert len(BUILT) >= 20
+    assert answered >= 16
+
+
 @pytest.mark.parametrize("entry", [e for e in POSTED if e.get("after") == ["bench"]], ids=lambda e: e["source"][19:])
 def test_bench_accepts_published_trtexec_lines(entry: Dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     # The engine is not here: that it is looked for shows that the rest of the line was understood.
