@@ -189,3 +189,41 @@ def test_a_part_inside_is_measured_on_the_scale_that_is_written(
     assert errors["small"]["absmax"] == errors["large"]["absmax"]
     assert errors["small"]["alone_db"] < 6 < errors["large"]["alone_db"]
     assert not errors["small"]["suspect"], "its scale is the join's: no better one is allowed"
+
+
+def detector_head(kind: str) -> Head:
+    """Heads as detectors have them, with the ranges of trained ones: pixels beside probabilities, offsets beside logits."""
+    rng = np.random.default_rng(11)
+    side, names, parts, at = 8, [], [], 0
+    weights: Dict[str, np.ndarray] = {"w0": rng.standard_normal((16, 3, 3, 3)).astype("f") * 0.3}
+    nodes = [node("Conv", "x w0", "c0", name="stem", pads=[1] * 4), node("Relu", "c0", "r0", name="relu0")]
+
+    def part(name: str, channels: int, scale: float, sigmoid: bool) -> str:
+        nonlocal at
+        weights[f"{name}w"] = rng.standard_normal((channels, 16, 1, 1)).astype("f") * scale
+        nodes.append(node("Conv", f"r0 {name}w", name, name=f"conv_{name}"))
+        if sigmoid:
+            nodes.append(node("Sigmoid", name, f"{name}_s", name=f"sigmoid_{name}"))
+        parts.append((name, at, at + channels))
+        at += channels
+        return f"{name}_s" if sigmoid else name
+
+    if kind == "keypoints":
+        # Boxes and a score; of each of four keypoints x and y in pixels and whether it is visible.
+        names = [part("box", 4, 160.0, False), part("score", 1, 1.0, True)]
+        for k in range(4):
+            names += [part(f"xy{k}", 2, 120.0, False), part(f"seen{k}", 1, 1.0, True)]
+    else:
+        # Offsets of boxes of a tenth, logits of classes of ten and more, as SSD joins them.
+        names = [part("loc", 16, 0.05, False), part("conf", 84, 4.0, False)]
+    nodes.append(node("Concat", " ".join(names), "y", name="join", axis=1))
+    model = onnx_model(nodes, {"x": (1, 3, side, side)}, {"y": (1, at, side, side)}, weights, opset=17, name=kind)
+    return Head(kind, model, 1, tuple(parts))
+
+
+@pytest.mark.parametrize("kind", ["keypoints", "ssd"])
+def test_heads_of_detectors_keep_every_part(kind: str) -> None:
+    case, held_out = detector_head(kind), samples(8, 1001)
+    result = quantize(case.model, samples(16, 1), QuantizeRequest(**FAST), holdout=held_out)
+    assert not result.dead
+    assert min(part_db(case, result, held_out)) >= 15.0
