@@ -135,7 +135,8 @@ def axis_rows(report: CheckReport) -> List[AxisRow]:
     most = worth.way("throughput")
     rows = []
     for axis in said.axes:
-        value, base = (_figure(axis.name, x) for x in (axis.value, axis.base))
+        # Two figures side by side would be a comparison.
+        value, base = (_figure(axis.name, x) if axis.known else "-" for x in (axis.value, axis.base))
         name, note = AXES[axis.name]
         doubt = axis.interval if axis.spread and axis.ratio else ""
         if axis.name == "frames" and most is not None:

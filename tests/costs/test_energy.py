@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import edgedla
+from edgedla.cli.main import exit_code_of
 from edgedla.costs.cost import total
 from edgedla.costs.energy import budget_w
 from edgedla.costs.fit.evidence import load_rows
@@ -136,3 +138,13 @@ def test_no_sentence_says_which_engine_costs_more_where_no_figure_tells(target: 
     assert ("energy not known" in said.text) == (not known)
     assert ("energy" in said.text.replace("energy not known", "")) == known
     assert any("do not tell whether the GPU or the DLA costs less" in n for n in costs.notes) == (not known)
+
+
+def test_a_report_shows_no_two_energies_where_no_figure_compares_them(capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(Path(__file__).parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
+    assert exit_code_of(["check", model, "--target", "agx-xavier-32gb", "--fail-on", "never"]) == 0
+    told = capsys.readouterr().out
+    assert "energy not known" in told
+    (row,) = (line for line in told.splitlines() if line.strip().startswith("?  energy"))
+    assert "mJ" not in row
+    assert "best for energy" not in told

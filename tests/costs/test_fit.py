@@ -293,14 +293,6 @@ def test_the_report_names_each_figure_and_its_error(fitted) -> None:
     assert all(u.row.id in text for u in unseen(fitted))
 
 
-def test_the_readme_compares_all_loadables_of_yolo11n_with_the_gpu(files) -> None:
-    rows = load_rows()
-    loadables = [r.value for r in rows if r.model.startswith("YOLO11n fallback engine: DLA loadable")]
-    gpu = next(r.value for r in rows if r.id == "p589")
-    assert len(loadables) == 4
-    assert f"the four loadables of YOLO11n {sum(loadables) / gpu:.1f} times" in files["README.md"]
-
-
 def test_int8_on_xaviers_dla_is_near_the_figures_that_nothing_was_fitted_to(fitted) -> None:
     """ResNet-18 (one source), ResNet-50 and YOLOv3 (another) take what FP16's coefficients say."""
     checked = [s for s in samples_of(load_rows(), "check") if s.group == "dla1-int8"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.engines import dla_engine, gpu_engine, highest_clocks
 from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
 from edgedla.costs.fit.extras import Contention, Sparsity
 from edgedla.costs.fit.power import Power
 from edgedla.costs.fit.samples import Sample
 from edgedla.costs.fit.solve import CARRIED, NUISANCE, Fitted
-from edgedla.targets.modules import module_for
 
 HEAD = "# Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again.\n"
 #: Rows whose errors make a group's spread: whole times of networks, groups of layers and single layers.
@@ -146,7 +144,6 @@ def readme(
         lines.append(
             f"| {title} ({len(rows)}) | {percent(_mean(e for e, _ in rows))} | {percent(_mean(o for _, o in rows))} |\n"
         )
-    lines.append(_ratio_line(fitted))
     for name, f in fitted.items():
         lines += [f"\n## {name}\n\n", _coefficients(f)]
         lines.append("| row | source | module, mode | figure | ms | in sample | figure left out | source left out |\n")
@@ -235,41 +232,6 @@ def _kinds(fitted: Mapping[str, Fitted]) -> List[Tuple[str, List[Tuple[float, Op
         ("GoogleNet layer groups FP16, Xavier DLA", rows("dla1-fp16", "group time", "net googlenet")),
         ("GoogleNet layer groups FP16, Xavier GPU", rows("gpu-xavier", "group time", "net googlenet")),
     ]
-
-
-def _ratio_line(fitted: Mapping[str, Fitted]) -> str:
-    def of(group: str) -> Tuple[float, float]:
-        f = fitted[group]
-        return next(
-            (s.time_us, s.time_us * (1 + e)) for s, e in zip(f.samples, f.errors) if s.row.work == "net resnet50_b1"
-        )
-
-    (fp16, fp16_predicted), (int8, int8_predicted) = of("dla2-fp16"), of("dla2-int8")
-    return (
-        f"\nResNet-50 on Orin's DLA takes {fp16 / int8:.1f} times as long at FP16 as at INT8; predicted "
-        f"{fp16_predicted / int8_predicted:.1f}.\n" + _fp16_text(fitted)
-    )
-
-
-def _fp16_text(fitted: Mapping[str, Fitted]) -> str:
-    """Why Orin's DLA at FP16 is predicted 4 to 29 times as slow as its GPU: peaks, and figures of single sources."""
-    module = module_for("agx-orin-64gb")
-    dla, gpu = dla_engine(module.dla_version, "fp16"), gpu_engine(module, "fp16")
-    assert dla is not None
-    clocks = highest_clocks(module)
-    peaks = gpu.mac_per_clock * clocks.gpu_mhz / (dla.mac_per_clock * clocks.dla_mhz)
-
-    def measured(*row_ids: str) -> float:
-        return sum(s.time_us for f in fitted.values() for s in f.samples if s.row.id in row_ids)
-
-    return (
-        f"\nAt FP16 Orin's GPU has {peaks:.0f} times the arithmetic of one DLA core ({gpu.mac_per_clock:.0f} multiply-"
-        f"accumulates a clock at {clocks.gpu_mhz:g} MHz against {dla.mac_per_clock} at {clocks.dla_mhz:g}): a network that is "
-        "bound by\narithmetic is up to so many times slower there, one bound by memory less. Two sources measured both on one\n"
-        f"board: ResNet-50 {measured('p114') / measured('p112'):.1f} times (rows p114, p112), the four loadables of YOLO11n "
-        f"{measured('p587', 'p588', 'p656', 'p657') / measured('p589'):.1f} times\n(p587, p588, p656, p657; p589). "
-        "At INT8 the ratio of the peaks is an eighth of it.\n"
-    )
 
 
 def _coefficients(f: Fitted) -> str:
