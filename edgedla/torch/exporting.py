@@ -20,7 +20,6 @@ from edgedla.importers.shared_parameters import read_directly
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.processes.malloc import paused_garbage_collection
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
-from edgedla.torch.decomposing import decompose_once
 from edgedla.torch.export_failures import export_failure
 from edgedla.torch.qat.checkpointing import without_checkpoints
 from edgedla.vocabulary import one_of
@@ -195,7 +194,7 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
     except ImportError as e:
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
-        program = _exported(decompose_once(torch.export.export(module, args, strict=False)), args, names, opset)
+        program = _exported(torch.export.export(module, args, strict=False), args, names, opset)
     except Exception:
         # Given the module itself, torch.onnx.export has other ways to capture it, and names what fails.
         try:
