@@ -139,11 +139,6 @@ def readme(
         )
     for name, source in CARRIED:
         lines.append(f"| {name} | 0, carried over from {source} | - | - | - | guessed |\n")
-    lines += ["\n## By kind of figure\n\n", "| figures | mean error in sample | source left out |\n|---|---|---|\n"]
-    for title, rows in _kinds(fitted):
-        lines.append(
-            f"| {title} ({len(rows)}) | {percent(_mean(e for e, _ in rows))} | {percent(_mean(o for _, o in rows))} |\n"
-        )
     for name, f in fitted.items():
         lines += [f"\n## {name}\n\n", _coefficients(f)]
         lines.append("| row | source | module, mode | figure | ms | in sample | figure left out | source left out |\n")
@@ -214,24 +209,6 @@ def _summaries(f: Fitted) -> Dict[str, float]:
 def _mean(errors: Iterable[Optional[float]]) -> Optional[float]:
     deviations = [abs(e) for e in errors if e is not None]
     return sum(deviations) / len(deviations) if deviations else None
-
-
-def _kinds(fitted: Mapping[str, Fitted]) -> List[Tuple[str, List[Tuple[float, Optional[float]]]]]:
-    def rows(group: str, metric: str, work: str = "") -> List[Tuple[float, Optional[float]]]:
-        f = fitted[group]
-        return [
-            (e, out)
-            for s, e, out in zip(f.samples, f.errors, f.left_out)
-            if s.row.metric == metric and s.row.work.startswith(work)
-        ]
-
-    return [
-        ("INT8 networks on two Orin DLA cores", rows("dla2-int8", "throughput")),
-        ("single INT8 convolutions, Orin DLA", rows("dla2-int8", "latency", "conv")),
-        ("fully connected INT8 layers, Orin DLA", rows("dla2-int8", "latency", "fc")),
-        ("GoogleNet layer groups FP16, Xavier DLA", rows("dla1-fp16", "group time", "net googlenet")),
-        ("GoogleNet layer groups FP16, Xavier GPU", rows("gpu-xavier", "group time", "net googlenet")),
-    ]
 
 
 def _coefficients(f: Fitted) -> str:

@@ -142,7 +142,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     "--one-process",
     is_flag=True,
     help="With --evaluate or --in-flight one: the models run in one process, as in `edgedla run`, and their kernels take turns "
-    "on the GPU. Without it each model has its own process, as with several trtexec, and whole frames take turns.",
+    "on the GPU. Without it each model has its own process, as with several trtexec, and whole frames take turns (on Xavier kernels).",
 )
 @option(
     "--fail-on",

@@ -37,7 +37,7 @@ class PlacementRequest:
         in_flight: for throughput, "many" frames of each model (a pipeline: the busiest device sets the period), or
             "one" (one execution context per model: a frame queues for the GPU each time that it needs it).
         one_process: with one frame in flight, all models run in one process, and their kernels take turns on the GPU. Else
-            each model has its own process, and whole frames take turns.
+            each model has its own process, and whole frames take turns, on Xavier kernels.
         profile: measured times that replace predictions: a profile that edgedla wrote, a file of trtexec's
             --exportProfile, or a Profile.
         layer_info: for a profile of trtexec, its --exportLayerInfo file, which says which ForeignNodes run on the DLA.

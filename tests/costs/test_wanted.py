@@ -24,8 +24,8 @@ case "${0##*/}" in tegrastats) exec sleep 60;; sleep) exit 0;; esac
 @pytest.mark.parametrize(
     ("target", "names"),
     [
-        ("agx-orin-64gb", ["rails", "memory-clock", "int8-parts", "processes", "clocks"]),
-        ("agx-xavier-32gb", ["rails", "processes", "clocks"]),
+        ("agx-orin-64gb", ["rails", "dla-rails", "memory-clock", "int8-parts", "processes", "clocks"]),
+        ("agx-xavier-32gb", ["rails", "dla-rails", "processes", "clocks"]),
         ("orin-nano-8gb", ["rails", "clocks"]),
     ],
 )
@@ -78,7 +78,7 @@ def test_the_command_lists_and_writes(tmp_path: Path, capsys: pytest.CaptureFixt
     path = tmp_path / "wanted.sh"
     assert main.exit_code_of(["costs", "wanted", "--target", "orin-nx-16gb", "-o", str(path)]) == 0
     told = capsys.readouterr().out
-    assert "5 measurements that no published figure replaces" in told
+    assert "6 measurements that no published figure replaces" in told
     assert max(map(len, told.splitlines()[:-1])) <= 80
     assert path.read_text() == script(platform_for("orin-nx-16gb"))
     assert main.exit_code_of(["costs", "wanted", "--format", "json"]) == 0
