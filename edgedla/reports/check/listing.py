@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.float16_model import AS_FP16
 from edgedla.regions.report import CheckReport
 from edgedla.reports import gains, layer_groups, summary, words
 from edgedla.reports.check.slower import slower_changes
@@ -22,7 +23,8 @@ def listing(report: CheckReport) -> Iterator[Line]:
     if report.platform.has_dla and said is not None:
         yield said.tone, 0, clean(said.line)
     yield "", 0, ""
-    yield from _figures(report)
+    yield from figures(report)
+    yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
     if report.strict is not None:
         yield from _strict(report)
     if report.ranking:
@@ -41,23 +43,25 @@ def listing(report: CheckReport) -> Iterator[Line]:
         yield from (("", 2, clean(note)) for note in report.notes)
 
 
-def _figures(report: CheckReport) -> Iterator[Line]:
+def figures(report: CheckReport) -> Iterator[Line]:
+    """What the check counted, and what it rests on."""
     totals = report.totals
-    if report.platform.has_dla:
-        cap = f" of at most {subgraphs_per_core(report.platform)}"
-        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
-        yield "", 2, f"loadables    {totals.regions}{cap} on one core{dropped}"
-        yield "", 2, f"transitions  {gains.transitions_text(report)}"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
-    yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
+    if report.platform.has_dla:
+        yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
+    if report.as_it_is is not None and report.platform.has_dla:
+        live = report.as_it_is.layers_dla + report.as_it_is.layers_gpu
+        as_it_is = f"{report.as_it_is.layers_dla} of {live} layers on the DLA, the GPU in FP32"
+        yield "", 2, f"types        {AS_FP16}; the file as it is: {as_it_is}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
-    yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
-    yield (
-        "dim",
-        2,
-        f"basis        rules {report.rules_version}, parser of TensorRT {report.parser}; predicted, not measured on a board",
-    )
+    if report.platform.has_dla:
+        limit = subgraphs_per_core(report.platform)
+        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
+        yield "", 2, f"loadables    {totals.regions} of at most {limit} on one core{dropped}"
+        yield "", 2, f"transitions  {gains.transitions_text(report)}"
+    basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
+    yield "dim", 2, f"basis        {basis}"
 
 
 def _strict(report: CheckReport) -> Iterator[Line]:
@@ -97,8 +101,8 @@ def _regions(report: CheckReport) -> Iterator[Line]:
     yield from (("", 0, ""), ("title", 0, "Loadables"))
     for region in report.regions:
         state = "" if region.kept else "  dropped: runs on the GPU"
-        figures = f"{count(len(region.layers), 'layer')}, {macs_text(region.macs)} MACs, batch {region.batch}"
-        yield "", 2, f"{region.id}: {clean(region.name)}  {figures}{state}"
+        counted = f"{count(len(region.layers), 'layer')}, {macs_text(region.macs)} MACs, batch {region.batch}"
+        yield "", 2, f"{region.id}: {clean(region.name)}  {counted}{state}"
         yield from (("mixed", 5, clean(f"{f.rule} {f.message}")) for f in region.findings)
         for cut in region.cuts:
             # Layers on the GPU are listed above with their reasons; the other cuts appear only here.

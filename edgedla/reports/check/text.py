@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Sequence
 
 from edgedla.graph.batch import frame_text
-from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.check import unknown_note
-from edgedla.regions.float16_model import AS_FP16
 from edgedla.regions.prediction import dropped_note
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
 from edgedla.reports import gains, layer_groups, summary, words
-from edgedla.reports.check.listing import listing
+from edgedla.reports.check.listing import figures, listing
 from edgedla.reports.check.next_command import next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
@@ -20,7 +18,7 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.reports.unchecked import Unchecked
-from edgedla.reports.words import count, macs_text, percent
+from edgedla.reports.words import count, percent
 
 #: Layers named per group, and groups on the first screen.
 NAMED_LAYERS, GROUPS = 3, 5
@@ -112,7 +110,7 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
         yield _TONES.get(answer.tone, ""), 0, clean(f"{answer.word.upper()}: {answer.text}")
     yield from (("", 0, clean(line)) for line in gains.other_headlines(report))
     yield "", 0, ""
-    yield from _figures(report)
+    yield from figures(report)
     if report.strict is not None:
         yield from _strict(report)
     yield from _worth(report)
@@ -130,26 +128,6 @@ def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterato
 
 
 _TONES = {"good": "good", "equal": "mixed", "bad": "bad", "plain": "dim", "unknown": "unknown"}
-
-
-def _figures(report: CheckReport) -> Iterator[Line]:
-    totals = report.totals
-    layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
-    if report.platform.has_dla:
-        yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
-    if report.as_it_is is not None and report.platform.has_dla:
-        live = report.as_it_is.layers_dla + report.as_it_is.layers_gpu
-        as_it_is = f"{report.as_it_is.layers_dla} of {live} layers on the DLA, the GPU in FP32"
-        yield "", 2, f"types        {AS_FP16}; the file as it is: {as_it_is}"
-    if totals.macs:
-        yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
-    if report.platform.has_dla:
-        limit = subgraphs_per_core(report.platform)
-        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
-        yield "", 2, f"loadables    {totals.regions} of at most {limit} on one core{dropped}"
-        yield "", 2, f"transitions  {gains.transitions_text(report)}"
-    basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
-    yield "dim", 2, f"basis        {basis}"
 
 
 def _strict(report: CheckReport) -> Iterator[Line]:
