@@ -65,7 +65,7 @@ def _options(found: click.Command) -> Iterator[str]:
     context = click.Context(found, info_name=found.name)
     for parameter in found.get_params(context):
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
-        if record is not None and parameter.name != "help":
+        if record is not None and "--help" not in parameter.opts:
             yield from (".TP", ".B " + _roff(record[0]), _roff(" ".join(record[1].split())))
 
 
