@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.cli.arguments.project_file import KEYS, project_file
+from edgedla.cli.arguments.project_file import KEYS, _checked, project_file
 from edgedla.cli.check.check import check
 from edgedla.cli.main import exit_code_of, main
 from edgedla.cli.verbs import VERBS
@@ -127,3 +128,19 @@ def test_a_check_without_a_model_takes_all_from_the_file_and_says_so(
     assert "1 loadable, at most 0 wanted" in told.err
     assert exit_code_of(["check", "-q", "--max-loadables", "1"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    *((key, value) for key in KEYS for value in ("text", 3, 0.5, True, [], ["a"], [1], {}, {"x": [1, 3]}, {"x": [0]}, {"x": []}, {"x": 1})),
+    ("unknown", 1),
+])  # fmt: skip
+def test_the_schema_for_editors_takes_what_the_command_takes(key: str, value: Any) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((ROOT / "docs" / "howto" / "edgedla.schema.json").read_text())
+    assert set(schema["properties"]) == set(KEYS)
+    try:
+        _checked({key: value}, Path("edgedla.toml"))
+        taken = True
+    except DocumentError:
+        taken = False
+    assert jsonschema.Draft202012Validator(schema).is_valid({key: value}) == taken
