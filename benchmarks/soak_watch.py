@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,9 @@ import threading
 import time
 from pathlib import Path
 from typing import Any, Dict, List
+
+from provenance import provenance
+from soak_field import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 CAMERAS = ROOT / "tests" / "runtime" / "cameras.py"
@@ -51,12 +53,6 @@ outputs:
 metrics: {{prometheus_port: {metrics}}}
 view: {{port: {view}}}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 class Part:
@@ -254,6 +250,7 @@ def judge(
     if left:
         broken.append(f"processes are left: {left}")
     return {
+        "provenance": provenance(),
         "simulated": True, "minutes": minutes, "disturbances": dict(collections.Counter(disturbances)),
         "rss_kb_middle_end": spans["rss_kb"], "threads_middle_end": spans["threads"], "files_middle_end": spans["files"],
         "rss_kb_most": max((s["rss_kb"] for s in samples), default=0), "frames": summary.get("frames"),

@@ -10,7 +10,7 @@ import queue
 import time
 from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union, runtime_checkable
 
-from edgedla.errors import UsageError
+from edgedla.errors import EdgedlaError, UsageError
 from edgedla.io.files import make_folder, write_atomic
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.event_objects import ObjectEvents
@@ -58,6 +58,7 @@ class Events:
         #: No two runs give the same id, whatever a board without a clock believes the time to be.
         self._run, self._count = os.urandom(3).hex(), 0
         self._open: Dict[str, Document] = {}
+        self._told_unwritten = False
         self.began = 0
         self._end_left()
 
@@ -125,8 +126,11 @@ class Events:
         if self._state:
             try:
                 write_atomic(self._state, json.dumps({"events": list(self._open.values())}).encode())
-            except OSError as e:
-                log.error("%s: the events that go on cannot be written: %s", self._state, e.strerror)
+                self._told_unwritten = False
+            except (EdgedlaError, OSError) as e:
+                if not self._told_unwritten:
+                    log.error("the events that go on cannot be written; after a kill their end will not be told: %s", e)
+                self._told_unwritten = True
 
     def _end_left(self) -> None:
         """Ends the events of a process that was killed. When they ended is not known."""

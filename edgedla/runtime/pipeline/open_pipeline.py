@@ -168,11 +168,13 @@ def make_capture(name: str, config: PipelineConfig) -> Capture:
     own_pace = config.capture.every_frame is False
 
     out = config.outputs
+    if out.record:
+        # Not when it is opened again: a full disk must not keep the camera away.
+        make_folder(out.record)
 
     def made() -> Source:
         uri = dataclasses.replace(parse_source(source.uri, source.options), own_pace=own_pace)
         if out.record and uri.scheme == "rtsp":
-            make_folder(out.record)
             uri = dataclasses.replace(uri, record=os.path.join(out.record, name or ONLY), record_s=out.record_s)
         return open_source(uri)
 

@@ -11,10 +11,11 @@ from typing import Any, List, Sequence
 import numpy as np
 import pytest
 
-from edgedla.errors import DocumentError, UsageError
+from edgedla.errors import DocumentError, EnvironmentMissing, UsageError
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs import events as events_module
 from edgedla.runtime.outputs.event_objects import MOST_POINTS
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
@@ -213,6 +214,17 @@ def test_the_end_of_an_event_comes_after_a_kill(tmp_path: Path) -> None:
     again = Told()
     Events({"e": EACH}, [again], None, str(state))
     assert again.documents == [], "once"
+
+
+def test_a_full_disk_ends_no_run_for_the_state_and_is_said_once(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    def full(*arguments: Any) -> None:
+        raise EnvironmentMissing("cannot write: No space left on device")
+
+    monkeypatch.setattr(events_module, "write_atomic", full)
+    told, events = run(EACH, [[at(0.2, track=n // 3)] for n in range(12)], str(tmp_path / "events.json"))
+    events.close()
+    assert len(told.of("new")) == len(told.of("end")) == 4
+    assert caplog.text.count("the events that go on cannot be written") == 1
 
 
 @pytest.mark.parametrize("text", ["[]", '{"a": 1}', "notes", '{"events": 5}', '{"events": [5]}'])
