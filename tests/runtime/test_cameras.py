@@ -169,6 +169,28 @@ def test_a_full_disk_ends_the_recording_and_not_the_camera(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("service", [False, True])
+def test_a_service_waits_for_its_only_camera_and_a_command_says_that_it_is_missing(
+    service: bool, monkeypatch: Any
+) -> None:
+    """systemd would start it again every few seconds: a wrong password each time, and no page that says why."""
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if service:
+        monkeypatch.setenv("NOTIFY_SOCKET", "/run/nobody")
+    capture = make_capture("", config_from(1, {"artifact": "a", "source": "rtsp://127.0.0.1:1/x"}, "/folder/p.yaml"))
+    try:
+        if not service:
+            with pytest.raises(RunError):
+                capture.start()
+            return
+        capture.start()
+        told = capture.to_dict()
+        assert (told["state"], told["last_frame_age_s"]) == ("opening", None)
+        assert "Could not open" in told["why"] or "connect" in told["why"]
+    finally:
+        capture.stop(3.0)
+
+
 @pytest.mark.parametrize(
     ("source", "outputs", "says"),
     [
