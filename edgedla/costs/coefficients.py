@@ -59,7 +59,7 @@ class Coefficients:
 
 
 class PowerNumbers(NamedTuple):
-    """See benchmarks.fit.power.Power."""
+    """See edgedla.costs.fit.power.Power."""
 
     idle_w: Mapping[str, float]
     voltage_slope: float
@@ -97,7 +97,7 @@ def coefficients(name: str) -> Coefficients:
             f"the coefficients are {', '.join(values)}",
             "coefficients",
             allowed=", ".join(features),
-            hint="Run `python -m benchmarks.fit`.",
+            hint="Run `python -m edgedla.costs.fit`.",
         )
     return Coefficients(
         name,

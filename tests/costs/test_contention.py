@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.fit.evidence import load_rows
 from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import achieved_gb_s, slowdown_of
+from edgedla.costs.fit.evidence import load_rows
 from edgedla.costs.model import CostModel
 from edgedla.targets import platform_for
 

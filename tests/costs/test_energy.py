@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import edgedla
-from benchmarks.fit.evidence import load_rows
-from benchmarks.fit.power import fit_power
-from benchmarks.fit.samples import samples_of
-from benchmarks.fit.solve import fit_all
 from edgedla.cli.main import exit_code_of
 from edgedla.costs.cost import total
 from edgedla.costs.energy import budget_w
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.fit.power import fit_power
+from edgedla.costs.fit.samples import samples_of
+from edgedla.costs.fit.solve import fit_all
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.placement.worth.compute import worth_of

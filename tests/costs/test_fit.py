@@ -11,19 +11,19 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fit.__main__ import fit_files, main
-from benchmarks.fit.crossvalidation import power_mode_errors, report_lines, unseen
-from benchmarks.fit.evidence import COLUMNS, load_rows
-from benchmarks.fit.extras import predicted_us
-from benchmarks.fit.power import fit_power
-from benchmarks.fit.report import number
-from benchmarks.fit.samples import Sample, graph_of, samples_of
-from benchmarks.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, stretch
 from edgedla.costs.coefficients import coefficients
 from edgedla.costs.cost import total
+from edgedla.costs.fit.__main__ import fit_files, main
+from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, unseen
+from edgedla.costs.fit.evidence import COLUMNS, load_rows
+from edgedla.costs.fit.extras import predicted_us
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.power import fit_power
+from edgedla.costs.fit.report import number
+from edgedla.costs.fit.samples import Sample, graph_of, samples_of
+from edgedla.costs.fit.solve import CARRIED, GROUPS, Group, fit_all, fit_group, stretch
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
-from edgedla.costs.nnls import nnls
 from edgedla.costs.work import FITTED_TYPES, work_of
 from edgedla.errors import RuleError
 from edgedla.io import strict_yaml
@@ -136,11 +136,11 @@ def test_rules_costs_equals_the_output_of_the_fit(files) -> None:
     stale = [name for name, text in files.items() if (rules_dir() / "costs" / name).read_text(encoding="utf-8") != text]
     assert (
         not stale
-    ), "run: python -m benchmarks.fit, then pytest --update-golden: predicted times stand in shown outputs"
+    ), "run: python -m edgedla.costs.fit, then pytest --update-golden: predicted times stand in shown outputs"
 
 
 def test_the_fits_check_fails_if_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
-    monkeypatch.setattr("benchmarks.fit.__main__.fit_files", lambda: files)
+    monkeypatch.setattr("edgedla.costs.fit.__main__.fit_files", lambda: files)
     runner = CliRunner()
     assert runner.invoke(main, ["--check", "--out", str(tmp_path)]).exit_code == 1
     assert runner.invoke(main, ["--out", str(tmp_path)]).exit_code == 0

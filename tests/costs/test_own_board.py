@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from edgedla.cli.main import main
+from edgedla.costs.fit.own_board import LEAST_OPERATORS, fit_board
 from edgedla.costs.model import CostModel
-from edgedla.costs.own_board import LEAST_OPERATORS, fit_board
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile
 from edgedla.errors import DocumentError
 from edgedla.targets import platform_for

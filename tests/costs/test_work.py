@@ -231,7 +231,7 @@ def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, ex
 @pytest.mark.parametrize("gate_op", ["SIGMOID", "HARD_SIGMOID"])
 def test_silu_and_hard_swish_after_a_convolution_are_a_separate_gpu_pass_but_relu_is_fused(gate_op: str) -> None:
     """At INT8 too: the figures of YOLOv5s at six batches and of YOLOv7 show it (rows p623 to p633)."""
-    from benchmarks.fit.yolox import _Net
+    from edgedla.costs.fit.yolox import _Net
 
     net = _Net(64, False)
     x = net.bare("@0", 16, 3)

@@ -21,10 +21,10 @@ import pytest
 from onnx import numpy_helper
 
 import edgedla
-from benchmarks.fit.evidence import load_rows
-from benchmarks.fit.samples import Sample, samples_of
-from benchmarks.fit.solve import fit_all, stretch
 from edgedla.costs.coefficients import coefficients
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.fit.samples import Sample, samples_of
+from edgedla.costs.fit.solve import fit_all, stretch
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
 from edgedla.placement.result.placement import Placement, Proof

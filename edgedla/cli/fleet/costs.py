@@ -51,7 +51,7 @@ def fit(
                          hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1")  # fmt: skip
     if output:
         require_apart("-o", output)
-    from edgedla.costs.own_board import fit_board
+    from edgedla.costs.fit.own_board import fit_board
     from edgedla.costs.profile import read_profile, write_profile
     from edgedla.importers import load_onnx
     from edgedla.targets import platform_for

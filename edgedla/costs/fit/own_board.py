@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.model import CostModel
-from edgedla.costs.nnls import nnls
 from edgedla.costs.profile import Correction, Profile
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph

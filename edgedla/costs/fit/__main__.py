@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fit`: fit the cost model to the carried figures and write rules/costs/."""
+"""`python -m edgedla.costs.fit`: fit the cost model to the carried figures and write rules/costs/."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Dict, Optional
 
 import click
 
-from benchmarks.fit.crossvalidation import report_lines
-from benchmarks.fit.evidence import load_rows
-from benchmarks.fit.extras import fit_contention, fit_sparsity, predicted_us
-from benchmarks.fit.power import fit_power
-from benchmarks.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
-from benchmarks.fit.samples import samples_of
-from benchmarks.fit.solve import CARRIED, fit_all, stretch
+from edgedla.costs.fit.crossvalidation import report_lines
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.fit.extras import fit_contention, fit_sparsity, predicted_us
+from edgedla.costs.fit.power import fit_power
+from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
+from edgedla.costs.fit.samples import samples_of
+from edgedla.costs.fit.solve import CARRIED, fit_all, stretch
 from edgedla.io.data import rules_dir
 from edgedla.io.files import write_atomic
 

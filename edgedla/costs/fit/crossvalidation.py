@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Mapping, Tuple
 
-from benchmarks.fit.evidence import Row
-from benchmarks.fit.power import Power
-from benchmarks.fit.report import FIXED_SPREAD, is_network, percent, signed, spread_of
-from benchmarks.fit.samples import Sample
-from benchmarks.fit.solve import Fitted, tied_features
 from edgedla.costs.features import FIXED_FEATURES
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.power import Power
+from edgedla.costs.fit.report import FIXED_SPREAD, is_network, percent, signed, spread_of
+from edgedla.costs.fit.samples import Sample
+from edgedla.costs.fit.solve import Fitted, tied_features
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def power_mode_errors(fitted: Mapping[str, Fitted]) -> Tuple[Tuple[Row, float], 
 
 
 def report_lines(fitted: Mapping[str, Fitted], power: Power) -> Iterator[str]:
-    """The report of `python -m benchmarks.fit report`."""
+    """The report of `python -m edgedla.costs.fit report`."""
     rows = unseen(fitted)
     yield "Networks, predicted with their source left out of the fit"
     for u in rows:

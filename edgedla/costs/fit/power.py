@@ -9,14 +9,14 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from benchmarks.fit.evidence import Row
-from benchmarks.fit.extras import predicted_us
-from benchmarks.fit.samples import sample_of
-from benchmarks.fit.solve import Fitted, tied_features
 from edgedla.costs.energy import activity, gpu_shares, voltage
 from edgedla.costs.engines import Clocks, clocks_for, highest_clocks
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.extras import predicted_us
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.samples import sample_of
+from edgedla.costs.fit.solve import Fitted, tied_features
 from edgedla.costs.networks import network
-from edgedla.costs.nnls import nnls
 from edgedla.costs.work import work_of
 from edgedla.targets.modules import module_for
 from edgedla.vocabulary import PRECISIONS

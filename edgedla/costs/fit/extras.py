@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-from benchmarks.fit.evidence import Row
-from benchmarks.fit.samples import Sample, sample_of
-from benchmarks.fit.solve import Fitted, tied_features
 from edgedla.costs.contention import achieved_gb_s
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.samples import Sample, sample_of
+from edgedla.costs.fit.solve import Fitted, tied_features
 from edgedla.targets.modules import module_for
 
 

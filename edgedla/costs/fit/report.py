@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from benchmarks.fit.extras import Contention, Sparsity
-from benchmarks.fit.power import Power
-from benchmarks.fit.samples import Sample
-from benchmarks.fit.solve import CARRIED, NUISANCE, Fitted
 from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
+from edgedla.costs.fit.extras import Contention, Sparsity
+from edgedla.costs.fit.power import Power
+from edgedla.costs.fit.samples import Sample
+from edgedla.costs.fit.solve import CARRIED, NUISANCE, Fitted
 
-HEAD = "# Written by `python -m benchmarks.fit` from rules/evidence. Do not edit: run the command again.\n"
+HEAD = "# Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again.\n"
 #: Rows whose errors make a group's spread: whole times of networks, groups of layers and single layers.
 TIMES = ("latency", "throughput", "group time")
 
@@ -117,7 +117,7 @@ def readme(
 ) -> str:
     """The table of errors."""
     lines = [
-        "<!-- Written by `python -m benchmarks.fit` from rules/evidence. Do not edit: run the command again. -->\n",
+        "<!-- Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again. -->\n",
         "# The cost model's coefficients, and how far they can be trusted\n\n",
         "latency_us is a sum of coefficient * feature over the features of `edgedla/costs/features.py`. The coefficients are\n",
         "fitted by nonnegative least squares on relative errors to published figures (`rules/evidence/performance.csv`, source\n",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
-from benchmarks.fit.evidence import Row
-from benchmarks.fit.yolox import yolox
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, dla_engine, gpu_engine
 from edgedla.costs.features import (
     Features,
@@ -17,6 +15,8 @@ from edgedla.costs.features import (
     gpu_follower_features,
     loadable_features,
 )
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.yolox import yolox
 from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
 from edgedla.costs.transition import reformat_bytes

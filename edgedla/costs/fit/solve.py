@@ -9,10 +9,10 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from benchmarks.fit.evidence import Row
-from benchmarks.fit.samples import Sample
 from edgedla.costs.features import Features
-from edgedla.costs.nnls import nnls
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.samples import Sample
 from edgedla.errors import RuleError
 
 #: Operator times that overlap count half: they are upper bounds of nine operators of one network.
