@@ -63,7 +63,7 @@ def _rule(rule: Rule) -> str:
     kinds = "every layer" if rule.kinds == ("",) else ", ".join(code(k) for k in rule.kinds)
     only = "; ".join(f"{code(fact)} is {' or '.join(code(v) for v in values)}" for fact, values in rule.select.items())
     facts = [
-        f"Where it is not met, {_EFFECT[rule.effect.value]}.",
+        f"If it is broken, {_EFFECT[rule.effect.value]}.",
         "",
         f"- Layers: {kinds}" + (f", only where {only}" if only else ""),
         f"- Stage: {_STAGE[rule.stage]}",

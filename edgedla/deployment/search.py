@@ -128,7 +128,9 @@ class Search:
     def _exact(self) -> None:
         fixed = self._fixed("fp16", "rewriting (exact)")
         if not fixed.file(MODEL).is_file():
-            self._note("exact rewrites", 1, "undone", "no rewrite holds here, or none lowers the predicted cost")
+            self._note(
+                "exact rewrites", 1, "undone", "nothing to rewrite: none applies, or none lowers the predicted cost"
+            )
             return
         self._offer(self._candidate("exact rewrites", 1, fixed.file(MODEL), "fp16", fixed), _fix_command(fixed))
 

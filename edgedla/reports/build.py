@@ -96,7 +96,7 @@ def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
     verdict = {
         True: f"within the tolerance {accuracy['tolerance_rel_l2']}",
         False: f"OUTSIDE the tolerance {accuracy['tolerance_rel_l2']}",
-        None: "no verdict: scales of real data, random input (give --calib-data)",
+        None: "not judged: scales of real data, tested on random input (add --calib-data)",
     }[accuracy["within"]]
     blind = [o["name"] for o in accuracy["outputs"] if o["cosine"] is None]
     if blind and accuracy["within"] is None:

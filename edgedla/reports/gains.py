@@ -216,7 +216,7 @@ def slow_text(report: CheckReport) -> str:
 def parts_text(parts: Breakdown) -> str:
     """The parts of a frame's time; the call of the engine counts with the layers of its device."""
     gpu, dla, moving = (significant(us / 1e3) for us in (parts.gpu_us, parts.dla_us, parts.moving_us))
-    return f"GPU {gpu}, DLA {dla}, loadable starts and transitions {moving}"
+    return f"GPU {gpu}, DLA {dla}, starting and switching {moving}"
 
 
 def transitions_text(report: CheckReport) -> str:

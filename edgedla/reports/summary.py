@@ -151,7 +151,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
     after = fixed["after"]
     lines = [(0, ""), (0, "With `edgedla fix` (predicted)")]
     if not fixed["rewrites"]:
-        return [*lines, (2, "nothing changes: no rewrite holds here, or none lowers the predicted cost")]
+        return [*lines, (2, "nothing to rewrite: none applies, or none lowers the predicted cost")]
     lines.append((2, ", ".join(f"{n} {rewrite}" for rewrite, n in fixed["rewrites"].items())))
     text = f"{count(after['loadables'], 'loadable')}, {count(after['transitions'], 'transition')}, "
     text += (

@@ -55,7 +55,7 @@ def test_accuracy_outside_the_tolerance_exits_with_1_if_requested(
     kept.write_bytes(load_artifact(tmp_path / "out").file("calibration").read_bytes())
     capsys.readouterr()
     assert exit_code_of([*arguments, "--calib", str(kept), "--fail-on", "accuracy"]) == 0
-    assert "no verdict" in capsys.readouterr().out
+    assert "not judged" in capsys.readouterr().out
 
 
 def test_build_with_plan_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model], co
             *_clocks(evaluation, m, costs),
         ]
         if causes and evaluation.basis(m) != "measured":
-            sentences.append(f"{model.graph.name}: no published figure separates {'; nor '.join(causes)}. {SETTLE}")
+            sentences.append(f"{model.graph.name}: no published figure tells apart {'; nor '.join(causes)}. {SETTLE}")
     sentences += [_longer(models[m], choice) for m, choices in enumerate(problem.choices) for choice in choices]
     return tuple(sentences)
 

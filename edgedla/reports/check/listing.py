@@ -60,7 +60,7 @@ def figures(report: CheckReport) -> Iterator[Line]:
         dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
         yield "", 2, f"loadables    {totals.regions} of at most {limit} on one core{dropped}"
         yield "", 2, f"transitions  {gains.transitions_text(report)}"
-    basis = f"predicted by rules {report.rules_version} and the parser of TensorRT {report.parser}"
+    basis = f"predicted, no board: rules {report.rules_version}, parser of TensorRT {report.parser}"
     yield "dim", 2, f"basis        {basis}"
 
 

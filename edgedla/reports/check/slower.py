@@ -15,7 +15,7 @@ def nothing_to_change(report: CheckReport) -> str:
     if gain is not None and (gain.pays or gain.cut_us is not None) and report.with_fixes is None:
         return by_fix(report)
     if report.slower is not None:
-        return "No change of a refused layer makes a frame faster."
+        return "Nothing left to change: no remedy saves time."
     return "Nothing is worth changing: no known remedy brings more than its loadables cost."
 
 
@@ -60,6 +60,6 @@ def slower_changes(report: CheckReport) -> str:
     known = [fix for fix in slower.fixes if fix in remedies() and remedies()[fix].rewrites]
     by = f" `edgedla fix` makes {', '.join(known)} where that pays." if known else ""
     return (
-        f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {instead} "
+        f"Not advised: {', '.join(slower.fixes)}. More layers on the DLA, but a frame takes {instead} "
         f"(predicted).{by}"
     )

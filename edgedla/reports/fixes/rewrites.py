@@ -43,10 +43,10 @@ def _difference(worst: Optional[float]) -> str:
 
 
 def _without(result: FixResult, rewrite: str) -> str:
-    """The objective's value without this rewrite at any site."""
+    """By how much this rewrite lowers the objective, over all its sites."""
     for bundle in result.bundles:
         if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
             unit = UNITS[result.objective]
-            without, with_it = significant(bundle.without), significant(bundle.with_it)
-            return f"{without} {unit} instead of {with_it}" if without != with_it else f"the same {with_it} {unit}"
+            same = significant(bundle.without) == significant(bundle.with_it)
+            return "nothing by itself" if same else f"{significant(bundle.without - bundle.with_it)} {unit}"
     return "-"

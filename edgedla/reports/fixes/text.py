@@ -72,7 +72,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
         if gain:
             # Constants are folded whatever else is done.
             return "good", f"no site rewritten; constants folded{gain}"
-        return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
+        return "mixed", "nothing to rewrite: none applies, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
     sentence = f"{count(len(result.applied), 'site')} rewritten: {kinds}"
     if result.before.refused and not result.after.refused:

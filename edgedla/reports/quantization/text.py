@@ -166,7 +166,7 @@ def judged(r: Quantized) -> str:
     """The samples that steps were judged by, as distinct from those of the result."""
     if r.judged != r.holdout:
         return f"by {r.judged}, none of which is in the error"
-    return "by the same samples, so the error is optimistic; of 32 held-out samples or more half are kept apart"
+    return "by the same samples, so the error is optimistic: too few to hold some back (32 are enough)"
 
 
 def _time(time_us: float) -> str:
@@ -209,5 +209,7 @@ def _worst(errors: Sequence[TensorError]) -> List[str]:
         mark = " !" if e.suspect else ""
         alone, best = number(e.alone_db, ">9.1f"), number(e.best_db, ">9.1f")
         lines.append(f"  {name + mark:42}{alone}{best}{share:>9}{so_far:>9}{cosine:>9}")
-    lines.append("  in dB: the tensor rounded alone, with its best scale, its share at the outputs, with all before it")
+    lines.append(
+        "  dB; alone: this tensor rounded; best: with its best scale; outputs: its part there; so far: all before too"
+    )
     return lines
