@@ -17,7 +17,7 @@ class NonFinite:
         with NonFinite(model) as found:
             criterion(model(x), y).backward()
         if found:
-            print(found.report())
+            text = found.report()
 
     Every call waits for the device, so run one step with it again after a loss was not finite, not a whole training.
 
