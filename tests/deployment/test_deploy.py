@@ -275,6 +275,18 @@ def test_a_model_that_overflows_in_fp16_is_built_in_int8(samples: Path, tmp_path
     assert found.accepted
 
 
+def test_without_samples_the_document_says_what_each_level_did_and_what_it_is_judged_by(
+    model: Path, tmp_path: Path
+) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=2, **TARGET)
+    assert [(t.name, t.level, t.outcome) for t in found.trials][-1] == ("INT8", 2, "skipped")
+    document = json.loads((tmp_path / "out" / "deployment.json").read_text())
+    assert document["artifact"]["digest"] == found.artifact.digest
+    assert document["after"]["final_score"]["metric"] == "l2"
+    report = edgedla.check(model, target="agx-orin-64gb", precision="fp16")
+    assert document["after"]["predicted"]["check"]["transitions"] == report.totals.transitions
+
+
 def test_a_level_that_failed_is_named_with_its_step_beside_the_answer(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
