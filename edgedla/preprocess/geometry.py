@@ -64,3 +64,9 @@ class Geometry:
         moved = (np.asarray(points_xy, np.float64) - np.asarray(self.offset_xy)) * np.asarray(self.step_xy)
         result: np.ndarray = moved + np.asarray(self.src_xywh[:2])
         return result
+
+    def to_network(self, boxes_xyxy: np.ndarray) -> np.ndarray:
+        """Boxes (n, 4) from frame pixels to network pixels, not clipped."""
+        moved = np.asarray(boxes_xyxy, np.float64) - np.asarray(self.src_xywh[:2] * 2)
+        result: np.ndarray = moved / np.asarray(self.step_xy * 2) + np.asarray(self.offset_xy * 2)
+        return result
