@@ -23,7 +23,7 @@ from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.io.files import require_room
 
-FORMATS = ("text", "json", "markdown", "html")
+FORMATS = ("text", "json", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
 
 
@@ -94,7 +94,12 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
-@option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
+@option(
+    "--format",
+    "output_format",
+    type=click.Choice((*FORMATS, "markdown")),
+    help="Form of the report, or markdown of --list.  [default: text]",
+)
 @option(
     "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE. Its ending decides the form."
 )
@@ -159,6 +164,8 @@ def fix(
             where="-o",
             allowed="-o OUT, or --dry-run",
         )
+    if output_format == "markdown":
+        raise UsageError("only --list has the form markdown", where="--format", allowed=", ".join(FORMATS))
     targets = destinations(output_format, reports, FORMATS, "--report")
     _require_model_name(output)
     _require_room(output, *(path for _, path in targets))

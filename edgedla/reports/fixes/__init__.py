@@ -7,11 +7,11 @@ from typing import Sequence
 from edgedla.errors import UsageError
 from edgedla.fixes.result import FixResult
 
-FORMATS = ("text", "json", "markdown", "html")
+FORMATS = ("text", "json", "html")
 
 
 def render_fix(result: FixResult, form: str, written: Sequence[str] = (), terminal: bool = False) -> str:
-    """The text of one form: "text", "json" (the document), "markdown" or "html".
+    """The text of one form: "text", "json" (the document) or "html".
 
     Args:
         written: files that the model was written to.
@@ -27,10 +27,6 @@ def render_fix(result: FixResult, form: str, written: Sequence[str] = (), termin
         lines = [part for line in report_lines(result) for part in folded(line)]
         # A path is copied: it stays on one line.
         return print_lines([*lines, *(("", 0, f"written: {path}") for path in written)], terminal)
-    if form == "markdown":
-        from edgedla.reports.fixes.markdown import to_markdown
-
-        return to_markdown(result)
     if form == "html":
         from edgedla.reports.fixes.html import to_html
 
