@@ -73,6 +73,28 @@ def test_every_option_of_every_command_is_on_its_page(pages: Dict[str, str], ver
     assert missing == []
 
 
+def test_every_option_stands_in_a_guide() -> None:
+    """The reference says what an option does; a page that a person wrote says when one needs it."""
+    pages = [
+        ROOT / "README.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*/README.md"),
+        ROOT / "jetson" / "README.md",
+    ]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    missing = [
+        f"{' '.join(path)} {option.opts[0]}"
+        for path, command in commands(main)
+        for option in command.params
+        if isinstance(option, click.Option)
+        and not option.hidden
+        and not any(
+            re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) for name in (*option.opts, *option.secondary_opts)
+        )
+    ]
+    assert missing == [], "docs/guide/seldom-needed.md, or a page of its own"
+
+
 def test_every_public_name_is_shown_by_its_own_definition(pages: Dict[str, str]) -> None:
     text = "".join(page for path, page in pages.items() if path.startswith("reference/python/"))
     wrong = []
