@@ -159,11 +159,8 @@ def fix(
     if purpose is not None and spelled not in ("hybrid", purpose):
         raise UsageError(f"{purpose} contradicts --mode {mode}", where="--for")
     if (output is None) == (not dry_run):
-        raise UsageError(
-            "no output file given" if output is None else "a dry run writes no model",
-            where="-o",
-            allowed="-o OUT, or --dry-run",
-        )
+        wrong = "no output file given" if output is None else "a dry run writes no model"
+        raise UsageError(wrong, where="-o", allowed="-o OUT, or --dry-run")
     if output_format == "markdown":
         raise UsageError("only --list has the form markdown", where="--format", allowed=", ".join(FORMATS))
     targets = destinations(output_format, reports, FORMATS, "--report")
