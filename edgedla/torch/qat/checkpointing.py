@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Tuple
 
 import torch
 import torch.utils.checkpoint as library
@@ -22,26 +22,25 @@ def checkpoints_resumed(resume: Resume) -> Iterator[None]:
 
     PyTorch has `context_fn` for it, which the caller of checkpoint would have to give; timm's and torchvision's do not.
     """
-    name = next((n for n in _GENERATORS if hasattr(library, n)), None)
-    generator = getattr(library, name) if name is not None else None
+    name, generator = _generator()
     reentrant = library.CheckpointFunction
 
     def again(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return generator(resume(function), *args, **kwargs)  # type: ignore[misc]
+        return generator(resume(function), *args, **kwargs)
 
     class Reentrant:
         @staticmethod
         def apply(function: Any, *args: Any) -> Any:
             return reentrant.apply(_after_the_first(function, resume), *args)
 
-    if name is not None:
+    if name:
         setattr(library, name, again)
     library.CheckpointFunction = Reentrant
     try:
         yield
     finally:
         library.CheckpointFunction = reentrant
-        if name is not None:
+        if name:
             setattr(library, name, generator)
 
 
@@ -54,12 +53,27 @@ def without_checkpoints() -> Iterator[None]:
         def apply(function: Any, _preserve: bool, *args: Any) -> Any:
             return function(*args)
 
+    def plain(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    name, generator = _generator()
     reentrant = library.CheckpointFunction
     library.CheckpointFunction = Plain
+    if name:
+        # PyTorch 2.11 applies an autograd function in it even where no gradient is asked for.
+        setattr(library, name, plain)
     try:
         yield
     finally:
         library.CheckpointFunction = reentrant
+        if name:
+            setattr(library, name, generator)
+
+
+def _generator() -> Tuple[str, Any]:
+    """Name and value of PyTorch's inner function; ("", None) where it has none."""
+    name = next((n for n in _GENERATORS if hasattr(library, n)), "")
+    return name, getattr(library, name) if name else None
 
 
 def _after_the_first(function: Callable[..., Any], resume: Resume) -> Callable[..., Any]:
