@@ -109,3 +109,5 @@ from edgedla.targets import platform_for as platform_for
 from edgedla.targets.platform import Platform as Platform
 
 __version__: str
+from edgedla.runtime.runners.member import InferenceLost as InferenceLost
+from edgedla.runtime.sources.base import CameraDenied as CameraDenied

@@ -254,12 +254,12 @@ def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: st
 def untrained_note(as_exported: Totals) -> str:
     """That an answer is for the trained model, beside what a build of the untrained file has."""
     live = as_exported.layers_dla + as_exported.layers_gpu
-    loadables = as_exported.regions + as_exported.regions_dropped
+    loadables, dropped = as_exported.regions, as_exported.regions_dropped
     return (
         "this answer is for the trained model. The file was exported untrained: PyTorch wrote equal parameters once and "
         "shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with such a "
         f"bias off the DLA; a build of this file has {as_exported.layers_dla} of {live} layers on the DLA in {loadables} "
-        f"loadable{'s' * (loadables != 1)}; export after training"
+        f"loadable{'s' * (loadables != 1)}{f' ({dropped} more dropped by their limit)' * bool(dropped)}; export after training"
     )
 
 

@@ -30,6 +30,7 @@ class StepsOfTimes:
         )
         self.parts = SimpleNamespace(calibration="samples")
         self.calibrated: List[str] = []
+        self.store = SimpleNamespace(failed_in="")
         self.precisions: Dict[str, str] = {}
         self.int8_nodes = 3
         self.converted = ""

@@ -40,9 +40,9 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
         "--tampers",
         "300",
         "--files",
-        "40",
+        "24",
         "--processes",
-        "4",
+        "2",
         "-o",
         str(output),
     ]

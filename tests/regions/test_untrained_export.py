@@ -117,7 +117,7 @@ def test_check_of_an_untrained_export_is_for_the_trained_model_with_a_note() -> 
     assert (report.totals.layers_gpu, report.totals.regions) == (0, 1)
     assert report.as_exported is not None
     assert report.as_exported.regions == 16
-    assert "in 16 loadables" in report.notes[0]
+    assert "in 16 loadables (4 more dropped by their limit)" in report.notes[0]
 
 
 def test_an_untrained_bias_is_unknown_with_tensorrt_10() -> None:

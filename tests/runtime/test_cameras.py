@@ -20,7 +20,7 @@ from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_pipeline import make_capture
 from edgedla.runtime.sources import gst_launch, open_source, parse_source
-from edgedla.runtime.sources.base import Denied
+from edgedla.runtime.sources.base import CameraDenied
 from edgedla.runtime.sources.reader import CaptureOptions
 
 PYTHON, CAMERAS = "/usr/bin/python3", Path(__file__).with_name("cameras.py")
@@ -130,7 +130,7 @@ def test_the_right_password_is_taken() -> None:
         with watched(f"rtsp://cam:Secret!9@127.0.0.1:{port}/auth") as capture:
             assert taken(capture, 5, 30) == 5
         source = open_source(f"rtsp://cam:wrong@127.0.0.1:{port}/auth")
-        with contextlib.closing(source), pytest.raises(Denied):
+        with contextlib.closing(source), pytest.raises(CameraDenied):
             source.open()
 
 

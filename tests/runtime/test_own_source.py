@@ -14,7 +14,7 @@ import pytest
 from edgedla.errors import RunError, UsageError
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources import open_source, parse_source
-from edgedla.runtime.sources.base import Denied
+from edgedla.runtime.sources.base import CameraDenied
 from tests.runtime.http_served import served
 
 FILE = """
@@ -141,7 +141,7 @@ def test_a_snapshot_is_asked_for_at_the_rate() -> None:
         assert Camera.asked[-1] - Camera.asked[0] >= 0.2
         assert source.live, "a failure is retried, and the newest picture wins"
         refused = open_source(f"http://cam:no@{place}/snapshot.jpg")
-        with pytest.raises(Denied, match="the camera answers 401") as e:
+        with pytest.raises(CameraDenied, match="the camera answers 401") as e:
             refused.open()
         assert not re.search("cam:no|snapshot", str(e.value))
         with pytest.raises(RunError, match="not a picture"):

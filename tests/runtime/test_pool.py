@@ -17,7 +17,7 @@ from edgedla.runtime.pipeline.pipeline import single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners import member as member_module
 from edgedla.runtime.runners.base import Ticket
-from edgedla.runtime.runners.member import Lost
+from edgedla.runtime.runners.member import InferenceLost
 from edgedla.runtime.sources import open_source
 from tests.runtime.fake_runner import FakeRunner
 from tests.runtime.waiting import until
@@ -194,7 +194,7 @@ def test_the_only_runner_is_tried_again_if_it_worked_and_not_for_ever(worked, le
     assert pool.submit({"x": np.zeros(1)})
     with pytest.raises(RunError, match="out of memory") as e:
         pool.collect(1.0)
-    assert isinstance(e.value, Lost) == lost
+    assert isinstance(e.value, InferenceLost) == lost
     if not lost:
         with pytest.raises(RunError, match="every runner failed"):
             pool.submit({"x": np.zeros(1)}, timeout_s=0.1)
@@ -230,7 +230,7 @@ def test_the_only_runner_that_hangs_ends_the_run():
     assert pool.submit({"x": np.zeros(1)})
     with pytest.raises(RunError, match="no result within") as e:
         pool.collect(1.0)
-    assert not isinstance(e.value, Lost)
+    assert not isinstance(e.value, InferenceLost)
     held.set()
 
 

@@ -39,7 +39,9 @@ class Option(click.Option):
         ctx.meta[_RUNNING] = ctx
         given = opts.get(self.name or "")
         if self.instead and given is not None:
-            click.echo(f"warning: {self.opts[0]} goes with the next release: {self.instead}", err=True)
+            from edgedla.cli.output import echo
+
+            echo(f"warning: {self.opts[0]} goes with the next release: {self.instead}", err=True)
         if isinstance(given, list) and not self.multiple:
             opts = {**opts, self.name or "": self._one(given)}
         return super().consume_value(ctx, opts)

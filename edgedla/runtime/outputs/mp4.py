@@ -57,7 +57,8 @@ def to_mp4(path: Path, limit_s: float = ENDS_S) -> Path:
             os.rename(partial, made)
             path.unlink()
             return made
-        log.warning("%s stays as it is: GStreamer's %s does not encode it", path, name)
+        said = done.stderr.decode(errors="replace").strip()[-300:] or f"exit code {done.returncode}"
+        log.warning("%s stays as it is: GStreamer's %s does not encode it: %s", path, name, said)
     except (OSError, subprocess.TimeoutExpired) as e:
         log.warning("%s stays as it is: %s", path, "its time was up" if isinstance(e, subprocess.TimeoutExpired) else e)
     finally:

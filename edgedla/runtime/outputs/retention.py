@@ -151,7 +151,8 @@ def recordings_of(folder: str, sources: Sequence[str]) -> Iterator[Tuple[Path, .
     entries = _entries(Path(folder)) if folder else []
     for source in sources:
         ours = re.compile(re.escape(source or ONLY) + r"-\d{8}-\d{6}Z-[0-9a-f]{4}-\d{5,}\.mkv")
-        files = sorted((p for p in entries if ours.fullmatch(p.name)), key=age_ns)
+        # By name, which holds the start and a number: a file that ended may be flushed after the next one began.
+        files = sorted(p for p in entries if ours.fullmatch(p.name))
         yield from ((p,) for p in files[:-1])
 
 

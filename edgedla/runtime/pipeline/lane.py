@@ -17,7 +17,7 @@ from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, cro
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.pool import CLOSE_S, Collected
 from edgedla.runtime.pipeline.slots import Share, Slots
-from edgedla.runtime.runners.member import Lost
+from edgedla.runtime.runners.member import InferenceLost
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pipeline.lane")
@@ -203,7 +203,7 @@ class Lane:
                 engine = self._collecting()
                 try:
                     item = engine.pool.collect(IDLE_S / 2)
-                except Lost:
+                except InferenceLost:
                     # A film must not go on without some of its frames.
                     if any(self.waits(source) for source in self.slots.names):
                         raise

@@ -17,7 +17,7 @@ import numpy as np
 
 from edgedla.errors import DeviceLost, RunError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, forget_times, inference_error, stages_of
-from edgedla.runtime.runners.member import TRY_AGAIN_S, Lost, Member
+from edgedla.runtime.runners.member import TRY_AGAIN_S, InferenceLost, Member
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pipeline.pool")
@@ -59,7 +59,7 @@ class Pool:
     `submit` blocks while every member is full, which is the back-pressure that keeps frames fresh. `collect` gives results
     in the order of submission. A member whose inference fails `failures_allowed` times in a row is taken out with a warning
     and its work goes to the others. After TRY_AGAIN_S it gets one inference, and is in use again if that succeeds. Without any
-    member left `collect` raises: Lost where a member that worked before will be tried again.
+    member left `collect` raises: InferenceLost where a member that worked before will be tried again.
 
     Args:
         depth: inferences under way in each stage of a member: a chain has one for each of its stages, so that all of them
@@ -169,7 +169,7 @@ class Pool:
         """The oldest inference; None if nothing is queued in time.
 
         Raises:
-            Lost: the inference failed on every member that is left, and members are tried again.
+            InferenceLost: the inference failed on every member that is left, and members are tried again.
             RunError: they are not, or `abandon` was called.
         """
         with self._condition:
@@ -244,7 +244,7 @@ class Pool:
                 log.warning("%s is taken out after %s: %s", bad.runner.name, count, error.what)
             rest = [m for m in self._members if m.alive and m.runner.name not in work.tried]
             if not rest:
-                raise Lost(error.what, where=error.where, hint=error.hint) if self._may_recover() else error
+                raise InferenceLost(error.what, where=error.where, hint=error.hint) if self._may_recover() else error
             other = min(rest, key=lambda m: m.load)
             bad.busy -= 1
             other.busy += 1

@@ -14,7 +14,7 @@ from edgedla.runtime.stats import Latency
 TRY_AGAIN_S = (10.0, 60.0, 300.0)
 
 
-class Lost(RunError):
+class InferenceLost(RunError):
     """One inference has no result; the runners are tried again, and the work goes on."""
 
 

@@ -48,7 +48,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Denied(RunError):
+class CameraDenied(RunError):
     """The camera refuses user or password. Asked again at once, many cameras lock the account."""
 
     #: Seconds until it is asked again.

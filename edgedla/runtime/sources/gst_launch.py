@@ -21,7 +21,7 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.runtime.sources.base import Denied
+from edgedla.runtime.sources.base import CameraDenied
 from edgedla.runtime.sources.gst_child import CA_FILE, CAMERA, FILM, MAY_END, OF_USER, PACED, UNCHECKED
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri
@@ -252,7 +252,7 @@ class GstLaunchSource:
                 "TLS needs glib-networking (apt)"
             )
         if _DENIED.search(words):
-            return Denied(f"{what}: {words}", where=self.uri)
+            return CameraDenied(f"{what}: {words}", where=self.uri)
         return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
 
     def _last_words(self) -> str:

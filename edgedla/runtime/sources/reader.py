@@ -13,7 +13,7 @@ import numpy as np
 from edgedla.errors import DataError, EdgedlaError, EnvironmentMissing, RunError, UsageError, described
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.outage import Outages
-from edgedla.runtime.sources.base import Denied, Source, check_image, interrupt
+from edgedla.runtime.sources.base import CameraDenied, Source, check_image, interrupt
 
 log = logging.getLogger("edgedla.runtime.sources.reader")
 
@@ -197,14 +197,14 @@ class Reader:
         if not self._current(generation):
             return None
         wait_s = backoff.broken() if self._may_retry(error) else None
-        if wait_s is not None and isinstance(error, Denied):
-            wait_s = max(wait_s, Denied.PAUSE_S)
+        if wait_s is not None and isinstance(error, CameraDenied):
+            wait_s = max(wait_s, CameraDenied.PAUSE_S)
         if wait_s is None:
             self._over(error, generation)
             return None
         self.ready.set()
         self.reconnects += 1
-        denied = f" ({error.hint}; asked again in {wait_s:.0f} s)" if isinstance(error, Denied) else ""
+        denied = f" ({error.hint}; asked again in {wait_s:.0f} s)" if isinstance(error, CameraDenied) else ""
         self.outages.failed(error.what + denied, wait_s)
         self._beat_s = time.monotonic() + wait_s
         return wait_s

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.sources.base import Denied, Pace
+from edgedla.runtime.sources.base import CameraDenied, Pace
 from edgedla.runtime.sources.opencv import flipped, import_cv2
 from edgedla.runtime.sources.uri import SourceUri
 
@@ -43,7 +43,7 @@ class SnapshotSource:
             with self._opener.open(self._address, timeout=TIMEOUT_S) as answer:
                 data = answer.read(MOST_BYTES)
         except urllib.error.HTTPError as e:
-            kind = Denied if e.code in (401, 403) else RunError
+            kind = CameraDenied if e.code in (401, 403) else RunError
             raise kind(f"the camera answers {e.code} {e.reason}", where=self.uri) from None
         except (OSError, ValueError) as e:
             raise RunError(f"no answer: {getattr(e, 'reason', None) or e}", where=self.uri) from None

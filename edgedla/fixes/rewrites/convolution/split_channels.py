@@ -65,10 +65,10 @@ REWRITE = Rewrite(
     ("Conv",),
     match,
     (
-        holds("x 1x512x4x160, w 2x512x3x3, wb 2", "y = Conv<pads = [1, 1, 1, 1]>(x, w, wb)"),
+        holds("x 1x512x4x160, w 16x512x3x3, wb 16", "y = Conv<pads = [1, 1, 1, 1]>(x, w, wb)"),
         holds("x 1x256x1x512, w 2x256x7x7", "y = Conv<pads = [3, 3, 3, 3]>(x, w)", precision="int8"),
         refuses("x 1x512x4x256, w 2x256x3x3", "y = Conv<pads = [1, 1, 1, 1], group = 2>(x, w)", "groups"),
         refuses("x 1x16x31x8192, w 1x16x31x3", "y = Conv(x, w)", "still exceed the convolution buffer"),
-        no_pattern("x 1x512x4x80, w 2x512x3x3", "y = Conv<pads = [1, 1, 1, 1]>(x, w)"),
+        no_pattern("x 1x512x4x80, w 16x512x3x3", "y = Conv<pads = [1, 1, 1, 1]>(x, w)"),
     ),
 )
