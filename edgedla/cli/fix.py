@@ -13,6 +13,7 @@ from edgedla.cli.options import (
     memory_option,
     network_options,
     platform_options,
+    precision_of_check,
     resolve_models,
     resolve_network,
     shape_options,
@@ -154,7 +155,7 @@ def fix(
     models = resolve_models(models, trtexec)
     if len(models) != 1:
         raise UsageError(f"{len(models)} models given", allowed="one")
-    precision, mode, _ = resolve_network(precision, mode, trtexec)
+    precision, mode, _ = resolve_network(precision_of_check(precision, trtexec, target, jetpack, trt), mode, trtexec)
     spelled = _PURPOSE_OF_MODE[mode]
     if purpose is not None and spelled not in ("hybrid", purpose):
         raise UsageError(f"{purpose} contradicts --mode {mode}", where="--for")

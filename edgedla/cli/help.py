@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
+import re
 import sys
-from typing import Iterable, Optional
+from typing import Sequence, Set
 
 import click
 
@@ -35,12 +37,22 @@ def show_topic(name: str) -> bool:
     return True
 
 
-def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
-    """The command or topic whose name is most like `word`; None if none is."""
+def show_found(words: Sequence[str]) -> bool:
+    """Lists the five topics that `words` fit best, by titles first, then by texts; returns False if they fit none."""
     from edgedla.cli.terminal.topics import topics
-    from edgedla.vocabulary import nearest as nearest_word
 
-    return nearest_word(word, [*verbs, *topics()])
+    held = [(x, _words(f"{x.name} {x.title}"), _words(x.text())) for x in topics().values()]
+    # A word that many pages hold says little.
+    weight = {w: math.log(1 + len(held) / (1 + sum(w in text for *_, text in held))) for w in _words(" ".join(words))}
+    scored = [(sum(v * (5 * (w in title) + (w in text)) for w, v in weight.items()), x) for x, title, text in held]
+    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])[:5]
+    for _, topic in best:
+        echo(f"edgedla help {topic.name:24} {topic.title}")
+    return bool(best)
+
+
+def _words(text: str) -> Set[str]:
+    return {word.rstrip("s") for word in re.findall(r"[a-z0-9]+", text.lower())}
 
 
 def with_topics(verb: str, command: click.Command) -> click.Command:

@@ -73,19 +73,24 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def _help(self, ctx: click.Context, words: List[str]) -> List[str]:
-        """The arguments that do the same as `edgedla help`, `help check` or `help TOPIC`, without `help`."""
-        from edgedla.cli.help import nearest, show_topic, show_topics
+        """The arguments that do the same as `edgedla help`, `help check`, `help TOPIC` or `help A QUESTION`, without `help`."""
+        from edgedla.cli.help import show_found, show_topic, show_topics
+        from edgedla.cli.terminal.topics import topics
+        from edgedla.vocabulary import nearest
 
-        if not words:
+        words = " ".join(words).split()
+        if not words or words[0] in ("-h", "--help"):
             show_topics(ctx)
             ctx.exit()
         if words[0] in VERBS:
             return [words[0], *words[1:], "--help"]
         if show_topic(words[0]):
             ctx.exit()
-        near = nearest(words[0], VERBS)
+        if (len(words) > 1 or "-" not in words[0]) and show_found(words):
+            ctx.exit()
+        near = nearest(words[0], [*VERBS, *topics()]) if len(words) == 1 else None
         hint = f"Did you mean {near!r}?" if near else "`edgedla help` lists commands and topics."
-        raise click.UsageError(f"There is no help on {words[0]!r}. {hint}", ctx)
+        raise click.UsageError(f"There is no help on {' '.join(words)!r}. {hint}", ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in groups, then the options, so that a screen shows the commands."""

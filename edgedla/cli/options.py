@@ -103,7 +103,7 @@ def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
         option(
             "--precision",
             type=click.Choice(PRECISIONS, case_sensitive=False),
-            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; `check` answers both, first int8 on Orin]",
+            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; `check`, `fix`: int8 on Orin, `check` both]",
         ),
         option(
             "--mode",
@@ -200,6 +200,13 @@ def _as_onnx(model: str) -> str:
 def precision_is_open(precision: Optional[str], trtexec: Mapping[str, Any]) -> bool:
     """Whether neither an option nor a pasted line of trtexec names a precision: then `check` answers both."""
     return precision is None and not any(value for name, value in trtexec.items() if name != "trtexec_onnx")
+
+
+def precision_of_check(precision: Optional[str], trtexec: Mapping[str, Any], *platform: Any) -> Optional[str]:
+    """The precision that is named, else the one that `check` answers first. `platform`: arguments of platform_for."""
+    from edgedla.targets import platform_for
+
+    return platform_for(*platform).precision if precision_is_open(precision, trtexec) else precision
 
 
 def resolve_network(

@@ -122,7 +122,7 @@ class Search:
         self._one_s = time.monotonic() - began
         self.first = self.best = candidate
         self.passed.append(candidate)
-        self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self._objective),
+        self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self.request.objective),
                    drop=_drop(candidate))  # fmt: skip
 
     def _exact(self) -> None:
@@ -142,7 +142,7 @@ class Search:
         if self.steps.parts.calibration is None:
             self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
             return
-        offered = [self._candidate("INT8", 2, self._source, "int8", None)] if self._refusal is None else []
+        offered = [self._candidate("INT8", 2, self.steps.source, "int8", None)] if self._refusal is None else []
         try:
             fixed = self._fixed("int8", "rewriting for INT8 (exact)")
             if fixed.file(MODEL).is_file():
@@ -152,7 +152,7 @@ class Search:
             self._note("exact rewrites for INT8", 2, "skipped", e.what)
         # The best predicted candidate first. The other is also calibrated if layers that the first one needs in FP16
         # make it slower than the prediction of the other.
-        for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
+        for candidate in sorted(offered, key=lambda c: c.rank(self.request.objective)):
             self._offer_int8(candidate)
 
     def _approximate(self) -> None:
@@ -175,20 +175,12 @@ class Search:
             else:
                 self._offer(candidate, _fix_command(fixed))
 
-    @property
-    def _objective(self) -> str:
-        return self.request.objective
-
-    @property
-    def _source(self) -> Path:
-        return self.steps.source
-
     def _fixed(self, precision: str, title: str) -> Step:
         """The rewritten source; converted to an older opset if the target's parser still refuses it."""
-        fixed = self.steps.fix(self._source, precision, title)
+        fixed = self.steps.fix(self.steps.source, precision, title)
         if not fixed.value["refused"]:
             return fixed
-        return self.steps.fix(self._source, precision, f"{title}, operator set {SAFE_OPSET}", opset=SAFE_OPSET)
+        return self.steps.fix(self.steps.source, precision, f"{title}, operator set {SAFE_OPSET}", opset=SAFE_OPSET)
 
     def _candidate(self, name: str, level: int, model: Path, precision: str, fixed: Optional[Step]) -> Candidate:
         predicted = self.steps.predict(model, precision, name)
@@ -224,19 +216,17 @@ class Search:
             self._note(candidate.name, candidate.level, "undone", why, candidate)
             return
         scales = self._scales(candidate.model)
+        within = f"the metric within {self.request.max_drop:g}"
+        if self.request.metric in (None, "l2"):
+            within += "; l2 counts every deviation: try --metric top1, miou or map with labels, or a larger --max-drop"
         if scales.value["met"] is False:
-            why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
-            self._note(candidate.name, candidate.level, "rejected", why, candidate)
-            return
-        if scales.value["dead"]:
+            why = f"no scales and no mix with FP16 keep {within}"
+        elif scales.value["dead"]:
             why = f"INT8 rounds channels away, and no layers in FP16 bring them back: {', '.join(scales.value['dead'])}"
-            self._note(candidate.name, candidate.level, "rejected", why, candidate)
-            return
         # Steps of an earlier version lack "int8_nodes".
-        if scales.value["precisions"] and not scales.value.get("int8_nodes", 1):
-            why = (
-                f"every layer on the DLA would have to stay in FP16 to keep the metric within {self.request.max_drop:g}"
-            )
+        elif scales.value["precisions"] and not scales.value.get("int8_nodes", 1):
+            why = f"every layer on the DLA would have to stay in FP16 to keep {within}"
+        if why:
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
         # Negative if layers go to the GPU: that is the GPU's gain, which the placement already predicts.
@@ -268,7 +258,7 @@ class Search:
         best = self.best
         if best is None:
             return ""
-        objective = self._objective
+        objective = self.request.objective
         if not candidate.better_than(best, objective):
             why = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
             if not candidate.may_cost_accuracy(best):
@@ -288,15 +278,15 @@ class Search:
         best = self.best
         if best is None:
             return "it can be built now"
-        return f"predicted {_text(candidate, self._objective)} instead of {_text(best, self._objective)}"
+        return f"predicted {_text(candidate, self.request.objective)} instead of {_text(best, self.request.objective)}"
 
     def _note(
         self, name: str, level: int, outcome: str, reason: str, candidate: Optional[Candidate] = None,
         drop: Optional[float] = None, commands: Tuple[str, ...] = (), after: Optional[float] = None,
     ) -> None:  # fmt: skip
-        before = None if self.best is None or after is not None else self.best.value(self._objective)
+        before = None if self.best is None or after is not None else self.best.value(self.request.objective)
         if candidate is not None:
-            after = candidate.value(self._objective)
+            after = candidate.value(self.request.objective)
         self.trials.append(Trial(name, level, outcome, reason, before, after, drop, commands))
 
 

@@ -86,6 +86,7 @@ def test_without_a_repair_the_report_leads_with_the_dead_channels(
     said = capsys.readouterr().out
     assert said.startswith("DEAD")
     assert "SQNR (SIMULATED)" in said.splitlines()[0]
+    assert "`build` refuses it: more samples, or another --method" in said.splitlines()[0]
     build = [
         "build",
         str(tmp_path / "m.onnx"),

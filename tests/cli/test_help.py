@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from typing import List
 
 import pytest
 
@@ -63,6 +64,34 @@ def unbroken(text: str) -> str:
 def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["help", "dynamic-btch"]) == 2
     assert "Did you mean 'dynamic-batch'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (["why", "is", "my", "layer", "not", "on", "the", "DLA"], "layer-on-gpu"),
+        (["INT8 lost accuracy"], "int8-accuracy"),
+        (["my", "model", "has", "dynamic", "batch", "size"], "dynamic-batch"),
+        (["cameras"], "camera-pipeline"),
+    ],
+)
+def test_a_question_finds_topics_the_best_first(
+    words: List[str], first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.exit_code_of(["help", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"edgedla help {first} ")
+    assert len(lines) <= 5
+
+
+def test_words_that_no_page_holds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help", "xyzzy", "plugh"]) == 2
+    assert "There is no help on 'xyzzy plugh'" in capsys.readouterr().err
+
+
+def test_help_of_help_lists_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help", "--help"]) == 0
+    assert "dynamic-batch" in capsys.readouterr().out
 
 
 #: Prints the help of every command and of those below it.

@@ -26,9 +26,9 @@ class StepsOfTimes:
             file.write_text(file.name)
         platform = {"target": "agx-orin-64gb"}
         self.request = SimpleNamespace(
-            level=2, objective="latency", place="tensorrt", max_drop=0.005, platform=platform
+            level=2, objective="latency", place="tensorrt", max_drop=0.005, metric=None, platform=platform
         )
-        self.parts = SimpleNamespace(calibration="samples")
+        self.parts, self.store = SimpleNamespace(calibration="samples"), SimpleNamespace(failed_in="")
         self.calibrated: List[str] = []
         self.store = SimpleNamespace(failed_in="")
         self.precisions: Dict[str, str] = {}
@@ -143,6 +143,7 @@ def test_int8_with_all_layers_kept_in_fp16_is_rejected(tmp_path: Path) -> None:
     rejected = [t for t in search.trials if t.outcome == "rejected"]
     assert len(rejected) == 2
     assert all("every layer on the DLA would have to stay in FP16" in t.reason for t in rejected)
+    assert all("or a larger --max-drop" in t.reason for t in rejected)
 
 
 LIMIT = 0.005

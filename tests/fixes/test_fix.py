@@ -370,6 +370,23 @@ def test_a_model_is_not_written_under_a_reports_ending(tmp_path, capsys, name):
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "precision"),
+    [
+        (["--target", "agx-orin-64gb"], "int8"),
+        (["--target", "agx-xavier-32gb"], "fp16"),
+        (["--target", "agx-orin-64gb", "--useDLACore=0", "--allowGPUFallback"], "fp16"),
+    ],
+)
+def test_without_a_precision_fix_answers_for_the_one_that_check_puts_first(tmp_path, capsys, place, precision):
+    path = tmp_path / "m.onnx"
+    onnx.save(squeeze_excite(), path)
+    assert exit_code_of(["fix", str(path), "--dry-run", "--no-prove", *place]) == 0
+    assert f", {precision.upper()}, TensorRT" in " ".join(capsys.readouterr().out.split())
+    exit_code_of(["check", str(path), *place])
+    assert f" {precision.upper()}, with" in " ".join(capsys.readouterr().out.split())
+
+
 def test_fix_command_writes_the_model_and_reports(tmp_path, capsys):
     path, out = tmp_path / "m.onnx", tmp_path / "fixed.onnx"
     onnx.save(squeeze_excite(), path)

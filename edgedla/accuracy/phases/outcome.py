@@ -69,7 +69,7 @@ def outcome(
     beside = [name for name in scales.absmax if name not in absmax]
     if beside:
         job.notes.append(
-            f"{len(beside)} tensors that only the GPU touches have no scale, as {beside[0]}: their layers run in FP16 there; "
+            f"tensors that only the GPU touches have no scale ({len(beside)}, as {beside[0]}): their layers run in FP16 there; "
             "--everywhere gives them one, and simulates it"
         )
     return Quantized(

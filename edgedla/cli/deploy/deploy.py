@@ -72,7 +72,7 @@ def parse_budget(text: str) -> float:
     "the procedure. Three fifths calibrate, one fifth decides on steps, the last fifth judges the result, once.",
 )  # fmt: skip
 @option("--holdout", metavar="PATH", help="Samples to judge the result on, in place of the last fifth of --data.")
-@metric_options(None, "l2, which needs no labels")
+@metric_options(None, "l2, 1 less the relative L2 error, which needs no labels")
 @option(
     "--max-drop",
     type=DropType(),

@@ -127,9 +127,8 @@ def _lines(r: Quantized) -> List[str]:
 
 def _channels(r: Quantized) -> List[str]:
     """The dead groups of channels, then those that starve."""
-    lines = []
-    for g in r.dead:
-        lines.append(f"DEAD      {group_text(g)}" + ("; taken all the same (--force)" if r.forced else ""))
+    taken = "taken all the same (--force)" if r.forced else "`build` refuses it: more samples, or another --method"
+    lines = [f"DEAD      {group_text(g)}; {taken}" for g in r.dead]
     starving = [g for g in r.channels if g.few_codes and g not in r.dead]
     lines += [f"starving  {group_text(g)}" for g in starving[:_GROUPS]]
     if len(starving) > _GROUPS:
@@ -166,7 +165,7 @@ def judged(r: Quantized) -> str:
     """The samples that steps were judged by, as distinct from those of the result."""
     if r.judged != r.holdout:
         return f"by {r.judged}, none of which is in the error"
-    return "by the same samples, so the error is optimistic: too few to hold some back (32 are enough)"
+    return "by the same samples, so the error is optimistic: fewer than 32 are held out, so none are spared"
 
 
 def _time(time_us: float) -> str:
