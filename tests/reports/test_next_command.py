@@ -25,7 +25,7 @@ from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions, Worth
 from edgedla.quantization.qdq import strip_qdq
 from edgedla.regions.values import FixGain
-from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do
+from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.slower import by_fix
 from edgedla.reports.check.text import screen
@@ -103,6 +103,24 @@ HEAVY = onnx_model(
     [node("Conv", "x w", "a", pads=[1] * 4), node("Erf", "a", "b"), node("Conv", "b w", "y", pads=[1] * 4)],
     {"x": [1, 256, 128, 128]}, {"y": [1, 256, 128, 128]}, [ones("w", 256, 256, 3, 3)],
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("slower_gpu", [1.0, 1000.0])
+def test_a_promise_says_what_it_is_measured_against(slower_gpu: float) -> None:
+    """Beside a headline of "2.2 times the frames/s" a bare "83 % more" reads as a contradiction."""
+    report = edgedla.check(HEAVY, target="orin", precision="int8", cost=True)
+    worth = cast(Worth, report.worth)
+    gpu, placed = worth.way("gpu"), worth.way("tensorrt")
+    assert gpu is not None
+    assert placed is not None
+    assert gpu.period.latency_us < placed.period.latency_us < 1000 * gpu.period.latency_us
+    slow = replace(gpu, period=gpu.period.scaled(slower_gpu), cost=gpu.cost.scaled(slower_gpu))
+    fast = replace(placed, name="throughput", period=placed.period.scaled(0.01))
+    ways = tuple({"gpu": slow, "throughput": fast}.get(w.name, w) for w in worth.ways)
+    command, whose = "edgedla place m.onnx", "the GPU alone" if slower_gpu == 1.0 else "TensorRT's placement"
+    assert f"more frames/s than {whose} (predicted)" in promise(
+        replace(report, worth=replace(worth, ways=ways)), command
+    )
 
 
 @pytest.mark.parametrize(("mode", "build"), [("strict", "--reformat-free"), ("standalone", "--mode standalone")])

@@ -72,22 +72,23 @@ def split_that_gains(report: CheckReport) -> Optional[Split]:
     said, placed = headline_of(report), way(report, "tensorrt")
     if said is None or placed is None or not placed.parts.loadables:
         return None
-    gained: Dict[str, float] = {}
+    gained: Dict[str, Tuple[float, str]] = {}
     default_gains = False
     for name, axis in (("throughput", "frames"), ("latency", "time"), ("energy", "energy")):
         best, answer = way(report, name), said.axis(axis)
         if best is None or answer is None or not answer.known or not best.parts.loadables:
             continue
         alone = 1e6 / answer.base if axis == "frames" else answer.base
-        before = min(alone, _value(placed, name))
+        before, whose = min((alone, "the GPU alone"), (_value(placed, name), "TensorRT's placement"))
         default_gains = default_gains or _value(placed, name) <= (1 - PAYS) * alone
-        gained[name] = _value(best, name) / before
+        gained[name] = _value(best, name) / before, whose
     name = min(gained, key=lambda n: gained[n], default="")
-    if not name or gained[name] > 1 - PAYS:
+    ratio, whose = gained.get(name, (1.0, ""))
+    if ratio > 1 - PAYS:
         return Split("tensorrt", "") if default_gains else None
-    more = f"{percent(1 / gained[name] - 1)} more frames/s"
-    less = f"{percent(1 - gained[name])} less {'time' if name == 'latency' else 'energy'} per frame"
-    return Split(name, f"gains {more if name == 'throughput' else less} (predicted)")
+    more = f"{percent(1 / ratio - 1)} more frames/s"
+    less = f"{percent(1 - ratio)} less {'time' if name == 'latency' else 'energy'} per frame"
+    return Split(name, f"gains {more if name == 'throughput' else less} than {whose} (predicted)")
 
 
 def _value(of: Way, objective: str) -> float:
