@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
+from edgedla.builder.tensorrt.bindings import installed_version, why_no_builder
 from edgedla.errors import DocumentError, UsageError
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
@@ -173,11 +174,11 @@ def inspect(
         cache = read_cache(path)
         rows, content = of_cache(cache.absmax), {"absmax": dict(cache.absmax)}
         notes += cache.notes
-    elif detected.kind == "tensorrt-engine":
-        header = plan_header(path)
-        assert header is not None
-        rows, content = of_plan_header(header), {"version": header.version, "offset": header.offset}
-        notes.append(_ENGINE_HINT)
+    elif detected.kind == "tensorrt-engine" and (plan := plan_header(path)) is not None:
+        rows, content = of_plan_header(plan), {"version": plan.version, "offset": plan.offset}
+        version = installed_version()
+        why = why_no_builder() if version else ""
+        notes += [_ENGINE_HINT, *([f"TensorRT {version} here imports, cannot make a builder: {why}"] if why else [])]
     else:
         rows = of_document(detected.document, detected.kind)
         content = {"document": detected.document}

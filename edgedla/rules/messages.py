@@ -15,7 +15,7 @@ from edgedla.records.build_log_prefix import split_prefix
 #: A line about the DLA. If no message explains such a line, the report lists it.
 _ABOUT_DLA = re.compile(r"\bDLA|DLA\b|[Cc]u[Dd][Ll][Aa]|[Nn][Vv]dla|NvMediaDla|\bdla[A-Z]|ForeignNode|DlaLayer")
 #: trtexec's echo of its own options: it mentions the DLA but is no message.
-_ECHO = re.compile(r"^(?:Memory Pools:|DLACore:|DLA (?:local|global|SRAM)|&&&& (?:RUNNING|PASSED|FAILED) )")
+_ECHO = re.compile(r"^(?:Memory Pools:|DLACore:|DLA (?:local|global|SRAM)|&&&& |(?:Safe|DirectIO) mode:|Precision:)")
 
 
 @dataclass(frozen=True)

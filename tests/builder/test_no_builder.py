@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 import pytest
 
 from edgedla.builder.tensorrt.bindings import checked_builder, reason_in, why_no_builder
 from edgedla.errors import EnvironmentMissing
+from edgedla.inspection.inspect_file import inspect
 from edgedla.rules.messages import explain_line
 from edgedla.runtime.board.doctor import _tensorrt
 from edgedla.targets.installed import asked_for_a_builder, counted_cores
+from tests.inspection.test_inspect import plan_file
 
 WARNING = (
     "CUDA initialization failure with error: 35. Please check your CUDA installation:  "
@@ -69,6 +71,20 @@ def test_doctor_does_not_call_it_ok(
     assert check.found == "8.5.2.2 imports, cannot make a builder: CUDA initialization failure with error: 35"
 
 
+@pytest.mark.parametrize(("works", "notes"), [
+    (False, ["TensorRT 8.5.2.2 here imports, cannot make a builder: CUDA initialization failure with error: 35"]),
+    (True, []),
+])  # fmt: skip
+def test_inspect_of_an_engine_says_why_it_cannot_be_loaded_here(
+    with_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool, notes: List[str]
+) -> None:
+    with_module(works=works)
+    monkeypatch.delitem(__import__("sys").modules, "tensorrt", raising=False)
+    engine = tmp_path / "net.engine"
+    engine.write_bytes(plan_file())
+    assert [note for note in inspect(engine).notes if "make a builder" in note] == notes
+
+
 def test_a_build_shows_tensorrts_own_reason() -> None:
     class Logger:
         def __init__(self) -> None:
@@ -79,11 +95,10 @@ def test_a_build_shows_tensorrts_own_reason() -> None:
         logger.receivers[-1]("WARNING", WARNING)
         raise TypeError("pybind11::init(): factory function returned nullptr")
 
-    trt: Any = SimpleNamespace(Builder=builder)
+    trt: Any = SimpleNamespace(Builder=builder, __version__="8.5.2.2")
     plan: Any = SimpleNamespace(dla_core=None)
-    with pytest.raises(
-        EnvironmentMissing, match=r"cannot create a builder: CUDA initialization failure with error: 35\n"
-    ):
+    said = r"TensorRT 8\.5\.2\.2 imports, cannot make a builder: CUDA initialization failure with error: 35\n"
+    with pytest.raises(EnvironmentMissing, match=said):
         checked_builder(trt, Logger(), plan)
 
 

@@ -42,10 +42,8 @@ def why_missing() -> str:
 
 def bindings_remedy() -> str:
     """What brings the bindings to this Jetson."""
-    venv = sys.prefix != sys.base_prefix
-    return "they come with JetPack (apt install python3-libnvinfer)" + (
-        "; make the venv with --system-site-packages" if venv else ""
-    )
+    venv = "; make the venv with --system-site-packages" if sys.prefix != sys.base_prefix else ""
+    return f"they come with JetPack (apt install python3-libnvinfer){venv}"
 
 
 def dla_cores() -> int:
@@ -65,19 +63,17 @@ def why_no_builder() -> str:
     if asked is None:
         return "it does not answer"
     code, output, messages = asked
+    if code == 0:
+        return ""
     said, _, raised = messages.partition("Traceback (most recent call last)")
-    last = raised.strip().rpartition("\n")[2]
-    return (
-        "" if code == 0 else reason_in(f"{output}\n{said}".splitlines()) or last or f"its process ends with code {code}"
-    )
+    own = reason_in(f"{output}\n{said}".splitlines())
+    return own or raised.strip().rpartition("\n")[2] or f"its process ends with code {code}"
 
 
 def reason_in(lines: Sequence[str]) -> str:
     """The last line of TensorRT that names a failure, without its prefix and without advice behind it; "" where none does."""
     texts = (split_prefix(line)[1].strip() for line in reversed(lines))
-    found = next(
-        (text for text in texts if _FAILURE.search(text) and not text.startswith(("TypeError", "Traceback"))), ""
-    )
+    found = next((t for t in texts if _FAILURE.search(t) and not t.startswith(("TypeError", "Traceback"))), "")
     return found.partition(". Please")[0]
 
 
@@ -123,7 +119,7 @@ def checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:
     except (TypeError, RuntimeError) as e:
         # pybind11 reports a factory that returned nothing, which is how a missing CUDA device shows, as TypeError.
         raise EnvironmentMissing(
-            f"TensorRT cannot create a builder: {reason_in(said) or e}",
+            f"TensorRT {trt.__version__} imports, cannot make a builder: {reason_in(said) or e}",
             hint="is there a CUDA device? `edgedla doctor` checks, `edgedla explain LINE` says what the line means",
         ) from e
     cores = builder.num_DLA_cores
