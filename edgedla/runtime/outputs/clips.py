@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Union
 
 import numpy as np
 
@@ -48,8 +48,9 @@ class Clips:
         self.done: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._films: Dict[str, _Film] = {}
         self._newest = Newest(config.keep)
-        #: Encodes complete clips, one at a time; until when at the end.
+        #: Encodes complete clips, one at a time; until when at the end. What waits for it is newer than what it made.
         self._encoding = concurrent.futures.ThreadPoolExecutor(1, "edgedla-mp4")
+        self._waiting: Set[str] = set()
         self._until_s = float("inf")
         self._source_of: Dict[str, str] = {}
         make_folder(config.folder)
@@ -98,9 +99,11 @@ class Clips:
         if path is None:
             self.done.put(document)
         else:
+            self._waiting.add(path.name)
             self._encoding.submit(self._encode, path, document)
 
     def _encode(self, path: Path, document: Document) -> None:
+        self._waiting.discard(path.name)
         try:
             if self._config.format == "mp4":
                 path = to_mp4(path, min(ENDS_S, self._until_s - time.monotonic()))
@@ -111,7 +114,9 @@ class Clips:
 
     def _forget(self) -> None:
         """Removes the oldest clips with their pictures."""
-        films = [p for p in Path(self._config.folder).iterdir() if CLIP.fullmatch(p.name)]
+        films = [
+            p for p in Path(self._config.folder).iterdir() if CLIP.fullmatch(p.name) and p.name not in self._waiting
+        ]
         for old in self._newest.surplus(films):
             for path in of_clip(old):
                 with contextlib.suppress(OSError):

@@ -353,6 +353,32 @@ def test_the_command_records_clips_and_reports_them(artifact, tmp_path):
     assert cv2.imread(events[-1]["picture"]).shape == (120, 160, 3)
 
 
+def test_a_clip_that_waits_to_be_encoded_is_newer_than_the_one_before(tmp_path, monkeypatch):
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(path, limit_s):
+        begun.set()
+        assert go.wait(20)
+        made = path.with_suffix(".mp4")
+        path.rename(made)
+        return made
+
+    monkeypatch.setattr("edgedla.runtime.outputs.clips.to_mp4", slow)
+    told = Told()
+    clips = Clips(ClipConfig(str(tmp_path), after_s=0, rate=20, keep=1))
+    events = Events({"e": EventRule(frames=1, end_s=0.1)}, [told], clips)
+    for _ in range(2):
+        i = play(events, 0.5, PERSON, grey=90)
+        play(events, 0.4, start=i)
+    assert begun.wait(20)
+    assert until(lambda: len(list(tmp_path.glob("[!.]*.avi"))) == 2)
+    go.set()
+    assert until(lambda: events.write(result(0)) or len(told.of("clip")) == 2)
+    events.close()
+    assert [Path(t["clip"]).suffix for t in told.of("clip")] == [".mp4", ".mp4"]
+    assert [str(p) for p in tmp_path.glob("*.mp4")] == [told.of("clip")[1]["clip"]]
+
+
 def test_a_clip_is_mp4_with_h264_that_browsers_play(tmp_path):
     if encoder() is None:
         pytest.skip("GStreamer has no H.264 encoder here")
