@@ -1,11 +1,11 @@
 """Files to step: pictures per second and GPU use of training from JPEG files, by how they reach the device.
 
-    python examples/12_train_a_detector/data.py shapes --train 1600 --held-out 8 --size 512
+    python examples/13_train_a_detector/data.py shapes --train 1600 --held-out 8 --size 512
     python benchmarks/train/files.py shapes --size 256 --seconds 15 --out files.json
 
 plain: one process decodes, letterboxes and converts picture by picture. workers: a DataLoader with as many processes as cores.
 nvjpeg: workers read bytes, torchvision decodes and scales on the GPU (CUDA only). cache: each file is decoded once, in threads, into
-UINT8 on the device (examples/12); its row begins after that, and `fill_s` says what it cost.
+UINT8 on the device (examples/13); its row begins after that, and `fill_s` says what it cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Dict, Iterator, List
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "12_train_a_detector"), str(ROOT / "benchmarks" / "train")]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "13_train_a_detector"), str(ROOT / "benchmarks" / "train")]
 
 import data  # noqa: E402
 from network import Detector, loss_of  # noqa: E402

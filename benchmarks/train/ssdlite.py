@@ -1,6 +1,6 @@
 """mAP of torchvision's ssdlite320 with FP32, INT8 after training, INT8 training, on drawn shapes; own weights from scratch.
 
-python examples/12_train_a_detector/data.py shapes --train 1600 --held-out 800 --size 320
+python examples/13_train_a_detector/data.py shapes --train 1600 --held-out 800 --size 320
 python benchmarks/train/ssdlite.py shapes --epochs 40 --qat-epochs 6 --out ssdlite.json
 """
 
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "12_train_a_detector")]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "13_train_a_detector")]
 
 import data  # noqa: E402
 from train import Average, Device  # noqa: E402

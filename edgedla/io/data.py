@@ -44,14 +44,7 @@ def jetson_dir() -> Path:
     Raises:
         RuleError: the installation has no such folder.
     """
-    for folder in (_PACKAGE.parent / "jetson", _PACKAGE / "_jetson"):
-        if (folder / "setup.sh").is_file():
-            return folder
-    raise RuleError(
-        "jetson/setup.sh is missing from this installation",
-        where=str(_PACKAGE / "_jetson"),
-        hint="Install edgedla again.",
-    )
+    return _folder("jetson", Path("setup.sh"), "jetson/setup.sh")
 
 
 def docs_dir() -> Path:
@@ -60,13 +53,16 @@ def docs_dir() -> Path:
     Raises:
         RuleError: the installation has no such folder.
     """
-    for folder in (_PACKAGE.parent / "docs", _PACKAGE / "_docs"):
-        if (folder / "howto" / "index.md").is_file():
+    return _folder("docs", Path("howto", "index.md"), "the documentation")
+
+
+def _folder(name: str, holds: Path, what: str) -> Path:
+    """The folder of that name beside the package, in a checkout, or inside it; the one with the file `holds`."""
+    for folder in (_PACKAGE.parent / name, _PACKAGE / f"_{name}"):
+        if (folder / holds).is_file():
             return folder
     raise RuleError(
-        "the documentation is missing from this installation",
-        where=str(_PACKAGE / "_docs"),
-        hint="Install edgedla again.",
+        f"{what} is missing from this installation", where=str(_PACKAGE / f"_{name}"), hint="Install edgedla again."
     )
 
 

@@ -1,4 +1,4 @@
-"""examples/12: from drawn pictures to an artifact whose mAP is that of training's last evaluation."""
+"""examples/13: from drawn pictures to an artifact whose mAP is that of training's last evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from test_examples import run
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "12_train_a_detector"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "13_train_a_detector"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List
 
 import torch
 import torch.utils.checkpoint as library
@@ -22,26 +22,19 @@ def checkpoints_resumed(resume: Resume) -> Iterator[None]:
 
     PyTorch has `context_fn` for it, which the caller of checkpoint would have to give; timm's and torchvision's do not.
     """
-    name, generator = _generator()
-    reentrant = library.CheckpointFunction
+    name = _generator()
+    generator, reentrant = getattr(library, name, None), library.CheckpointFunction
 
     def again(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return generator(resume(function), *args, **kwargs)
+        return generator(resume(function), *args, **kwargs)  # type: ignore[misc]
 
     class Reentrant:
         @staticmethod
         def apply(function: Any, *args: Any) -> Any:
             return reentrant.apply(_after_the_first(function, resume), *args)
 
-    if name:
-        setattr(library, name, again)
-    library.CheckpointFunction = Reentrant
-    try:
+    with _replaced(again, Reentrant):
         yield
-    finally:
-        library.CheckpointFunction = reentrant
-        if name:
-            setattr(library, name, generator)
 
 
 @contextlib.contextmanager
@@ -56,24 +49,28 @@ def without_checkpoints() -> Iterator[None]:
     def plain(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
-    name, generator = _generator()
-    reentrant = library.CheckpointFunction
-    library.CheckpointFunction = Plain
-    if name:
-        # PyTorch 2.11 applies an autograd function in it even where no gradient is asked for.
-        setattr(library, name, plain)
+    # PyTorch 2.11 applies an autograd function in its generator even where no gradient is asked for.
+    with _replaced(plain, Plain):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(generator: Callable[..., Any], reentrant: Any) -> Iterator[None]:
+    """Within the `with` block both forms of PyTorch's checkpoint use these two in place of its own."""
+    others = {_generator(): generator, "CheckpointFunction": reentrant}
+    own = {name: getattr(library, name) for name in others if name}
+    for name in own:
+        setattr(library, name, others[name])
     try:
         yield
     finally:
-        library.CheckpointFunction = reentrant
-        if name:
-            setattr(library, name, generator)
+        for name, value in own.items():
+            setattr(library, name, value)
 
 
-def _generator() -> Tuple[str, Any]:
-    """Name and value of PyTorch's inner function; ("", None) where it has none."""
-    name = next((n for n in _GENERATORS if hasattr(library, n)), "")
-    return name, getattr(library, name) if name else None
+def _generator() -> str:
+    """Name of PyTorch's inner function; "" where it has none."""
+    return next((n for n in _GENERATORS if hasattr(library, n)), "")
 
 
 def _after_the_first(function: Callable[..., Any], resume: Resume) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -34,15 +35,25 @@ outputs: {jsonl: out.jsonl}
 OLD, NEW = "a,b,c", "p,q,r"
 
 
-def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_path, caplog):
-    file, seen = tmp_path / "p.yaml", []
-    file.write_text(FILE % (artifact, OLD))
+@contextlib.contextmanager
+def running(file):
+    """The pipeline of a file, which gives results, its reloader, and the results; stopped at the end."""
+    seen = []
     with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
-        p = parts.pipeline
-        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
-        thread = threading.Thread(target=p.run)
+        thread = threading.Thread(target=parts.pipeline.run)
         thread.start()
-        assert until(lambda: len(seen) > 5)
+        try:
+            assert until(lambda: len(seen) > 5)
+            yield parts.pipeline, Reloader(parts, lambda: load_config(str(file)), (str(file),)), seen
+        finally:
+            parts.pipeline.stop()
+            thread.join(20)
+
+
+def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_path, caplog):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % (artifact, OLD))
+    with running(file) as (p, reloader, seen):
         old = p.lanes[0].engine
 
         for wrong, says in (
@@ -70,8 +81,6 @@ def test_reload_replaces_a_model_and_keeps_the_old_one_on_errors(artifact, tmp_p
         reloader.reload()
         assert "changes in these parts of the file need a restart: metrics" in caplog.text
         assert reloader.replaced == ["objects"]
-        p.stop()
-        thread.join(20)
     labels = ["".join(sorted({d.label for d in r.results})) for r in seen if r.results]
     new = [any(c in "pqr" for c in label) for label in labels]
     assert new == sorted(new), "each frame by one of them, the new one last"
@@ -166,14 +175,9 @@ models:
 
 
 def test_one_damaged_artifact_keeps_the_other_models_running_and_unhealthy(artifact, tmp_path, monkeypatch, caplog):
-    file, copy, seen = tmp_path / "p.yaml", tmp_path / "late", []
+    file, copy = tmp_path / "p.yaml", tmp_path / "late"
     file.write_text(DAMAGED % (artifact, copy, artifact))
-    with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
-        p = parts.pipeline
-        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
-        thread = threading.Thread(target=p.run)
-        thread.start()
-        assert until(lambda: len(seen) > 5)
+    with running(file) as (p, reloader, seen):
         assert {r.model for r in seen} == {"good"}
         healthy, text = health_of(p.summary, 60.0)
         assert not healthy
@@ -185,23 +189,16 @@ def test_one_damaged_artifact_keeps_the_other_models_running_and_unhealthy(artif
         reloader.reload()
         assert not reloader.failed
         assert "the artifact of model bad can be read now: a restart takes it in" in caplog.text
-        p.stop()
-        thread.join(10)
     file.write_text(DAMAGED % (tmp_path / "no", tmp_path / "no", artifact))
     with pytest.raises(DocumentError, match="no such file"), opened_parts(load_config(str(file))):
         pass
 
 
 def test_damage_shows_at_a_reload_before_the_next_start_fails(artifact, tmp_path, caplog):
-    file, copy, seen = tmp_path / "p.yaml", tmp_path / "artifact", []
+    file, copy = tmp_path / "p.yaml", tmp_path / "artifact"
     shutil.copytree(artifact, copy)
     file.write_text(FILE % (copy, OLD))
-    with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
-        p = parts.pipeline
-        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
-        thread = threading.Thread(target=p.run)
-        thread.start()
-        assert until(lambda: len(seen) > 5)
+    with running(file) as (p, reloader, seen):
         content = max(copy.iterdir(), key=lambda f: f.stat().st_size)
         whole = content.read_bytes()
         content.write_bytes(whole[:-1] + b"?")
@@ -214,5 +211,3 @@ def test_damage_shows_at_a_reload_before_the_next_start_fails(artifact, tmp_path
         content.write_bytes(whole)
         reloader.reload()
         assert not p.damaged
-        p.stop()
-        thread.join(10)
