@@ -16,8 +16,8 @@ import click
 from edgedla.cli.arguments.began import Began
 from edgedla.cli.arguments.project_file import take_defaults
 from edgedla.cli.arguments.show_version import show_version
-from edgedla.cli.interruption import note_interruptions, was_interrupted
 from edgedla.cli.output import echo, on_terminal
+from edgedla.cli.terminal.interruption import note_interruptions, was_interrupted
 from edgedla.cli.verbs import GROUPS, VERBS
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, from_os_error
 from edgedla.processes.guard import guard_command

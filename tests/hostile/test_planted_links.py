@@ -23,8 +23,8 @@ from edgedla.io.files import remove_folder, write_atomic
 from edgedla.remote.results import place as place_results
 from edgedla.reports.sweeps.page import page_writer
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.clip_config import ClipConfig
-from edgedla.runtime.outputs.clips import Clips
+from edgedla.runtime.outputs.films.clip_config import ClipConfig
+from edgedla.runtime.outputs.films.clips import Clips
 from edgedla.runtime.outputs.sinks import AnnotatedImages
 from edgedla.sweep.evaluate import page_of
 from edgedla.sweep.journal import Journal

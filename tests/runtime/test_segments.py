@@ -13,7 +13,7 @@ import pytest
 
 from edgedla.errors import EdgedlaError
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.segments import Segments
+from edgedla.runtime.outputs.films.segments import Segments
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 

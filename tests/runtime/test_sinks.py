@@ -11,7 +11,7 @@ import pytest
 
 from edgedla.errors import RunError, UsageError
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.newest import Newest
+from edgedla.runtime.outputs.films.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
 from edgedla.runtime.pipeline.config import load_config
 

@@ -14,10 +14,10 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequenc
 
 from edgedla.errors import described
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.left_films import CLIP, of_clip
+from edgedla.runtime.outputs.films.left_films import CLIP, of_clip
+from edgedla.runtime.outputs.films.newest import age_ns
+from edgedla.runtime.outputs.films.segments import segments_of
 from edgedla.runtime.outputs.mqtt_config import ONLY
-from edgedla.runtime.outputs.newest import age_ns
-from edgedla.runtime.outputs.segments import segments_of
 
 log = logging.getLogger("edgedla.runtime.outputs.retention")
 #: How often the files are looked at. A failed output waits longer than this before it is opened again.

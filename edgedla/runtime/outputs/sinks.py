@@ -17,7 +17,7 @@ from edgedla.errors import RunError, UsageError
 from edgedla.io.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
-from edgedla.runtime.outputs.newest import age_ns
+from edgedla.runtime.outputs.films.newest import age_ns
 from edgedla.runtime.outputs.own_lines import RESULTS, ends_in_a_line, remove_beyond, require_ours
 from edgedla.runtime.outputs.shared_file import held_by_another, is_at
 from edgedla.runtime.outputs.timing import Timing

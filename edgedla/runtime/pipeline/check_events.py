@@ -6,8 +6,8 @@ from typing import Mapping, Set
 
 from edgedla.errors import UsageError
 from edgedla.runtime.decode.own import is_own
-from edgedla.runtime.outputs.clip_config import check_clips
 from edgedla.runtime.outputs.event_rule import DIRECTIONS, EACH, POINTS, EventRule
+from edgedla.runtime.outputs.films.clip_config import check_clips
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
 from edgedla.vocabulary import did_you_mean
 

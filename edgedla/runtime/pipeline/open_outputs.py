@@ -9,15 +9,15 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 
 from edgedla.errors import UsageError
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
-from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
+from edgedla.runtime.outputs.films.clips import Clips
+from edgedla.runtime.outputs.films.segments import Segments
 from edgedla.runtime.outputs.guarded import guarded
 from edgedla.runtime.outputs.home_assistant import HomeAssistant
 from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.own import Own
 from edgedla.runtime.outputs.retention import Retention, clips_of, films_of, lines_of, pictures_of, recordings_of
 from edgedla.runtime.outputs.rtsp import Rtsp
-from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
 from edgedla.runtime.pipeline.config import sources_of_lane
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig

@@ -12,8 +12,8 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.io.files import open_plain
 from edgedla.io.strict_documents import read_yaml
 from edgedla.runtime.decode.make_decoder import DecodeOptions
-from edgedla.runtime.outputs.clip_config import ClipConfig
 from edgedla.runtime.outputs.event_rule import EventRule
+from edgedla.runtime.outputs.films.clip_config import ClipConfig
 from edgedla.runtime.outputs.mqtt_config import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.cascade import CropRule

@@ -7,8 +7,8 @@ from typing import Any, Dict, FrozenSet, Mapping, Tuple
 
 from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
-from edgedla.runtime.outputs.clip_config import ClipConfig
 from edgedla.runtime.outputs.event_rule import EventRule
+from edgedla.runtime.outputs.films.clip_config import ClipConfig
 from edgedla.runtime.outputs.mqtt_config import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.cascade import CropRule

@@ -17,12 +17,12 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs import mp4
-from edgedla.runtime.outputs.clip_config import ClipConfig
-from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
-from edgedla.runtime.outputs.mp4 import encoder
+from edgedla.runtime.outputs.films import mp4
+from edgedla.runtime.outputs.films.clip_config import ClipConfig
+from edgedla.runtime.outputs.films.clips import Clips
+from edgedla.runtime.outputs.films.mp4 import encoder
 from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -137,8 +137,8 @@ def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
 #: Films an event without end until it is killed.
 FILMING = """
 import sys, time
-from edgedla.runtime.outputs.clip_config import ClipConfig
-from edgedla.runtime.outputs.clips import Clips
+from edgedla.runtime.outputs.films.clip_config import ClipConfig
+from edgedla.runtime.outputs.films.clips import Clips
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
 from tests.runtime.outputs.test_clips import PERSON, Told, result
@@ -186,7 +186,7 @@ def test_disk_errors_are_reported_and_do_not_end_the_pipeline(tmp_path, monkeypa
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edgedla.runtime.outputs.clips.os.replace", refuse)
+    monkeypatch.setattr("edgedla.runtime.outputs.films.clips.os.replace", refuse)
     events.write(result(0, PERSON))
     events.close()
     [clip] = told.of("clip")
@@ -215,7 +215,7 @@ def test_a_disk_that_is_almost_full_ends_the_clip_and_not_the_run(tmp_path, monk
 
 
 def test_the_clip_thread_of_a_removed_source_ends_and_restarts_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("edgedla.runtime.outputs.clips.SILENT_S", 0.3)
+    monkeypatch.setattr("edgedla.runtime.outputs.films.clips.SILENT_S", 0.3)
     events = Events({}, [], Clips(ClipConfig(str(tmp_path), format="avi")))
 
     def threads():
@@ -363,7 +363,7 @@ def test_a_clip_that_waits_to_be_encoded_is_newer_than_the_one_before(tmp_path, 
         path.rename(made)
         return made
 
-    monkeypatch.setattr("edgedla.runtime.outputs.clips.to_mp4", slow)
+    monkeypatch.setattr("edgedla.runtime.outputs.films.clips.to_mp4", slow)
     told = Told()
     clips = Clips(ClipConfig(str(tmp_path), after_s=0, rate=20, keep=1))
     events = Events({"e": EventRule(frames=1, end_s=0.1)}, [told], clips)

@@ -19,7 +19,7 @@ from edgedla.runtime.outputs import events as events_module
 from edgedla.runtime.outputs.event_objects import MOST_POINTS
 from edgedla.runtime.outputs.event_rule import EventRule
 from edgedla.runtime.outputs.events import Events
-from edgedla.runtime.outputs.left_films import CLIP
+from edgedla.runtime.outputs.films.left_films import CLIP
 from edgedla.runtime.pipeline.cascade import CropResult
 from edgedla.runtime.pipeline.config import load_config
 

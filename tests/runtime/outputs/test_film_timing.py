@@ -12,7 +12,7 @@ import pytest
 from edgedla.errors import RunError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs import sinks
-from edgedla.runtime.outputs.segments import Segments
+from edgedla.runtime.outputs.films.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedVideo
 from edgedla.runtime.outputs.timing import MOST_STILL_S, Timing
 

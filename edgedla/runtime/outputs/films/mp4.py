@@ -14,7 +14,7 @@ from typing import Optional
 from edgedla.runtime.outputs.rtsp import encoders
 from edgedla.runtime.sources.gstreamer import quote
 
-log = logging.getLogger("edgedla.runtime.outputs.clips")
+log = logging.getLogger("edgedla.runtime.outputs.films.clips")
 #: Encoders, each with what makes its input of decoded pictures. Constant quality where the encoder has one.
 _CHAINS = {
     "nvv4l2h264enc": "nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc bitrate=2000000 insert-sps-pps=true",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.newest import Newest
+from edgedla.runtime.outputs.films.newest import Newest
 from edgedla.runtime.outputs.sinks import AnnotatedVideo
 
 #: The size of the open file is checked every so many frames.

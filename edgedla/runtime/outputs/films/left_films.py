@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Tuple
 
-log = logging.getLogger("edgedla.runtime.outputs.clips")
+log = logging.getLogger("edgedla.runtime.outputs.films.clips")
 #: [source-]event-date-time-run-number; before runs had a number of their own, the time was local and had no Z.
 STEM = r"[A-Za-z0-9_-]+-\d{8}-\d{6}(?:Z-[0-9a-f]{6})?-\d+"
 #: Only matching videos are ours to remove.

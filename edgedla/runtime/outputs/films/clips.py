@@ -19,17 +19,17 @@ import numpy as np
 from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.io.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.clip_config import ClipConfig, check_clips
 from edgedla.runtime.outputs.draw import draw, draw_scene
 from edgedla.runtime.outputs.event_zone import Document
-from edgedla.runtime.outputs.left_films import BEST, CLIP, keep_left, of_clip, unfinished
-from edgedla.runtime.outputs.mp4 import ENDS_S, to_mp4
-from edgedla.runtime.outputs.newest import Newest
+from edgedla.runtime.outputs.films.clip_config import ClipConfig, check_clips
+from edgedla.runtime.outputs.films.left_films import BEST, CLIP, keep_left, of_clip, unfinished
+from edgedla.runtime.outputs.films.mp4 import ENDS_S, to_mp4
+from edgedla.runtime.outputs.films.newest import Newest
 from edgedla.runtime.outputs.pictures import PicturesByClock, PictureThread
 from edgedla.runtime.outputs.sinks import SPACE_EVERY, require_space
 from edgedla.runtime.sources.opencv import import_cv2
 
-log = logging.getLogger("edgedla.runtime.outputs.clips")
+log = logging.getLogger("edgedla.runtime.outputs.films.clips")
 QUALITY = 85
 #: Clips of one source that are recorded at a time: each is encoded separately.
 MOST_AT_ONCE = 8
