@@ -96,6 +96,7 @@ def test_each_word_has_a_boundary_example() -> None:
     [
         (Axis("time", 2.48, 0.3, 1, 1), "2.5 times slower per frame", "2.5 times slower"),
         (Axis("time", 0.5, 0.1, 1, 1), "2.0 times faster per frame", "2.0 times faster"),
+        (Axis("time", 0.625, 0.8, 1, 1), "probably 1.6 times faster per frame (0.89 to 2.9 times)", "probably 1.6 times faster"),
         (Axis("time", 1.05, 0.3, 1, 1), "as fast per frame", "equal"),
         (Axis("time", 1.56, 0.6, 1, 1), "probably 1.6 times slower per frame (0.97 to 2.5 times)",
          "probably 1.6 times slower"),
