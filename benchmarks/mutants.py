@@ -6,7 +6,8 @@
 A mutant changes one comparison, number, operator, word, assignment or guard in one file of a room's code. The sample is drawn
 with a seed, evenly over all mutants of a room. A first run of the room's tests records which functions each test calls, and
 which tests pass; a mutant is killed where one of the passing tests that reach its function fails with it, or does not end.
-What survives these is tried on all tests of the room. The result goes to benchmarks/results/mutants.json. Needs Python 3.9.
+What survives these is tried on all tests of the room. Some of the sample are tried unchanged, too: each of these controls that
+"fails" shows a test that the machine breaks, not the change. The result goes to benchmarks/results/mutants.json. Needs Python 3.9.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Queue
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -62,6 +63,7 @@ class Mutant:
     text: str
     function: Optional[Tuple[int, str]]
     source: str
+    control: bool = False
 
     @property
     def name(self) -> str:
@@ -199,16 +201,18 @@ class Copies:
     def __init__(self, folder: Path, jobs: int, limit_s: float) -> None:
         self.until = time.monotonic() + (limit_s or 1e9)
         self.free: Queue[Path] = Queue()
-        for n in range(jobs):
-            to = folder / str(n) / "edgedla"
-            for name in COPIED:
-                source = ROOT / name
-                if source.is_dir():
-                    shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
-                elif source.exists():
-                    shutil.copy2(source, to / name)
-            subprocess.run([sys.executable, "-m", "compileall", "-q", "edgedla", "tests"], cwd=to, check=False)
-            self.free.put(to)
+        first = folder / "0" / "edgedla"
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, first / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+            elif source.exists():
+                shutil.copy2(source, first / name)
+        # Compiled once: the copies keep the times of their sources, by which Python knows what is compiled.
+        subprocess.run([sys.executable, "-m", "compileall", "-q", "edgedla", "tests"], cwd=first, check=False)
+        self.free.put(first)
+        for n in range(1, jobs):
+            self.free.put(Path(shutil.copytree(first, folder / str(n) / "edgedla", symlinks=True)))
 
     def run(
         self, command: Sequence[str], timeout_s: float, mutant: Optional[Mutant] = None, **environment: str
@@ -299,7 +303,15 @@ def survives(copies: Copies, mutant: Mutant, tests: Dict[str, Any], most_s: floa
     return "survived" if names else "no test"
 
 
-def row_of(room: str, every: int, tests: Dict[str, Any], results: Dict[Mutant, str]) -> Dict[str, Any]:
+def unchanged(mutant: Mutant) -> Mutant:
+    """The mutant's place with the text that stands there."""
+    text = (ROOT / mutant.path).read_bytes()[mutant.start : mutant.end].decode()
+    return replace(mutant, text=text, control=True)
+
+
+def row_of(room: str, every: int, tests: Dict[str, Any], answers: Dict[Mutant, str]) -> Dict[str, Any]:
+    results = {m: answer for m, answer in answers.items() if not m.control}
+    controls = [answer for m, answer in answers.items() if m.control]
     killed = sum(r == "killed" for r in results.values())
     return {
         "room": room,
@@ -308,6 +320,8 @@ def row_of(room: str, every: int, tests: Dict[str, Any], results: Dict[Mutant, s
         "killed": killed,
         "score": round(killed / max(len(results), 1), 3),
         "tests": len(tests),
+        "controls": len(controls),
+        "controls_failed": controls.count("killed"),
         "survived": sorted(m.name for m, r in results.items() if r == "survived"),
         "no_test": sorted(m.name for m, r in results.items() if r == "no test"),
     }
@@ -333,11 +347,11 @@ def measure(
     every = {
         room: [m for path in sorted(rooms()[room][0].rglob("*.py")) for m in mutants_of(path)] for room in options.rooms
     }
-    todo = [
-        (r, m)
+    sampled = {
+        r: random.Random(f"{options.seed} {r}").sample(every[r], min(options.sample, len(every[r])))
         for r in options.rooms
-        for m in random.Random(f"{options.seed} {r}").sample(every[r], min(options.sample, len(every[r])))
-    ]
+    }
+    todo = [(r, m) for r, drawn in sampled.items() for m in [*drawn, *map(unchanged, drawn[: options.controls])]]
     # In any order, so that what a limit leaves out is drawn, too.
     random.Random(options.seed).shuffle(todo)
 
@@ -358,6 +372,7 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score of the tests against sampled mutants.")
     parser.add_argument("--sample", type=int, default=50, help="mutants of each room")
+    parser.add_argument("--controls", type=int, default=3, help="of them tried unchanged, too, in each room")
     parser.add_argument("--rooms", nargs="*", choices=sorted(rooms()), default=sorted(rooms()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
