@@ -85,6 +85,36 @@ def mutants_of(path: Path) -> List[Mutant]:
     return found
 
 
+def named_mutants(path: Path) -> List[Mutant]:
+    """The mutants of a file: each has a path, the text that stands there once ("old"), and what takes its place ("new").
+
+    Raises:
+        ValueError: the text stands there no more, or more than once: the file must follow the code.
+    """
+    found: List[Mutant] = []
+    for row in json.loads(path.read_text(encoding="utf-8"))["mutants"]:
+        text = (ROOT / row["path"]).read_text(encoding="utf-8")
+        if text.count(row["old"]) != 1:
+            raise ValueError(f"{path.name}: {row['old']!r} stands {text.count(row['old'])} times in {row['path']}")
+        before = text[: text.index(row["old"])]
+        start, line = len(before.encode()), before.count("\n") + 1 + (row["old"][0] == "\n")
+        source = " ".join(row["old"].split())[:80]
+        found.append(
+            Mutant(row["path"], line, start, start + len(row["old"].encode()), row["new"], _around(text, line), source)
+        )
+    return found
+
+
+def _around(text: str, line: int) -> Optional[Tuple[int, str]]:
+    """(first line, name) of the innermost function around a line, as coverage names it."""
+    inside = [
+        (min([d.lineno for d in n.decorator_list] + [n.lineno]), n.name)
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.lineno < line <= (n.end_lineno or 0)
+    ]
+    return max(inside, default=None)
+
+
 def _changes(
     node: ast.AST, function: Optional[Tuple[int, str]]
 ) -> Iterator[Tuple[ast.AST, str, Optional[Tuple[int, str]]]]:
@@ -327,10 +357,8 @@ def row_of(room: str, every: int, tests: Dict[str, Any], answers: Dict[Mutant, s
     }
 
 
-def measure(
-    copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespace, folder: Path
-) -> List[Dict[str, Any]]:
-    """One row for each room."""
+def measure(copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+    """ "rooms": one row for each; "named": what became of the mutants of --named."""
     began = time.monotonic()
     files = [(room, path) for room in options.rooms for path in sorted(rooms()[room][1].rglob("test_*.py"))]
     # The largest files first: they take longest.
@@ -354,6 +382,9 @@ def measure(
     todo = [(r, m) for r, drawn in sampled.items() for m in [*drawn, *map(unchanged, drawn[: options.controls])]]
     # In any order, so that what a limit leaves out is drawn, too.
     random.Random(options.seed).shuffle(todo)
+    given = [] if options.named is None else named_mutants(options.named)
+    named = [m for m in given if m.path.split("/")[1] in options.rooms]
+    todo = [(m.path.split("/")[1], m) for m in named] + todo
 
     def one(pair: Tuple[str, Mutant]) -> str:
         try:
@@ -363,16 +394,30 @@ def measure(
 
     answers = list(zip(todo, pool.map(one, todo)))
     print(f"{sum(bool(a) for _, a in answers)} mutants, {time.monotonic() - began:.0f} s", flush=True)
-    return [
-        row_of(room, len(every[room]), tests[room], {m: answer for (r, m), answer in answers if r == room and answer})
-        for room in options.rooms
-    ]
+    by_hand = [(m, answer) for (_, m), answer in answers[: len(named)] if answer]
+    found: Dict[str, Any] = {
+        "rooms": [
+            row_of(
+                room, len(every[room]), tests[room], {m: a for (r, m), a in answers[len(named) :] if r == room and a}
+            )
+            for room in options.rooms
+        ]
+    }
+    if named:
+        found["named"] = {
+            "file": options.named.name,
+            "tried": len(by_hand),
+            "killed": sum(answer == "killed" for _, answer in by_hand),
+            "survived": [m.name for m, answer in by_hand if answer != "killed"],
+        }
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score of the tests against sampled mutants.")
     parser.add_argument("--sample", type=int, default=50, help="mutants of each room")
     parser.add_argument("--controls", type=int, default=3, help="of them tried unchanged, too, in each room")
+    parser.add_argument("--named", type=Path, help="a file of mutants to try besides, such as named_mutants.json")
     parser.add_argument("--rooms", nargs="*", choices=sorted(rooms()), default=sorted(rooms()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
@@ -401,14 +446,15 @@ def main() -> None:
         "commit": options.commit or git.stdout.strip(), "python": platform.python_version(), "seed": options.seed,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        rows = measure(Copies(Path(folder), options.jobs, options.limit_s), pool, options, Path(folder))
+        found = measure(Copies(Path(folder), options.jobs, options.limit_s), pool, options, Path(folder))
+    rows = found["rooms"]
     sampled, killed = sum(r["sampled"] for r in rows), sum(r["killed"] for r in rows)
     document = {
         **head,
         "sampled": sampled,
         "killed": killed,
         "score": round(killed / max(sampled, 1), 3),
-        "rooms": rows,
+        **found,
     }
     options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{killed} of {sampled} mutants killed ({killed / max(sampled, 1):.0%}); {options.output}")
