@@ -34,8 +34,8 @@ def build(
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto.
         out: folder for the artifact.
-        search: choose INT8 scales by the error at the outputs, as `quantize` does, not by each tensor's histogram. Takes
-            about ten times as long.
+        search: choose INT8 scales by the error at the outputs, as `quantize` does, not by each tensor's histogram. About
+            ten times slower.
         say: called with one line per phase.
 
     Raises:

@@ -92,8 +92,8 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 )
 @option(
     "--calib-search", is_flag=True,
-    help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's histogram. Takes about "
-    "ten times as long.",
+    help="Choose scales by the error at the outputs, as `edgedla quantize` does, not by each tensor's histogram. About "
+    "ten times slower.",
 )  # fmt: skip
 @preprocess_options()
 @option(

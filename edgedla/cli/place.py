@@ -104,7 +104,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     type=click.FloatRange(min=0.01),
     default=10.0,
     show_default=True,
-    help="Seconds of processor time for the whole command; on a busy machine at most 6 times as long. Reading and writing a "
+    help="Seconds of processor time for the whole command; on a busy machine at most 6 times that on the clock. Reading and writing a "
     "model of 1,000 layers takes about 1.5 s. If no time is left to solve, the answer is the best placement that the search "
     "starts from.",
 )

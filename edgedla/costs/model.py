@@ -82,8 +82,8 @@ class CostModel(Prices):
         notes = (*_given_notes(module, clocks or {}), *_notes(platform, mode, mode_clocks, cores, clocks or {}))
         if unstated:
             notes += (
-                f"Times are for {mode} with locked clocks (`sudo jetson_clocks`). Boards of this size whose mode is not stated take "
-                f"1.2 times as long on the GPU (±{UNSTATED_MODE_SPREAD:.0%} for it); `--power-mode {mode}` states it.",
+                f"Times are for {mode} with locked clocks (`sudo jetson_clocks`). Boards of this size whose mode is not stated are "
+                f"1.2 times slower on the GPU (±{UNSTATED_MODE_SPREAD:.0%} for it); `--power-mode {mode}` states it.",
             )
         model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, unstated, None, notes)
         return model if profile is None else model.with_profile(profile)
@@ -320,8 +320,8 @@ def _notes(
         )
     if platform.release.trt < (8,):
         notes.append(
-            f"TensorRT {platform.release.trt_text}: most figures of the GPU with TensorRT before 8 are 1.2 to 2 times as long as "
-            f"predicted (±{OLD_RELEASE_SPREAD:.0%} for it)."
+            f"TensorRT {platform.release.trt_text}: most figures of the GPU with TensorRT before 8 are 1.2 to 2 times the "
+            f"predicted time (±{OLD_RELEASE_SPREAD:.0%} for it)."
         )
     notes.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
     if platform.chip != "orin":

@@ -159,7 +159,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
     )
     if fixed["speedup"]:
         times = fixed["speedup"]
-        than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times as long as"
+        than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times worse than"
         text += f"; {milliseconds(after['latency_us'])} per frame, {than} now"
     lines.append((2, text))
     if after["passes"] is not None:

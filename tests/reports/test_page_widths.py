@@ -49,8 +49,8 @@ async function measure(page, width) {
 def live_page() -> bytes:
     """The page of `run --view` with one camera and one model."""
     source = {
-        "name": LONG, "key": LONG, "word": "live", "level": "ok", "rate": 1.0, "of": None, "age_ms": None, "dropped": 0,
-        "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": "",
+        "name": LONG, "key": LONG, "word": "live", "level": "ok", "rate": 1.0, "of": None, "analysed": 1.0, "age_ms": None,
+        "dropped": 0, "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": "",
     }  # fmt: skip
     return page({
         "title": "p.yaml", "up_s": 1.0, "time": "1", "simulated": True, "sources": [source],

@@ -217,7 +217,7 @@ def _coefficients(f: Fitted) -> str:
     if f.borrowed:
         text += "Carried over: " + ", ".join(f"{n} from {f.group.borrowed[n]}" for n in f.borrowed) + ".\n"
     for (origin, word), factor in sorted(f.stretches.items()):
-        text += f"{origin}: figures marked `{word}` are {factor:.2f} times as long as the model says.\n"
+        text += f"{origin}: figures marked `{word}` are {factor:.2f} times what the model says.\n"
     return text + "\n"
 
 

@@ -41,7 +41,7 @@ def _parts(problem: Problem, evaluation: Evaluation, m: int) -> List[str]:
         f" and {fallback} GPU layer{'s' * (fallback > 1)}" if fallback else ""
     )
     up_to = (
-        ", and INT8 engines of this kind took up to 5 times as long"
+        ", and INT8 engines of this kind took up to 5 times the predicted time"
         if evaluation.widening[m] == STRUCTURE_SPREAD["int8"]
         else ""
     )

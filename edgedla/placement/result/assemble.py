@@ -268,7 +268,5 @@ def _freed(problem: Problem, best: Evaluation) -> str:
     alone = evaluate(problem, (GPU,) * len(problem.items))
     kept, frame = (worth(problem, best, name) / worth(problem, alone, name) for name in ("gpu-time", "latency"))
     alone_us = short(worth(problem, alone, "gpu-time"))
-    return (
-        f"the DLA frees {100 * (1 - kept):.0f} % of the GPU's time per frame ({alone_us} us with the GPU alone); a frame takes "
-        f"{frame:.2g} times as long as there"
-    )
+    slower = f"{frame:.2g} times slower" if frame >= 1 else f"{1 / frame:.2g} times faster"
+    return f"the DLA frees {100 * (1 - kept):.0f} % of the GPU's time per frame ({alone_us} us with the GPU alone), {slower} per frame"

@@ -47,7 +47,7 @@ def _lines(table: Table) -> Iterator[Line]:
     yield (
         "dim",
         0,
-        "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: how many times as long",
+        "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: DLA ms over GPU ms",
     )
     yield "dim", 0, table.needs.legend
     if table.frames():

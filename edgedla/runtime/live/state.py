@@ -21,7 +21,10 @@ from edgedla.text.addresses import without_secrets
 WINDOW_S = 10.0
 #: A camera is not live after this long, and after so many frame intervals, without a frame.
 STALE_S, STALE_FRAMES = 2.0, 5
-WORDS = {"live": "ok", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad", "ended": "plain"}
+WORDS = {
+    "live": "ok", "dropping": "warn", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad",
+    "ended": "plain",
+}  # fmt: skip
 STAGE_TITLES = {
     "wait": "In the slot", "preprocess": "Prepare", "queue": "For a runner", "inference": "Inference",
     "decode": "Decode", "output": "Output",
@@ -85,7 +88,9 @@ class State:
     def _rates(self, now: float) -> Dict[str, float]:
         """Counts per second since the oldest request in the window, or since the previous one."""
         p = self._pipeline
-        counts: Dict[str, float] = {f"source {n}": c.captured for n, c in p.captures.items()}
+        counts: Dict[str, float] = {}
+        for n, c in p.captures.items():
+            counts.update({f"source {n}": c.captured, f"taken {n}": c.taken, f"dropped {n}": c.dropped})
         for lane in p.lanes:
             counts[f"model {lane.name}"] = lane.results
             for m in lane.engine.pool.to_dict():
@@ -111,6 +116,10 @@ class State:
             word = "stalled"
         if silent_s is None and word in ("live", "reconnecting"):
             word = "waiting"
+        taken, dropped = (rates.get(f"{kind} {name}", 0.0) for kind in ("taken", "dropped"))
+        # What `max_rate` or `every` leaves out was not asked for, so it is not counted as dropped.
+        if word == "live" and dropped > taken:
+            word = "dropping"
         ages = [lane.ages[name].to_dict()["p50_ms"] for lane in self._pipeline.lanes if name in lane.ages]
         # None: no result in the last minutes.
         known_ms = [age_ms for age_ms in ages if age_ms is not None]
@@ -122,6 +131,7 @@ class State:
             "level": WORDS[word],
             "rate": round(rates.get(f"source {name}", 0.0), 1),
             "of": round(c.rate, 1) or None,
+            "analysed": round(taken / max(1, sum(name in lane.ages for lane in self._pipeline.lanes)), 1),
             "age_ms": round(max(known_ms), 1) if known_ms else None,
             "dropped": c.dropped,
             "captured": c.captured,
@@ -180,12 +190,16 @@ def _events(outputs: Sequence[Mapping[str, Any]]) -> List[Dict[str, str]]:
 
 
 def _health(sources: List[Dict[str, Any]], broken: Sequence[str]) -> Tuple[str, str, str]:
-    live = [s for s in sources if s["word"] in ("live", "ended")]
+    live = [s for s in sources if s["word"] in ("live", "dropping", "ended")]
     worst: Optional[str] = next((w for w in ("bad", "warn") if any(s["level"] == w for s in sources)), None)
     counted = f"{len(live)} of {len(sources)} sources live."
     if broken:
         return "bad", "Act now", f"{counted} Every result of {', '.join(broken)} holds NaN or infinity."
-    others = [f"{s['name']} is {s['word']}" for s in sources if s not in live]
+    others = [
+        f"{s['name']} {'drops most frames' if s['word'] == 'dropping' else 'is ' + s['word']}"
+        for s in sources
+        if s["word"] not in ("live", "ended")
+    ]
     tell = f"{counted} {', '.join(others)}." if others else counted
     return {"bad": ("bad", "Act now", tell), "warn": ("warn", "Degraded", tell)}.get(
         worst or "", ("ok", "All live", counted)

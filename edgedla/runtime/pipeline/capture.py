@@ -151,6 +151,11 @@ class Capture:
         return sum(slots.dropped(self.name) for slots, _ in self._readers)
 
     @property
+    def taken(self) -> int:
+        """Frames that models took, over all models."""
+        return sum(slots.taken(self.name) for slots, _ in self._readers)
+
+    @property
     def failure(self) -> Optional[EdgedlaError]:
         """Why the source failed for good; None while it runs, and after a normal end."""
         return self._failure

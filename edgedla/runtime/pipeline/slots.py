@@ -183,4 +183,5 @@ class Slots(Generic[T]):
         return 0 if slot is None else slot.dropped
 
     def taken(self, name: str) -> int:
-        return self._slots[name].taken
+        slot = self._slots.get(name)
+        return 0 if slot is None else slot.taken

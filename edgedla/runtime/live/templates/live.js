@@ -67,14 +67,6 @@ function duration(s) {
   return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
 }
 
-// Frames of a source that reached a model, per second since the state before.
-const before = new Map();
-function analysed(s) {
-  const now = performance.now(), taken = s.captured - s.dropped, last = before.get(s.key);
-  before.set(s.key, { now, taken });
-  return last && now - last.now > 500 ? Math.max(0, (taken - last.taken) * 1000 / (now - last.now)).toFixed(1) + " analysed" : "";
-}
-
 function tile(s) {
   let t = [...document.querySelectorAll(".tile")].find((e) => e.dataset.key === s.key);
   if (!t) {
@@ -93,7 +85,7 @@ function tile(s) {
   chip.textContent = s.word;
   const put = (name, text) => { t.querySelector("[data-of=" + name + "]").textContent = text; };
   put("rate", s.rate.toFixed(1));
-  put("of", [s.of ? "of " + s.of : "", analysed(s)].filter(Boolean).join(", "));
+  put("of", (s.of ? "of " + s.of + ", " : "") + s.analysed.toFixed(1) + " analysed");
   put("age", s.age_ms === null ? "-" : s.age_ms.toFixed(0));
   put("dropped", s.dropped);
   put("captured", "of " + s.captured);
@@ -101,7 +93,8 @@ function tile(s) {
   const caption = t.querySelector("figcaption");
   caption.hidden = s.level === "ok";
   caption.replaceChildren(
-    s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end." : "No frame for " + s.silent_s + " s",
+    s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end."
+      : s.word === "dropping" ? "Most frames are dropped: the models are too slow." : "No frame for " + s.silent_s + " s",
     make("small", "", [s.why, opened].filter(Boolean).join("; ")));
 }
 
