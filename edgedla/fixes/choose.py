@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.apply import Applied, Key, apply_rewrites
-from edgedla.fixes.judge import Figures, Judge, value_of
+from edgedla.fixes.judge import Figures, Judge, leaves_dla, value_of
 from edgedla.fixes.network.model_file import outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.site import Rewrite
@@ -96,6 +96,7 @@ class Chooser:
     ) -> None:
         self.model = model
         self._enough = enough
+        self._before = Figures()
         self.goal, self.rewrites, self.judge, self.objective = goal, tuple(rewrites), judge, objective
         self.sites: Tuple[Applied, ...] = ()
         self._most = MOST_TRIALS
@@ -106,7 +107,7 @@ class Chooser:
         after, sites = self._trial(frozenset())
         if self._enough(after):
             return Choice(frozenset(), after, after, (), len(self._seen))
-        before = self.judge.figures(outline(self.model))
+        before = self._before = self.judge.figures(outline(self.model))
         self._most = _most_trials(max(before.layers, after.layers, 1))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
@@ -215,11 +216,11 @@ class Chooser:
     def _rank(self, figures: Figures, sites: int) -> Tuple[float, ...]:
         """Sort key of a network: smaller is better. Among equals the network with fewer changes wins.
 
-        A strict or standalone build first has to pass, or to have fewer layers in its way.
+        A strict or standalone build first has to pass, or to have fewer layers in its way; in a hybrid one no work may leave the DLA.
         """
         value = self._value(figures)
         coarse = value if value == float("inf") else round(value / (1.0 + NEGLIGIBLE), 1)
-        ways: Tuple[float, ...] = ()
+        ways: Tuple[float, ...] = (leaves_dla(self._before, figures),)
         if self.judge.purpose != "hybrid":
             ways = (0 if figures.passes else 1, len(figures.offenders))
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import onnx
@@ -50,12 +50,14 @@ class JudgeOfOperators:
 
     purpose, last = "hybrid", None
 
-    def __init__(self, latency_us: Dict[str, float]) -> None:
-        self.latency_us, self.seen = latency_us, 0
+    def __init__(self, latency_us: Dict[str, float], on_dla: Sequence[str]) -> None:
+        self.latency_us, self.on_dla, self.seen = latency_us, on_dla, 0
 
     def figures(self, model: Any) -> Figures:
         self.seen += 1
-        return Figures(layers=1, latency_us=sum(self.latency_us[n.op_type] for n in model.graph.node))
+        operators = [n.op_type for n in model.graph.node]
+        share = sum(o in self.on_dla for o in operators) / len(operators)
+        return Figures(layers=1, share_macs_dla=share, latency_us=sum(self.latency_us[o] for o in operators))
 
 
 def replaces(name: str, operator: str, by: str) -> Rewrite:
@@ -65,11 +67,11 @@ def replaces(name: str, operator: str, by: str) -> Rewrite:
     return Rewrite(name, (operator,), match)
 
 
-def chosen(latency_us: Dict[str, float], *rewrites: Rewrite, relus: int = 1) -> Any:
+def chosen(latency_us: Dict[str, float], *rewrites: Rewrite, relus: int = 1, on_dla: Sequence[str] = ()) -> Any:
     text = '<ir_version: 8, opset_import: ["" : 13]> net (float[1,8,4,4] x0) => (float[1,8,4,4] y) {'
     text += "".join(f"x{n + 1} = Relu(x{n})" for n in range(relus)) + f"y = Tanh(x{relus})" + "}"
     model = onnx_ir().from_proto(onnx.parser.parse_model(text))
-    judge = JudgeOfOperators({"Tanh": 0.0, **latency_us})
+    judge = JudgeOfOperators({"Tanh": 0.0, **latency_us}, on_dla)
     chooser = Chooser(model, Goal(), rewrites, judge, "latency")  # type: ignore[arg-type]
     chooser.choose()
     return sorted({site.rewrite for site in chooser.sites}), judge.seen
@@ -85,6 +87,15 @@ def test_another_rewrite_of_a_place_has_to_gain_a_fiftieth(second_us: float, kep
 @pytest.mark.parametrize(("new_us", "kept"), [(99.0, ["one"]), (100.0, []), (101.0, [])])
 def test_a_rewrite_that_lowers_nothing_is_not_kept(new_us: float, kept: List[str]) -> None:
     assert chosen({"Relu": 100.0, "Neg": new_us}, replaces("one", "Relu", "Neg"))[0] == kept
+
+
+@pytest.mark.parametrize(
+    ("on_dla", "kept"),
+    [((), ["faster"]), (("Relu",), []), (("Relu", "Abs"), ["faster"]), (("Abs",), ["faster"])],
+)
+def test_no_work_leaves_the_dla_to_save_time(on_dla: Sequence[str], kept: List[str]) -> None:
+    costs = {"Relu": 50.0, "Abs": 10.0}
+    assert chosen(costs, replaces("faster", "Relu", "Abs"), on_dla=on_dla)[0] == kept
 
 
 def test_the_search_tries_no_more_than_its_most_single_sites_in_vain() -> None:

@@ -104,6 +104,13 @@ def test_a_decoder_is_cut_off_only_with_change_outputs() -> None:
     [
         (Figures(latency_us=100.0), Figures(latency_us=99.0), "hybrid", True),
         (Figures(latency_us=100.0), Figures(latency_us=99.1), "hybrid", False),
+        (Figures(share_macs_dla=0.5, latency_us=100.0), Figures(share_macs_dla=0.4, latency_us=50.0), "hybrid", False),
+        (
+            Figures(share_macs_dla=0.5, latency_us=100.0),
+            Figures(share_macs_dla=0.4995, latency_us=50.0),
+            "hybrid",
+            True,
+        ),
         (Figures(refused="no"), Figures(latency_us=900.0), "hybrid", True),
         (Figures(refused="no"), Figures(refused="no"), "hybrid", False),
         (Figures(loadables=3), Figures(loadables=2), "hybrid", True),
