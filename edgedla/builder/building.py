@@ -16,7 +16,7 @@ from edgedla.builder.artifact.store import folder_lock, output_folder, own_folde
 from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, WholeNetwork, plan_chain
 from edgedla.builder.decoder import decoder_contents, decoder_notes
-from edgedla.builder.existing_artifact import discard_stages, existing_artifact, tell
+from edgedla.builder.existing_artifact import existing_artifact, finished, rests_on, tell
 from edgedla.builder.host.limits import require_simulable
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.own_types import require_fp32, types_named
@@ -154,7 +154,7 @@ def build(
                 notes=(*artifact.notes, *decoder_notes(source)),
             )
             saved = save_artifact(whole, folder, contents)
-            discard_stages(work)
+            finished(work, rests_on(backend, request))
             return saved
 
 

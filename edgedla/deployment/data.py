@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from edgedla.accuracy.split_samples import mixed_by_class, require_apart
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import DataError
 from edgedla.preprocess.pictures import open_samples
-from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
+from edgedla.quantization.samples import InputSpec, Samples, data_identity, synthetic_samples
 
 #: Number of random samples per part.
 _RANDOM = 4
@@ -89,7 +88,7 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec], check: Callabl
         _part(every, 0, count - last - fifth),
         _part(every, count - last - fifth, count - last),
         final,
-        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), repr(request.preprocess), every.detail))
+        hashlib.sha256(repr((data_identity(request.data), data_identity(request.holdout), repr(request.preprocess), every.detail))
                        .encode()).hexdigest(),
     )  # fmt: skip
 
@@ -100,16 +99,3 @@ def _part(every: Samples, first: int, end: int) -> Samples:
         every.feeds[first:end], every.synthetic, f"samples {first} to {end - 1} of {every.detail}", labels,
         every.identity and f"{every.identity} {first}:{end}", every.class_folders,
     )  # fmt: skip
-
-
-def _identity(path: Union[None, str, Path]) -> List[str]:
-    """Identity of the data: a file's content, or names, sizes and times of a folder's files."""
-    if path is None:
-        return []
-    root = Path(path)
-    if root.is_file():
-        from edgedla.io.files import sha256_of
-
-        return [root.name, sha256_of(root)]
-    files = sorted(p for p in root.rglob("*") if p.is_file())
-    return [f"{p.relative_to(root)}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files]

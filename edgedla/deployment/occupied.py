@@ -8,13 +8,13 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 from edgedla.builder.artifact.store import own_folder
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.store import RECORD
 from edgedla.errors import BuildError, EdgedlaError
-from edgedla.io.files import open_lock_file, remove_folder, writing
+from edgedla.io.files import open_lock_file, remove_empty, remove_folder, writing
 
 try:
     import fcntl
@@ -48,14 +48,14 @@ def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
     Raises:
         BuildError: another deployment uses the folder, or it holds files of others. Other errors as `writing`.
     """
-    made = [path for path in (work, *work.parents) if not path.exists()]
+    made = [str(path) for path in reversed((work, *work.parents)) if not path.exists()]
     try:
         with writing(work):
             work.parent.mkdir(parents=True, exist_ok=True)
             own_folder(work)
             held = open_lock_file(work / LOCK)
     except EdgedlaError:
-        _remove_empty(made)
+        remove_empty(made)
         raise
     try:
         _hold(held, key, fresh, work.parent)
@@ -63,7 +63,7 @@ def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
     except BaseException:
         if made and _alone(held) and not any(work.glob(f"*/{RECORD}")):
             remove_folder(work)
-            _remove_empty(made)
+            remove_empty(made)
         raise
     finally:
         os.close(held)
@@ -78,12 +78,6 @@ def _alone(held: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _remove_empty(made: List[Path]) -> None:
-    for path in made:
-        with contextlib.suppress(OSError):
-            path.rmdir()
 
 
 def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:

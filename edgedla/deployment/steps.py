@@ -12,6 +12,7 @@ import numpy as np
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.plain.float32_model import Turned
+from edgedla.builder.existing_artifact import computed_by
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import CHECKED, Parts
 from edgedla.deployment.request import DeployRequest
@@ -191,7 +192,7 @@ class Steps:
         rests_on = {
             "model": candidate.model_sha256, **settings, **self._sizes(), "calib": candidate.quantization_key,
             "placement": "" if candidate.placement is None else sha256_of(candidate.placement),
-            "preprocess": repr(r.preprocess), "samples": self.parts.identity, "device": _device(backend),
+            "preprocess": repr(r.preprocess), "samples": self.parts.identity, "device": computed_by(backend),
         }  # fmt: skip
         return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
 
@@ -251,7 +252,7 @@ class Steps:
                 "frames": result.count,
             }  # fmt: skip
 
-        rests_on = {"artifact": digest, "device": _device("tensorrt")}
+        rests_on = {"artifact": digest, "device": computed_by("tensorrt")}
         return self.store.step("measure", rests_on, make, f"measuring: {name}")
 
     def reference(self) -> Any:
@@ -274,37 +275,19 @@ class Steps:
         return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou, self.metric.code)
 
 
-def _device(backend: str) -> Optional[Dict[str, Any]]:
-    """What an engine and its times depend on besides the artifact; None for the simulation."""
-    if backend == "host":
-        return None
-    from edgedla.builder.tensorrt.bindings import installed_version
-    from edgedla.targets.board import board_facts
-
-    facts = board_facts() or {}
-    # Not the clocks of this moment, which the governors change.
-    return {**{key: facts.get(key) for key in ("model", "l4t", "power_mode")}, "tensorrt": installed_version()}
-
-
 def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
     """An evaluation as a step stores it. `drop`: how far the metric fell against the model in ONNX Runtime, in FP32 or, if the
     model keeps its own types, in these (`reference`).
     """
-    score, against, difference, judgement = (
-        evaluation.score,
-        evaluation.against,
-        evaluation.difference,
-        evaluation.judgement,
-    )
-    reference = against.computed_in
+    score, against, judgement = evaluation.score, evaluation.against, evaluation.judgement
     row = {
         "metric": score.metric,
         "basis": score.basis,
         "samples": score.samples,
         "fp32": against.value,
-        "reference": reference,
+        "reference": against.computed_in,
         "value": score.value,
-        "drop": -difference[0] + 0.0,
+        "drop": -evaluation.difference[0] + 0.0,
     }
     if with_intervals:
         row.update(low=score.low, high=score.high, drop_low=judgement.low, drop_high=judgement.high,

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, o
 import numpy as np
 
 from edgedla.errors import DataError
+from edgedla.io.files import sha256_of
 from edgedla.quantization.array_file import load_arrays, require_undamaged
 from edgedla.vocabulary import HANDED_ON
 
@@ -297,6 +298,17 @@ def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> 
 def identity_of(files: Sequence[Path]) -> str:
     """An identity of the files from their names, sizes and times."""
     return " ".join(f"{f.resolve()}:{f.stat().st_size}:{f.stat().st_mtime_ns}" for f in files)
+
+
+def data_identity(path: Union[None, str, Path]) -> List[str]:
+    """Identity of the data at a path: a file's content, or names, sizes and times of a folder's files."""
+    if path is None:
+        return []
+    root = Path(path)
+    if root.is_file():
+        return [root.name, sha256_of(root)]
+    files = sorted(p for p in root.rglob("*") if p.is_file())
+    return [f"{p.relative_to(root)}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files]
 
 
 def _as_samples(array: Any, spec: InputSpec, where: str) -> Any:

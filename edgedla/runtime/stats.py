@@ -56,11 +56,8 @@ class Latency:
             self._turn()
             return _sum(self._before, self._counts)
 
-    def percentile_ms(self, percent: float) -> float:
-        """The duration that `percent` of the recent ones do not exceed; nan without any."""
-        return self._percentiles((percent,))[0]
-
-    def _percentiles(self, percents: Sequence[float]) -> List[float]:
+    def percentiles_ms(self, *percents: float) -> List[float]:
+        """The durations that these shares of the recent ones do not exceed; nan without any."""
         counts, highest = sorted(self.recent().items()), self.max_ms
         count = sum(n for _, n in counts)
         values = []
@@ -79,7 +76,7 @@ class Latency:
 
     def to_dict(self) -> Dict[str, Any]:
         """count, mean and max since the start, p50, p90 and p99 of the last minutes, in milliseconds; None without any."""
-        p50, p90, p99 = self._percentiles((50, 90, 99))
+        p50, p90, p99 = self.percentiles_ms(50, 90, 99)
         empty = self.count == 0
         return {
             "count": self.count,

@@ -8,7 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 import numpy as np
 import onnx
@@ -17,8 +17,9 @@ import pytest
 import yaml
 from onnx import helper, numpy_helper
 
-from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
+from edgedla.builder import Artifact, HostSession, build, existing_artifact, load_artifact, plan_build
 from edgedla.builder.artifact.of_plan import already_built
+from edgedla.builder.plan import int8_scales
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMissing, ModelError, UsageError
@@ -113,6 +114,52 @@ def test_a_build_of_other_code_or_data_is_not_taken_for_this_one(
     other = identity()._replace(**{part: "0" * 12})
     monkeypatch.setattr("edgedla.builder.artifact.of_plan.identity", lambda: other)
     assert already_built(*asked) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "again"), [("", False), ("samples", True), ("no samples", True), ("library", True)]
+)
+def test_an_error_measured_on_other_samples_or_by_other_libraries_is_measured_again(
+    chain: Callable[..., Path], tmp_path: Path, changed: str, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FP16 takes no scales, so that the plans are equal: only the measured error differs."""
+    data = tmp_path / "samples.npz"
+    np.savez(data, image=np.stack([IMAGE[0]] * 4))
+    path = chain()
+    first = build(path, tmp_path / "out", request(calib_data=data))
+    if changed == "samples":
+        np.savez(data, image=np.stack([50 * IMAGE[0]] * 4))
+    elif changed == "library":
+        monkeypatch.setattr(existing_artifact, "libraries", lambda: {"onnxruntime": "0.0"})
+    said: List[str] = []
+    asked = request() if changed == "no samples" else request(calib_data=data)
+    second = build(path, tmp_path / "out", asked, say=said.append)
+    assert ("building with the host backend" in said) == again
+    assert (second.accuracy != first.accuracy) == (changed in ("samples", "no samples"))
+    said.clear()
+    build(path, tmp_path / "out", asked, say=said.append)
+    assert "building with the host backend" not in said
+
+
+@pytest.mark.parametrize("other", ["code", "library", "samples", "method"])
+def test_kept_ranges_are_measured_again_by_other_code_libraries_samples_or_method(
+    chain: Callable[..., Path], tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "samples.npz"
+    np.savez(data, image=np.stack([IMAGE[0]] * 4))
+    asked = request(precision="int8", calib_data=data)
+    build(chain(), tmp_path / "out", asked)
+    if other == "code":
+        monkeypatch.setattr(int8_scales, "identity", lambda: identity()._replace(code="0" * 12))
+    elif other == "library":
+        monkeypatch.setattr(int8_scales, "libraries", lambda: {"numpy": "0.0"})
+    elif other == "samples":
+        np.savez(data, image=np.stack([2 * IMAGE[0]] * 4))
+    else:
+        asked = replace(asked, calib_method="minmax")
+    said: List[str] = []
+    build(chain(), tmp_path / "out", replace(asked, force=True), say=said.append)
+    assert any("measuring INT8 ranges" in line for line in said)
 
 
 def test_an_unchanged_build_is_skipped_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:
@@ -327,6 +374,35 @@ def test_the_second_build_reuses_the_first_ones_timings(
     fake.world.calls.clear()
     build(path, tmp_path / "out", on_tensorrt(precision="int8"))
     assert "IBuilderConfig.create_timing_cache(<1 bytes>)" in fake.world.calls
+
+
+@pytest.mark.parametrize("fact", ["model", "l4t", "power_mode", "tensorrt"])
+def test_an_engine_of_another_device_is_not_taken_for_this_one(
+    on_device: Callable[..., Any],
+    chain: Callable[..., Path],
+    tmp_path: Path,
+    fact: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_device()
+    facts = {"model": "Orin", "l4t": "36.4.3", "power_mode": "MAXN", "tensorrt": "10.3.0", "clocks_mhz": {"emc": 1}}
+    here = existing_artifact.computed_by
+
+    def changed(backend: str) -> Mapping[str, Any]:
+        with monkeypatch.context() as patch:
+            patch.setattr("edgedla.targets.board.board_facts", lambda: dict(facts))
+            patch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: facts["tensorrt"])
+            return here(backend)
+
+    monkeypatch.setattr(existing_artifact, "computed_by", changed)
+    path, said = chain(), []
+    build(path, tmp_path / "out", on_tensorrt())
+    facts["clocks_mhz"] = {"emc": 2}
+    build(path, tmp_path / "out", on_tensorrt(), say=said.append)
+    assert "building with the tensorrt backend" not in said
+    facts[fact] = "other"
+    build(path, tmp_path / "out", on_tensorrt(), say=said.append)
+    assert "building with the tensorrt backend" in said
 
 
 def test_a_refused_layer_is_written_to_a_drift_file(

@@ -16,22 +16,14 @@ from edgedla.identity import identity
 Contents = Dict[Tuple[str, str], bytes]
 
 
-def already_built(
-    folder: Path, plan: str, backend: str, source: Mapping[str, object], samples: bool = False
-) -> Optional[Artifact]:
-    """The artifact in the folder, if it is whole and of the same plan, model and backend.
-
-    Args:
-        samples: the user has samples to measure the error on, so one that was measured on random input is not enough.
-    """
+def already_built(folder: Path, plan: str, backend: str, source: Mapping[str, object]) -> Optional[Artifact]:
+    """The artifact in the folder, if it is whole and of the same plan, model, backend and code."""
     try:
         artifact = load_artifact(folder)
         same_plan = artifact.file("plan").read_text(encoding="utf-8") == plan
     except (EdgedlaError, OSError):
         return None
     same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
-    if samples and (artifact.accuracy or {}).get("synthetic_samples"):
-        return None
     # Other code may build the same plan differently.
     return artifact if same_plan and same_source and dict(artifact.identity) == identity().digests else None
 

@@ -17,7 +17,16 @@ from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_o
 from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.builder.decoder import decoder_contents, decoder_notes
-from edgedla.builder.existing_artifact import STAGES, discard_stages, existing_artifact, tell
+from edgedla.builder.existing_artifact import (
+    STAGES,
+    discard_stages,
+    existing_artifact,
+    finished,
+    keep,
+    kept,
+    rests_on,
+    tell,
+)
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.measured_scales import Explain
@@ -62,7 +71,6 @@ def build_chain(
         As `building.build`; a stage's errors name it.
     """
     plan = _plan_text(chain)
-    given = request.calib_data is not None
     done = existing_artifact(folder, work, plan, backend, source.identity, request, say)
     if done is not None:
         return done
@@ -73,9 +81,13 @@ def build_chain(
 
         measured = Reference(source, chain, request.calib_data, request.preprocess, checked)
     stages: List[Stage] = []
+    key = rests_on(backend, request)
+    if not kept(work / STAGES, key):
+        discard_stages(work)
+        keep(own_folder(work) / STAGES, key)
     for k, stage in enumerate(chain.stages):
         identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
-        built = None if request.force else _already_built(folder, work, k, stage, backend, identity, given)
+        built = None if request.force else _already_built(folder, work, k, stage, backend, identity, key)
         count = len(stage.plan.running)
         layers = f"{count} layer{'s' * (count != 1)}"
         if built is not None:
@@ -97,7 +109,7 @@ def build_chain(
     whole = replace(whole, board=board_facts(), preprocess=preprocess_of(request), notes=notes)
     contents.update(explained(explain, source.scales, whole, request))
     saved = save_artifact(whole, folder, contents)
-    discard_stages(work)
+    finished(work, key)
     return saved
 
 
@@ -111,14 +123,14 @@ def plans_document(plans: Sequence[BuildPlan]) -> Dict[str, Any]:
 
 
 def _already_built(
-    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, object], given: bool
+    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, object], key: str
 ) -> Optional[Artifact]:
     """The stage, if the folder already holds it or a killed build finished it; else None."""
-    for place in (work / STAGES, folder):
+    for place in (work / STAGES, *([folder] if kept(work, key) else [])):
         for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() and not place.is_symlink() else []:
             if candidate.is_symlink():
                 continue
-            artifact = already_built(candidate, stage.plan.to_json(), backend, identity, given)
+            artifact = already_built(candidate, stage.plan.to_json(), backend, identity)
             if artifact is not None:
                 return artifact
     return None

@@ -12,6 +12,7 @@ from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import DataError, EdgedlaError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds.quantization import QUANTIZING
+from edgedla.identity import identity, libraries
 from edgedla.io.files import write_atomic
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
 
@@ -33,7 +34,7 @@ def calibrate(
 ) -> Calibration:
     """Ranges by ONNX tensor name. A cache, if given, wins over samples; without both, Q/DQ nodes leave nothing to measure.
 
-    Measured ranges are kept in `work` under a key of model, samples and method, so that a build after a stopped one
+    Measured ranges are kept in `work` under a key of model, samples, method and code, so that a build after a stopped one
     does not measure them again. The measurements stay with `source`, for the artifact's report.
 
     Raises:
@@ -100,7 +101,9 @@ def _own_ranges(source: OnnxSource) -> Dict[str, float]:
 
 
 def _key(model: Any, samples: Samples, method: str) -> str:
-    key = hashlib.sha256(f"{method} {samples.synthetic} {samples.detail} {samples.identity}".encode())
+    key = hashlib.sha256(
+        f"{identity().code} {libraries()} {method} {samples.synthetic} {samples.detail} {samples.identity}".encode()
+    )
     key.update(model.SerializeToString())
     if not samples.identity:
         for feed in samples.feeds:

@@ -129,12 +129,7 @@ def _suppressed_plain(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.nd
     return np.asarray(chosen, np.int64)
 
 
-def finish(
-    boxes_xyxy: np.ndarray,
-    scores: np.ndarray,
-    classes: np.ndarray,
-    settings: BoxSettings,
-) -> List[Detection]:
+def finish(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, settings: BoxSettings) -> List[Detection]:
     """NMS in network pixels, then boxes mapped to the source frame and clipped to it.
 
     Drops boxes with a NaN, an infinity or a NaN score, and boxes fully outside the frame.

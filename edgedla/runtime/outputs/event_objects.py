@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import cut_out
 from edgedla.runtime.outputs.event_rule import EventRule, Point, inside
-from edgedla.runtime.outputs.event_zone import Document, Recorder, Say
+from edgedla.runtime.outputs.event_zone import Document, NewEvent, Recorder, Say
 
 #: A picture is better when its score is higher by this; an update is told at most this often, in seconds.
 BETTER, UPDATE_S = 0.05, 1.0
@@ -42,13 +42,7 @@ class ObjectEvents:
         pictures: whether anybody wants pictures of objects.
     """
 
-    def __init__(
-        self,
-        rule: EventRule,
-        new: Callable[[str, FrameResult], Document],
-        say: Say,
-        recorder: Optional[Recorder],
-    ) -> None:
+    def __init__(self, rule: EventRule, new: NewEvent, say: Say, recorder: Optional[Recorder]) -> None:
         self._rule, self._new, self._say, self._recorder = rule, new, say, recorder
         self._objects: Dict[int, _Object] = {}
         self.crossings: Dict[str, int] = {"left": 0, "right": 0}

@@ -31,6 +31,10 @@ class Recorder(Protocol):
     def close(self) -> None: ...
 
 
+#: Gives an event its id.
+NewEvent = Callable[[str, FrameResult], Document]
+
+
 class Say(Protocol):
     """Passes a document to the outputs, with a JPEG of what it is about if there is one."""
 
@@ -38,15 +42,9 @@ class Say(Protocol):
 
 
 class ZoneEvents:
-    """Args: new: gives an event its id. say: passes a document on. recorder: makes clips, if requested."""
+    """Args: say: passes a document on. recorder: makes clips, if requested."""
 
-    def __init__(
-        self,
-        rule: EventRule,
-        new: Callable[[str, FrameResult], Document],
-        say: Say,
-        recorder: Optional[Recorder],
-    ) -> None:
+    def __init__(self, rule: EventRule, new: NewEvent, say: Say, recorder: Optional[Recorder]) -> None:
         self._rule, self._new, self._say, self._recorder = rule, new, say, recorder
         self.pictures = False
         self._row = self._frames = self._most = 0

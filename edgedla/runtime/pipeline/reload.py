@@ -42,12 +42,7 @@ class Reloader:
         files: files to watch, besides the artifacts' manifests.
     """
 
-    def __init__(
-        self,
-        opened: Opened,
-        read: Callable[[], PipelineConfig],
-        files: Tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, opened: Opened, read: Callable[[], PipelineConfig], files: Tuple[str, ...] = ()) -> None:
         self._opened, self._pipeline = opened, opened.pipeline
         self._read, self._files = read, files
         self._config = read()

@@ -134,8 +134,4 @@ def lstm(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     following = r.add(out, r.activate(new_cell, 2), "PROD")
     following = r.kept(state, following, pass_shape)
     r.loop.close(state, following)
-    return [
-        r.sequence_output(following, pass_shape),
-        r.last_value(state, 1),
-        r.last_value(cell, 2),
-    ]
+    return [r.sequence_output(following, pass_shape), r.last_value(state, 1), r.last_value(cell, 2)]
