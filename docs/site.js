@@ -14,3 +14,10 @@ window.addEventListener("load", () => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   }
 });
+
+// The theme names its version menu "Select version"; who speaks to the page says what stands on it.
+new MutationObserver(() => {
+  for (const menu of document.querySelectorAll(".md-version__current[aria-label]")) {
+    if (!menu.ariaLabel.includes(menu.textContent.trim())) menu.ariaLabel += ` ${menu.textContent.trim()}`;
+  }
+}).observe(document.documentElement, { childList: true, subtree: true });
