@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
@@ -16,10 +17,12 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.deployment.commands import commands_of
-from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.request import OBJECTIVES, DeployRequest
 from edgedla.errors import DataError, ModelError, RunError, UsageError
+from edgedla.io.documents import schema
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain, rows
+from edgedla.vocabulary import OBJECTIVES as PLACED
 from tests.models import node, onnx_model, save
 from tests.quantization.half_nets import halved
 from tests.quantization.test_float32_types import types_left
@@ -55,6 +58,20 @@ def test_level_0_builds_the_model_without_changes(model: Path, tmp_path: Path) -
     assert found.best is found.first
     names = {p.name for p in found.save(tmp_path / "out")}
     assert names == {"artifact", "model.onnx", "deployment.json", "report.html", "report.md"}
+    jsonschema.validate(json.loads(found.to_json()), schema("edgedla.deployment"))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_is_one_that_place_takes(objective: str) -> None:
+    """`loadables` alone is deploy's own, for it counts what check tells."""
+    assert DeployRequest("agx-orin-64gb", objective=objective).objective == objective
+    assert objective in PLACED or objective == "loadables"
+
+
+def test_sizes_of_the_only_input_need_no_name(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=0, shapes={"": [2, 3, 32, 32]}, **TARGET)
+    assert [b.shape_nchw for b in found.artifact.inputs] == [(2, 3, 32, 32)]
+    assert found.samples["search"]
 
 
 def test_int8_is_kept_if_the_metric_stays_within_max_drop(model: Path, samples: Path, tmp_path: Path) -> None:

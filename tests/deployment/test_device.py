@@ -65,6 +65,7 @@ def test_a_step_that_measures_slower_on_the_device_is_undone(
     assert built.score["drop"] == figures[kept][1]
     assert built.measured["before"]["latency_us"] == figures["as it is"][0]
     assert built.measured["after"]["latency_us"] == figures[kept][0]
+    assert {t.reason for t in built.trials if t.outcome == "rejected"} <= {"top1 falls by 0.02 on this device"}
 
 
 def test_the_reason_of_an_undone_step_names_both_measured_times(monkeypatch: pytest.MonkeyPatch) -> None:

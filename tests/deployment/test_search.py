@@ -12,7 +12,9 @@ import pytest
 
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
-from edgedla.deployment.search import LEAST_GAIN_DB, Search
+from edgedla.deployment.search import LEAST_GAIN_DB, Search, _text
+from edgedla.io.files import sha256_of
+from tests.frozen import changeable
 
 PLAIN_US, FIXED_US = 100.0, 104.0
 
@@ -235,3 +237,42 @@ def test_gpu_time_counts_neither_the_frame_nor_layers_in_fp16(tmp_path: Path) ->
     assert candidate.value("gpu-time") == 60.0
     assert candidate.bound_kept
     assert not replace(candidate, extra_us=60.0).bound_kept
+
+
+@pytest.mark.parametrize(
+    ("objective", "text"),
+    [
+        ("latency", "200 us (900 as TensorRT places it)"),
+        ("throughput", "150 us between frames (800 as TensorRT places it)"),
+        ("energy", "3 mJ"),
+        ("gpu-time", "60 us of the GPU"),
+        ("loadables", "1 loadables"),
+    ],
+)
+def test_a_gain_is_told_in_the_objectives_unit_and_beside_tensorrts_own_placement(objective: str, text: str) -> None:
+    """That is left out where it is equal or not known, and for loadables, which it does not hold."""
+    one = way(1, "fp16", 200.0, 900.0)
+    build = {"latency_us": 200.0, "period_us": 150.0, "energy_mj": 3.0, "busy_gpu_us": 60.0}
+    tensorrt = {"latency_us": 900.0, "period_us": 800.0, "energy_mj": 3.0}
+    one = replace(one, predicted={**one.predicted, "build": build, "tensorrt": tensorrt})
+    assert _text(one, objective) == text
+
+
+def test_int8_that_changed_the_model_is_offered_with_the_changed_one(tmp_path: Path) -> None:
+    steps = StepsOfTimes(tmp_path, {}, "")
+    quantize = steps.quantize
+    equalised = tmp_path / "fixed"
+
+    def changes(model: Path, method: str, watch: Any) -> SimpleNamespace:
+        scales = quantize(model, method, watch)
+        scales.value["changed"], scales.file = True, lambda name: equalised
+        return scales
+
+    steps.quantize = changes  # type: ignore[method-assign]
+    best = Search(steps, Budget(60.0), lambda phase, done, of: None).run()  # type: ignore[arg-type]
+    assert (best.precision, best.model, best.value("latency")) == ("int8", equalised, FIXED_US)
+    assert best.model_sha256 == sha256_of(equalised)
+
+
+def test_trials_and_candidates_are_not_changed_afterwards() -> None:
+    assert changeable("deployment") == {"Deployment"}

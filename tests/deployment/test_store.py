@@ -114,6 +114,7 @@ def test_the_journal_has_one_line_per_step(tmp_path: Path) -> None:
     journal = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
     assert [(j["step"], j["state"]) for j in journal] == [("fix", "done"), ("fix", "reused")]
     assert lines == ["rewriting", "rewriting: finished before"]
+    assert journal[1]["seconds"] == 0 <= journal[0]["seconds"] < 60
 
 
 def test_a_store_below_a_file_is_refused(tmp_path: Path) -> None:
