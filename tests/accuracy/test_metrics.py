@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.accuracy.metrics import METRICS, metric_of, paired, require_labels, wilson
+from edgedla.accuracy.metrics import METRICS, Metric, metric_of, paired, require_labels, wilson
 from edgedla.accuracy.split_samples import keep_apart
 from edgedla.errors import DataError, UsageError
 from edgedla.quantization.samples import InputSpec, Samples
+from tests.frozen import changeable
 
 SCORES = {"y": np.asarray([[0.1, 0.7, 0.2]])}
 
@@ -229,3 +231,49 @@ def test_networks_of_other_inputs_are_not_compared() -> None:
         evaluate(one, samples, METRICS["l2"], four)
     with pytest.raises(UsageError, match="n1 takes x 1x3x4x4; other takes images 1x3x4x4"):
         evaluate(one, samples, METRICS["l2"], network("other", InputSpec("images", (1, 3, 4, 4), np.float32)))
+
+
+def test_the_difference_of_two_networks_is_of_the_first_to_the_second_with_its_interval() -> None:
+    from edgedla.accuracy.evaluate import Network, evaluate
+
+    def network(name: str, value: float) -> Network:
+        return Network(name, "fp32", (InputSpec("x", (1,), np.float32),), ("y",), lambda feed: {"y": feed["x"] + value})
+
+    def read(outputs: Any, label: Any, reference: Any) -> float:
+        return float(outputs["y"][0])
+
+    samples = Samples([{"x": np.full(1, n, np.float32)} for n in range(8)], detail="eight", synthetic=False)
+    for metric in (Metric("mean", read, needs_labels=False), Metric("sum", read, combine=sum, needs_labels=False)):
+        found = evaluate(network("a", 0.5), samples, metric, network("b", 0.25))
+        assert found.difference is not None
+        factor = 1 if metric.combine is None else len(samples.feeds)
+        # Sample by sample they differ by the same, so that nothing is left to chance.
+        assert found.difference == pytest.approx((0.25 * factor,) * 3)
+        assert found.score.value > (found.against.value if found.against else math.inf)
+
+
+@pytest.mark.parametrize(
+    ("given_", "taken", "runs"), [("f", np.float16, "e"), ("f", np.int64, "f"), ("q", np.float16, "q")]
+)
+def test_only_floats_are_cast_to_the_type_that_a_network_takes(given_: str, taken: type, runs: str) -> None:
+    from edgedla.accuracy.evaluate import Network, _fed
+
+    network = Network("n", "fp32", (InputSpec("x", (1,), taken),), ("y",), lambda feed: {})
+    fed = _fed({"x": np.ones(1, given_), "other": np.ones(1, "f")}, network)
+    assert (fed["x"].dtype.char.lower().replace("l", "q"), fed["other"].dtype.char) == (runs, "f")
+
+
+@pytest.mark.parametrize(
+    ("metric", "most", "judges"), [("l2", 0.1, True), ("l2", None, False), (None, 0.1, False), (None, None, False)]
+)
+def test_repairs_are_judged_by_a_drop_only_where_metric_and_limit_are_given(
+    metric: Any, most: Any, judges: bool
+) -> None:
+    from edgedla.accuracy.phases.repairs import Repairs
+
+    phase: Any = SimpleNamespace(job=SimpleNamespace(request=SimpleNamespace(metric=metric, max_drop=most)))
+    assert (Repairs._drop_ok(phase) is not None) is judges
+
+
+def test_what_a_score_says_is_not_changed_afterwards() -> None:
+    assert changeable("accuracy") == {"Fp16Repair", "Noise", "State", "Witness"}

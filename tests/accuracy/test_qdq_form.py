@@ -95,6 +95,17 @@ def test_float16_scales_raise_the_operator_set_and_hold_what_stays_float() -> No
     assert last.input[1] == "v", "a node that stays in FP16 reads its weights without a pair"
 
 
+def test_the_float_ends_of_a_float16_network_have_their_pairs_on_the_inner_side() -> None:
+    """An input's own pair in FLOAT would make a second one: TensorRT reads the one behind the Cast."""
+    made = quantised_model(net(), ABSMAX, (), "int8-fp16", NEW)
+    maker = {o: n for n in made.graph.node for o in n.output}
+    quantised = {n.input[0] for n in made.graph.node if n.op_type == "QuantizeLinear"}
+    ends = {n.output[0] for n in made.graph.node if n.op_type == "Cast" and n.input[0] == "x"}
+    assert ends & quantised
+    assert all(maker[name].op_type != "Relu" or name in ABSMAX for name in quantised if name in maker)
+    assert pairs(made)["QuantizeLinear"] == pairs(quantised_model(net(), ABSMAX, (), "int8", NEW))["QuantizeLinear"]
+
+
 @pytest.mark.parametrize("form", QDQ_FORMS)
 def test_quantize_writes_the_form_and_says_that_int8_is_not_known(form: str, tmp_path: Path) -> None:
     request = QuantizeRequest(trt="11.4.1", quick=True, qdq_form=form)

@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
@@ -20,6 +21,7 @@ from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.triage import tensor_errors
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.errors import DataError, EnvironmentMissing, ModelError, UsageError
+from edgedla.io.documents import schema
 from edgedla.quantization.calibration_cache import parse_cache
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import METHODS, thresholds
@@ -354,6 +356,7 @@ def test_the_result_is_measured_on_samples_that_no_step_saw(network: Any, data: 
     assert result.sqnr_db == pytest.approx(unseen.sqnr_db, abs=1e-4)
     assert result.sqnr_db != seen.sqnr_db
     assert result.to_dict()["samples"]["judged"] == result.judged
+    jsonschema.validate(json.loads(json.dumps(result.to_dict())), schema("edgedla.quantization"))
 
 
 def pictures_of(samples: Samples, part: slice) -> Samples:

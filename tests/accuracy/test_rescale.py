@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from types import SimpleNamespace
+from typing import Any, List, Tuple
 
 import numpy as np
 import onnx
@@ -114,6 +115,33 @@ def test_layers_beyond_fp16_that_cannot_be_rescaled_stay_on_the_gpu(data: Data) 
     assert [s.name for s in kept] == ["kept on the GPU"]
     assert set(result.devices.values()) == {"GPU"}
     assert any("Mul does not pass a factor on" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.05, False), (0.0625, True)])
+@pytest.mark.parametrize("repair", ["bias correction", "cross-layer equalisation"])
+def test_a_repair_is_kept_above_its_least_gain(
+    repair: str, gain: float, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the held-out samples, in dB: what lies below may be chance."""
+    from edgedla.accuracy.repairs import bias_correction, equalize
+
+    noise = {"old": 0.0, "new": gain}
+    steps: List[Any] = []
+    state: Any = SimpleNamespace(
+        steps=steps, model="old", plan=lambda: SimpleNamespace(calibration=SimpleNamespace(absmax={})), absmax={},
+        simulation=lambda model="old", **_: SimpleNamespace(noise=lambda feeds: SimpleNamespace(sqnr_db=noise[model])),
+    )  # fmt: skip
+    if repair == "bias correction":
+        for name in ("node_modes", "_mean_errors"):
+            monkeypatch.setattr(bias_correction, name, lambda *_: {"c": 1.0})
+        monkeypatch.setattr(bias_correction, "_with_biases", lambda model, errors: "new")
+        bias_correction.correct_biases(state, [], [])
+        assert [(s.name, s.before_db, s.sqnr_db, s.kept) for s in steps] == [(repair, 0.0, gain, kept)]
+        assert state.model == ("new" if kept else "old")
+        return
+    monkeypatch.setattr(equalize, "_groups", lambda model: [])
+    assert equalize.equalize(state, "collection", [], "auto", []) == "collection"  # type: ignore[arg-type, comparison-overlap]
+    assert [(s.name, s.before_db, s.sqnr_db, s.kept) for s in steps] == [(repair, 0.0, 0.0, False)]
 
 
 def test_equalisation_is_kept_where_channel_ranges_differ(network: Any, data: Data) -> None:

@@ -113,12 +113,19 @@ BOX = [1.0, 2.0, 2.0, 6.0, 6.0]
         ([-2, *BOX[1:]], "class -2"), ([1e9, *BOX[1:]], "class 1e+09"), ([1, 6, 6, 2, 2], "without a pixel"),
         ([1, 50, 50, 60, 60], "without a pixel"), ([1, 0.1, 0.1, 0.4, 0.4], "shares of the frame"), (["a"] * 5, "type"),
         ([1, 2, 3], "not (objects, 5)"),
+        # The last pixel of the frame, and boxes that touch it from outside or have no width or height.
+        ([1, 7, 7, 8, 8], ""), ([1, 8, 2, 9, 6], "without a pixel"), ([1, 2, 8, 6, 9], "without a pixel"),
+        ([1, -2, 2, 0, 6], "without a pixel"), ([1, 2, -2, 6, 0], "without a pixel"), ([1, -2, -2, 2, 2], ""),
+        ([1, 5, 1, 5, 7], "without a pixel"), ([1, 1, 5, 7, 5], "without a pixel"), ([1, 5, 1, 3, 7], "without a pixel"),
+        ([1, 0, 0, 1.5, 1.5], "shares of the frame"), ([1, 0, 0, 1.6, 1.6], ""),
     ],
 )  # fmt: skip
 def test_boxes_that_do_not_fit(row: List[Any], said: str) -> None:
     from edgedla.accuracy.scores.labels import boxes_fault
 
-    assert said in boxes_fault([row], 8, 8)
+    fault = boxes_fault([row], 8, 8)
+    assert said in fault
+    assert (fault == "") == (said == "")
     assert boxes_fault([BOX, [-1, 0, 0, 0, 0]], 8, 8) == boxes_fault(np.zeros((0, 5)), 8, 8) == ""
 
 
