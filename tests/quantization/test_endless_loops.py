@@ -69,3 +69,18 @@ def test_loops_in_branches_count_and_names_inside_hide_those_outside() -> None:
     del hidden.initializer[:]
     assert endless_loop(hidden) is None
     assert MOST_ROUNDS > 1_000_000
+
+
+@pytest.mark.parametrize("missing", ["body", "inputs", "outputs"])
+def test_a_loop_whose_body_is_damaged_is_left_to_onnx_runtime(missing: str) -> None:
+    """It names what is wrong; only a loop that it would run is refused here."""
+    model = loop("", "", PASSED_ON)
+    node = next(n for n in model.graph.node if n.op_type == "Loop")
+    body = node.attribute[0].g
+    if missing == "body":
+        del node.attribute[:]
+    elif missing == "inputs":
+        del body.input[1:]
+    else:
+        del body.output[:]
+    assert endless_loop(model.graph) is None

@@ -166,3 +166,10 @@ def test_double_values_beyond_float_stay_finite() -> None:
 )  # fmt: skip
 def test_a_float_network_with_casts_to_other_types_is_unchanged(nodes: Any) -> None:
     assert own_types(onnx_model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, opset=17)) is None
+
+
+@pytest.mark.parametrize(("to", "dropped"), [(TensorProto.FLOAT, 1), (TensorProto.INT32, 0), (TensorProto.FLOAT16, 0)])
+def test_only_casts_from_float_to_float_are_dropped(to: int, dropped: int) -> None:
+    model = onnx_model([node("Cast", "x", "c", to=to), node("Identity", "c", "y")], {"x": (1, 3)})
+    assert drop_casts(model) == dropped
+    assert len(model.graph.node) == 2 - dropped

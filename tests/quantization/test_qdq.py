@@ -13,6 +13,8 @@ from onnx import helper, numpy_helper
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
+from edgedla.quantization.qdq.insert import _is_record
+from edgedla.quantization.qdq.unscaled import Unscaled
 from edgedla.quantization.session import open_session
 from tests.models import node, onnx_model
 from tests.quantization.small_nets import SHAPE, net
@@ -260,3 +262,23 @@ def test_added_qdq_tensors_avoid_names_of_the_model(what: str) -> None:
     x = np.rint(X * 20)
     found = open_session(quantised.SerializeToString()).run(["y"], {"x": x})[0]
     np.testing.assert_allclose(found, 5 * np.maximum(x, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("record", "taken"),
+    [
+        ({"edges": {"a": ["b"]}, "outputs": [], "weights": {}}, True), ({"edges": {}, "outputs": {}, "weights": []}, True),
+        ({"edges": {"a": "b"}, "outputs": [], "weights": {}}, False), ({"edges": ["a"], "outputs": [], "weights": {}}, False),
+        ({"edges": {}, "outputs": 3, "weights": {}}, False), ({"edges": {}, "outputs": [], "weights": "w"}, False),
+        ({"edges": {}, "outputs": []}, False), ([], False), (None, False),
+    ],
+)  # fmt: skip
+def test_a_record_of_stripped_pairs_that_somebody_changed_is_not_read(record: Any, taken: bool) -> None:
+    assert _is_record(record) is taken
+
+
+@pytest.mark.parametrize("kind", ["Identity", "Flatten", "Relu"])
+def test_nodes_that_only_pass_values_on_are_not_listed_as_fp16(kind: str) -> None:
+    model = onnx_model([node(kind, "x", "y", name="last")], {"x": (1, 8)})
+    found = Unscaled(model.graph, {}, set()).fp16_nodes()
+    assert found == (("last",) if kind == "Relu" else ())

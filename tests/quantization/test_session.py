@@ -17,7 +17,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from edgedla.builder.onnx_input import load_model  # noqa: E402
 from edgedla.errors import ModelError  # noqa: E402
-from edgedla.quantization.session import import_onnxruntime, open_session  # noqa: E402
+from edgedla.quantization.session import _lacks_operator, import_onnxruntime, open_session  # noqa: E402
+from tests.frozen import changeable  # noqa: E402
 from tests.models import node, onnx_model, value  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,3 +116,21 @@ def test_a_newer_operator_set_names_the_way_out(said: str, shown: str, monkeypat
         open_session(onnx_model([node("Relu", "x", "y")]).SerializeToString())
     assert shown in str(caught.value)
     assert "--opset 17" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "lacks"),
+    [
+        # It knows the operator, and has it for other types.
+        ("NOT_IMPLEMENTED : Could not find an implementation for Conv(11) node with name 'c'", False),
+        ("NOT_IMPLEMENTED : Could not find an implementation for EfficientNMS_TRT(1) node with name 'n'", True),
+        ("Fatal error: trt:Own is not a registered function/op", True), ("No Op registered for Own with domain_version of 17", True),
+        ("Node (c) has input size 1 not in range", False),
+    ],
+)  # fmt: skip
+def test_an_operator_that_is_missing_altogether_is_told_from_a_missing_type(said: str, lacks: bool) -> None:
+    assert _lacks_operator(said) is lacks
+
+
+def test_samples_and_features_are_not_changed_afterwards() -> None:
+    assert changeable("quantization") == {"Histogram"}
