@@ -26,12 +26,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def calibration_and_held_out(options: argparse.Namespace) -> Tuple[Samples, Samples]:
     """Digits 0 to 1296 of seed 1, and digits 1297 to 1796 of seed 2."""
     return (
-        _generated(options.folder, options.calibration, 1, 0, 1297),
-        _generated(options.folder, options.count, 2, 1297, 1797),
+        generated(options.folder, options.calibration, 1, 0, 1297),
+        generated(options.folder, options.count, 2, 1297, 1797),
     )
 
 
-def _generated(folder: Path, count: int, seed: int, low: int, high: int) -> Samples:
+def generated(folder: Path, count: int, seed: int, low: int, high: int) -> Samples:
     module = import_file(folder / "generate.py", "generate")
     images, labels = module.gen(count, seed, low, high)
     values = ((images.astype(np.float32) / 255 - 0.5) / 0.25).transpose(0, 3, 1, 2)

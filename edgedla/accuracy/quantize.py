@@ -22,7 +22,7 @@ from edgedla.accuracy.phases.start import first_state
 from edgedla.accuracy.plain.before_plugins import before_plugins
 from edgedla.accuracy.plain.float32_model import float32_model
 from edgedla.accuracy.plain.qdq_model import plain_model
-from edgedla.accuracy.repairs.single_method import no_worse_than_single, noise_by_method
+from edgedla.accuracy.repairs.single_method import MOST_SAMPLES, by_method, no_worse_than_single
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, keep_apart, split_samples
@@ -35,7 +35,7 @@ from edgedla.quantization.methods import DEFAULT, method_of
 from edgedla.quantization.qdq import Stripped
 from edgedla.quantization.samples import Samples
 
-#: Number of held-out samples for comparing methods and steps.
+#: Number of held-out samples for comparing steps.
 _COMPARE = 32
 
 
@@ -73,12 +73,11 @@ def quantize(
         raise UsageError("a drop needs a metric", where="max_drop", hint="for example --metric top1")
     if request.max_drop is not None and not 0 <= request.max_drop < math.inf:
         raise UsageError(f"{request.max_drop} is not a drop", where="max_drop", allowed="0 or more; 0.01 is one point")
-    if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
-        raise UsageError(f"{request.min_sqnr_db} is not an SQNR", where="min_sqnr_db", allowed="a number of dB, as 20")
-    if not math.isfinite(request.min_channel_sqnr_db):
-        raise UsageError(
-            f"{request.min_channel_sqnr_db} is not an SQNR", where="min_channel_sqnr_db", allowed="a number of dB, as 6"
-        )
+    for where, least_db in (
+        ("min_sqnr_db", request.min_sqnr_db), ("min_channel_sqnr_db", request.min_channel_sqnr_db)
+    ):  # fmt: skip
+        if least_db is not None and not math.isfinite(least_db):
+            raise UsageError(f"{least_db} is not an SQNR", where=where, allowed="a number of dB, as 20")
     odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)
     if odd is not None:
         raise UsageError(f"{odd} is not a range", where="absmax", allowed="finite numbers above 0")
@@ -132,17 +131,18 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     repairs = Repairs(job, state, collection, feeds)
     if request.quick:
         return outcome(job, state, collection, calibration, repairs.errors(()), {}, times, method, channels)
-    job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
-    tried = noise_by_method(state, collection, feeds, job.counter("methods"))
+    many = judged.feeds[:MOST_SAMPLES]
+    job.announce(f"comparing methods on {len(many)} of the held-out samples")
+    methods = by_method(state, collection, many, job.counter("methods"))
     errors = repairs.errors(repairs.few, accumulated=True)
     repairs.free(errors, calibration, measured=given is None)
     if method == DEFAULT:
-        no_worse_than_single(state, collection, tried, feeds, job.stated_input)
+        no_worse_than_single(state, collection, methods, many, job.stated_input)
     repairs.to_goal(errors, times)
     job.announce("looking for channels that are rounded away")
     repair_channels(state, channels, feeds, request.min_channel_sqnr_db, times)
-    methods = {name: noise.sqnr_db for name, noise in tried.items()}
-    return outcome(job, state, collection, calibration, errors, methods, times, method, channels)
+    figures = {name: tried.noise.sqnr_db for name, tried in methods.items()}
+    return outcome(job, state, collection, calibration, errors, figures, times, method, channels)
 
 
 def _zeros(model: Any) -> Optional[Dict[str, np.ndarray]]:

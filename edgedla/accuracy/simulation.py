@@ -11,6 +11,7 @@ import numpy as np
 from edgedla.accuracy.measured_outputs import given_outputs, measured_outputs, output_fields
 from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.scores.finite import first_not_finite, require_finite
+from edgedla.accuracy.segments import Segments
 from edgedla.builder.host.rounding import scale_input, switch_input
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
@@ -18,6 +19,7 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
+from edgedla.quantization.tensor_types import tensor_types
 
 
 @dataclass
@@ -89,10 +91,11 @@ class Simulation:
         nodes: number of ONNX nodes that run as "dla_int8", "dla_fp16", "gpu_fp32".
     """
 
-    def __init__(self, model: Any, plan: BuildPlan, reference: Optional[Reference] = None) -> None:
+    def __init__(self, model: Any, plan: BuildPlan, reference: Optional[Reference] = None, segments: int = 1) -> None:
         """Args:
             model: onnx.ModelProto with static inputs and weights. plan: precision, devices and scales.
             reference: the FP32 outputs to compare with; None takes `model`. Another model if biases were corrected.
+            segments: most sessions to run it in; with several, runs that differ in few scales cost less.
 
         Raises:
             RunError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
@@ -104,10 +107,9 @@ class Simulation:
             "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
         }  # fmt: skip
         self.outputs, self.given = measured_outputs(model), given_outputs(model)
-        serialised = simulated.model.SerializeToString() + output_fields(simulated.model, self.outputs)
-        # ONNX Runtime makes copies of its own of the weights.
-        del simulated
-        self._session = open_session(serialised)
+        self._segments = Segments(
+            simulated.model, {*self.outputs, *self.given}, self.inputs().keys(), tensor_types(model), segments
+        )
         self._reference = reference or Reference(model)
 
     def inputs(self, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None) -> Feed:
@@ -120,25 +122,20 @@ class Simulation:
             feed[switch_input(self._prefix, name)] = np.asarray(rounded is None or name in rounded)
         return feed
 
-    def run(
-        self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
-    ) -> List[np.ndarray]:
-        """Simulated values of the tensors in `outputs` for one sample."""
-        return next(self.runs((feed,), absmax, rounded))
-
     def runs(
         self,
         feeds: Sequence[Feed],
         absmax: Optional[Mapping[str, float]] = None,
         rounded: Optional[Collection[str]] = None,
     ) -> Iterator[List[np.ndarray]]:
-        """`run` for several samples, each when it is asked for."""
+        """Simulated values of the tensors in `outputs` for several samples, each when it is asked for."""
         scalars = self.inputs(absmax, rounded)
-        return (self._session.run(list(self.outputs), {**feed, **scalars}) for feed in feeds)
+        return ([values[name] for name in self.outputs] for values in self._segments.runs(feeds, scalars))
 
     def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
         """Simulated outputs of one sample for a metric."""
-        return dict(zip(self.given, self._session.run(list(self.given), {**feed, **self.inputs(absmax)})))
+        values = next(self._segments.runs((feed,), self.inputs(absmax)))
+        return {name: values[name] for name in self.given}
 
     def first_fault(self, feed: Feed) -> str:
         """The first layer whose simulated output is NaN or infinite, in words; "" if that cannot be told."""
@@ -146,8 +143,8 @@ class Simulation:
 
     def require_finite(self, feeds: Sequence[Feed]) -> None:
         """Raises RunError: a simulated output is NaN or infinite on one of the samples."""
-        for i, feed in enumerate(feeds):
-            require_finite(dict(zip(self.outputs, self.run(feed))), "INT8", "simulated", i, feed, self.first_fault)
+        for i, (feed, values) in enumerate(zip(feeds, self.runs(feeds))):
+            require_finite(dict(zip(self.outputs, values)), "INT8", "simulated", i, feed, self.first_fault)
 
     def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
         """FP32 values of the tensors in `outputs` for all samples."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.simulation import Simulation
 from edgedla.quantization.collect import Collection
@@ -105,29 +105,27 @@ def with_output_shares(
     Args:
         groups: tensors that share one scale by the rules. progress: called with (tensors done, tensors in all).
     """
-    rounded = set(simulation.tensors)
     tied = {name: group for group in groups for name in group}
-    measured: List[TensorError] = []
-    exact = {e.tensor for e in errors}
-    coarse: Dict[str, float] = {}
-    if len(errors) > _EXACT and len(feeds) > _COARSE:
+    by_name = {e.tensor: e for e in errors}
+    # From the outputs back: what lies in front of a tensor is then held from the run before (accuracy.segments).
+    order = [name for name in reversed(simulation.tensors) if name in by_name]
+    shares: Dict[str, float] = {}
+    exact = set(order)
+    if len(order) > _EXACT and len(feeds) > _COARSE:
         few = feeds[:_COARSE]
-        coarse = {e.tensor: simulation.noise(few, absmax, (e.tensor,)).share for e in errors if e.tensor in rounded}
-        exact = {*sorted(coarse, key=lambda name: -coarse[name])[:_EXACT], *(e.tensor for e in errors if e.suspect)}
-    for done, error in enumerate(errors, start=1):
-        if error.tensor in rounded:
-            share = (
-                coarse[error.tensor]
-                if error.tensor not in exact
-                else simulation.noise(feeds, absmax, (error.tensor,)).share
-            )
-            error = replace(error, output_share=share)
-            if error.suspect:
-                alike = tied.get(error.tensor, (error.tensor,))
-                error = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax, alike))
-        measured.append(error)
+        shares = {name: simulation.noise(few, absmax, (name,)).share for name in order}
+        suspects = {e.tensor for e in errors if e.suspect}
+        exact = {*sorted(shares, key=lambda name: -shares[name])[:_EXACT], *suspects}
+    for done, name in enumerate(order, start=1):
+        if name in exact:
+            shares[name] = simulation.noise(feeds, absmax, (name,)).share
         if progress is not None:
-            progress(done, len(errors))
+            progress(done, len(order))
+    measured = [replace(e, output_share=shares[e.tensor]) if e.tensor in shares else e for e in errors]
+    for k, error in enumerate(measured):
+        if error.suspect and error.tensor in shares:
+            alike = tied.get(error.tensor, (error.tensor,))
+            measured[k] = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax, alike))
     return tuple(sorted(measured, key=lambda e: not e.suspect))
 
 

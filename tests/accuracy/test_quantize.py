@@ -89,9 +89,9 @@ def test_the_adjustable_simulation_equals_that_of_the_plan(network: Any, data: D
     )
     fixed = open_session(simulate(network, state.plan()).model.SerializeToString())
     adjustable = Simulation(network, state.plan())
-    for feed in data[1].feeds[:3]:
-        np.testing.assert_array_equal(adjustable.run(feed)[0], fixed.run(None, feed)[0])
-    exact = adjustable.run(data[1].feeds[0], rounded=())
+    for feed, values in zip(data[1].feeds[:3], adjustable.runs(data[1].feeds[:3])):
+        np.testing.assert_array_equal(values[0], fixed.run(None, feed)[0])
+    exact = next(adjustable.runs(data[1].feeds, rounded=()))
     want = next(iter(adjustable.reference(data[1].feeds)))
     # With no activation rounded only the weights are in INT8.
     assert 0 < float(np.abs(exact[0] - want[0]).max()) < 0.1

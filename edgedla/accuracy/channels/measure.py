@@ -63,8 +63,8 @@ class ChannelNoise:
     def groups(self, simulation: Simulation, feeds: Sequence[Feed]) -> Tuple[ChannelGroup, ...]:
         """The groups, the worst first."""
         sums = {name: _Sums(units.count) for name, units in self.units.items()}
-        for want, feed in zip(simulation.reference(feeds), feeds):
-            for name, exact, simulated in zip(self.outputs, want, simulation.run(feed)):
+        for want, got in zip(simulation.reference(feeds), simulation.runs(feeds)):
+            for name, exact, simulated in zip(self.outputs, want, got):
                 if name in sums and np.size(exact) == len(self.units[name].ids):
                     sums[name].add(np.asarray(exact), np.asarray(simulated), *self._sorted[name])
         ranges = simulation.plan.calibration.absmax

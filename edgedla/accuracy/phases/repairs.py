@@ -9,6 +9,7 @@ from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
 from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_fp16
+from edgedla.accuracy.segments import SEARCHED
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
@@ -38,7 +39,7 @@ class Repairs:
             feeds: the samples to run; if empty, errors that need a run stay unknown.
         """
         state = self.state
-        simulation = state.simulation()
+        simulation = state.simulation(segments=SEARCHED if feeds else 1)
         plan = simulation.plan
         names = [n for n in simulation.tensors if n in self.collection.histograms]
         # The scale that is written, after the rules, against the best that the rules allow: what they equalise is no fault of it.

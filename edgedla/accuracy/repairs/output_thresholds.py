@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.repairs.salient_noise import SalientNoise
+from edgedla.accuracy.segments import SEARCHED
 from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
@@ -42,7 +43,7 @@ def output_thresholds(
         errors: with output shares. calibration: a few samples to choose ranges on, none of them held out.
         fixed: tensors whose range is stated, not measured.
     """
-    simulation = state.simulation()
+    simulation = state.simulation(segments=SEARCHED)
     groups = _groups(state, simulation, calibration, errors, fixed)
     noise = SalientNoise(simulation, calibration)
     used = simulation.plan.calibration.absmax

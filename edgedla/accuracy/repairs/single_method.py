@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
-from edgedla.accuracy.simulation import Noise
+import numpy as np
+
+from edgedla.accuracy.scores.intervals import mean_interval
+from edgedla.accuracy.simulation import Noise, Simulation
 from edgedla.accuracy.state import State, Step
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.methods import METHODS, thresholds
@@ -12,51 +16,69 @@ from edgedla.quantization.samples import Feed
 
 #: `auto` may lose this much to the best single method at an output; less is chance.
 MOST_LOSS_DB = 0.3
+#: Most held-out samples to compare on. On 32 a few samples with clipped values decide: two methods changed places by 2 dB.
+MOST_SAMPLES = 256
 #: Beyond this SQNR outputs count as equal.
 _EXACT_DB = 100.0
 
 
-def noise_by_method(
+@dataclass(frozen=True)
+class Tried:
+    """The error of the outputs with one set of ranges. `errors`: squared, (samples, outputs)."""
+
+    noise: Noise
+    errors: np.ndarray
+
+    def loss_db(self, better: Tried) -> float:
+        """Most dB by which other ranges are closer to FP32 at an output, where the samples show (95 %) that they are."""
+        gaps = [b - a for a, b in zip(_db(self.noise), _db(better.noise))]
+        shown = (mean_interval(d)[0] > 0 for d in (self.errors - better.errors).T)
+        return max([0.0, *(gap for gap, sure in zip(gaps, shown) if sure)])
+
+
+def tried(simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]) -> Tried:
+    """Runs the outputs with the ranges `absmax` of a plan."""
+    noise, sums = Noise(simulation.outputs), [np.zeros(len(simulation.outputs))]
+    for want, simulated in zip(simulation.reference(feeds), simulation.runs(feeds, absmax)):
+        noise.add(want, simulated)
+        sums.append(noise.error.copy())
+    return Tried(noise, np.diff(sums, axis=0))
+
+
+def by_method(
     state: State, collection: Collection, feeds: Sequence[Feed], progress: Optional[Callable[[int, int], None]]
-) -> Dict[str, Noise]:
-    """Calibration method -> noise of the outputs with its ranges."""
+) -> Dict[str, Tried]:
+    """Calibration method -> error with its ranges."""
     simulation = state.simulation()
-    tried: Dict[str, Noise] = {}
+    found: Dict[str, Tried] = {}
     for name in METHODS:
-        absmax = state.plan(thresholds(collection, name)).calibration.absmax
-        tried[name] = simulation.noise(feeds, absmax)
+        found[name] = tried(simulation, feeds, state.plan(thresholds(collection, name)).calibration.absmax)
         if progress is not None:
-            progress(len(tried), len(METHODS))
-    return tried
+            progress(len(found), len(METHODS))
+    return found
 
 
 def no_worse_than_single(
-    state: State, collection: Collection, tried: Mapping[str, Noise], feeds: Sequence[Feed], stated: str
+    state: State, collection: Collection, methods: Mapping[str, Tried], feeds: Sequence[Feed], stated: str
 ) -> None:
-    """Takes the ranges of a single method if the state's lose more than 0.3 dB to one at some output, and its own lose less.
+    """Takes the ranges of the single method that loses least, if the state's are shown to lose more than 0.3 dB to one.
 
     Args:
-        tried: see noise_by_method. stated: the input whose range the model states, which no method changes; "" for none.
+        methods: see by_method, on `feeds`. stated: the input whose range the model states, which no method changes; "" for none.
     """
-    by_method = {name: _db(noise) for name, noise in tried.items()}
-    best = [max(values) for values in zip(*by_method.values())]
+    own = tried(state.simulation(), feeds, state.plan().calibration.absmax)
+    lost = max(own.loss_db(other) for other in methods.values())
 
-    def loss(values: Sequence[float]) -> float:
-        return max((most - value for most, value in zip(best, values)), default=0.0)
+    def loss(name: str) -> float:
+        return max(methods[name].loss_db(other) for other in (own, *methods.values()))
 
-    before = state.simulation().noise(feeds)
-    lost = loss(_db(before))
-    name = min(by_method, key=lambda m: loss(by_method[m]))
-    if lost <= MOST_LOSS_DB or loss(by_method[name]) >= lost:
+    name = min(methods, key=lambda n: (loss(n), -methods[n].noise.sqnr_db))
+    if lost <= MOST_LOSS_DB or loss(name) >= lost:
         return
-    old = dict(state.absmax)
-    state.absmax = {**thresholds(collection, name), **({stated: old[stated]} if stated in old else {})}
-    after = state.simulation().noise(feeds)
-    kept = loss(_db(after)) < lost
+    fixed = {stated: state.absmax[stated]} if stated in state.absmax else {}
+    state.absmax = {**thresholds(collection, name), **fixed}
     detail = f"{name} alone: up to {lost:.2f} dB closer to FP32 at an output than the ranges chosen one by one"
-    state.steps.append(Step("a single method", detail, before.sqnr_db, after.sqnr_db, kept))
-    if not kept:
-        state.absmax = old
+    state.steps.append(Step("a single method", detail, own.noise.sqnr_db, methods[name].noise.sqnr_db, True))
 
 
 def _db(noise: Noise) -> List[float]:
