@@ -9,7 +9,7 @@ from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.simulation import Simulation, to_share
 from edgedla.accuracy.state import State, Step
-from edgedla.accuracy.triage import TensorError, repaired
+from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.unify import copies
 from edgedla.vocabulary import GPU
@@ -19,7 +19,7 @@ _ROUNDS = 6
 #: Smallest gain on held-out samples that counts as more than chance.
 _GAIN_DB = 0.05
 #: Smallest gain on the tensor alone for which another threshold is tried.
-LEAST_GAIN_DB = 1.0
+_ALONE_DB = 1.0
 Enough = Callable[[float, Simulation], bool]
 
 
@@ -29,7 +29,7 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
     Tensors that only move or repeat another tensor's values share one threshold with it. The change is kept only if the
     held-out error falls.
     """
-    better = repaired([e for e in errors if e.tensor in state.absmax], LEAST_GAIN_DB)
+    better = {e.tensor: e.best for e in errors if e.tensor in state.absmax and e.loss_db >= _ALONE_DB}
     if not better:
         return
     weights = {e.tensor: (-(e.output_share or 0.0), -e.loss_db) for e in errors}
@@ -119,10 +119,10 @@ def layers_to_fp16(
     candidates = _adding_up(candidates_of(state, errors), before.share)
     on_dla = set(state.on_dla())
     total = before.share
-    prices = replace(times.prices(state.on_gpu()), no_fp16=frozenset(no_fp16))
+    prices = replace(times.prices({x.name for x in state.graph.layers} - on_dla), no_fp16=frozenset(no_fp16))
     old_precisions, old_devices = dict(state.precisions), dict(state.devices)
     # Without a goal in dB, first remove half of the noise.
-    excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
+    excess = total - to_share(goal_db) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
     tried: Set[Tuple[Tuple[str, ...], ...]] = set()
     for _ in range(_ROUNDS):
@@ -155,11 +155,6 @@ def layers_to_fp16(
 
 def _tighter(excess: float, total: float) -> float:
     return min(excess + (total - excess) * 0.6, total)
-
-
-def least_excess(total: float, goal_db: float) -> float:
-    """The noise share to remove for an SQNR of `goal_db`."""
-    return max(total - to_share(goal_db), 0.0)
 
 
 def goal(min_sqnr_db: Optional[float], drop_ok: Optional[Callable[[Simulation], bool]]) -> Enough:

@@ -6,7 +6,8 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Sequence, Set
 
 import numpy as np
 
-from edgedla.builder.chain.onnx_proto import reads, without_graph
+from edgedla.builder.chain.onnx_proto import without_graph
+from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import OnnxSession, open_session
 
@@ -29,7 +30,7 @@ class Segments:
         types: of the tensors at which a segment may begin. most: most segments.
         """
         nodes = list(model.graph.node)
-        read = [set(reads(node)) for node in nodes]
+        read = [read_names(node) for node in nodes]
         ends = _ends(nodes, read, set(scalars), types, most)
         #: (session, the tensors it reads, those it gives, the scalars among the former)
         self._parts: List[Tuple[OnnxSession, List[str], List[str], List[str]]] = []
@@ -85,12 +86,12 @@ def _ends(nodes: Sequence[Any], read: Sequence[Set[str]], scalars: Set[str], typ
         bytes_made = float(np.prod(types[name][1])) if all(types.get(name, (0, (0,)))[1]) else _UNKNOWN
         size[made[name] + 1] += bytes_made
         size[last[name] + 1] -= bytes_made
-    scales, size = scales.cumsum(), size.cumsum()
-    count = min(most, int(scales[-1]) // _FEWEST)
+    read_before, held = scales.cumsum(), size.cumsum()
+    count = min(most, int(scales.sum()) // _FEWEST)
     ends: List[int] = []
     for k in range(1, count):
-        near = (np.abs(scales * count / scales[-1] - k) < 0.5) & (size < _UNKNOWN / 2)
-        ends += [int(np.flatnonzero(near)[np.argmin(size[near])])] if near.any() else []
+        near = (np.abs(read_before * count / read_before[-1] - k) < 0.5) & (held < _UNKNOWN / 2)
+        ends += [int(np.flatnonzero(near)[np.argmin(held[near])])] if near.any() else []
     return ends
 
 

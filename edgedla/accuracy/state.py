@@ -91,10 +91,6 @@ class State:
         """Names of the layers that the plan runs on the DLA."""
         return tuple(x.name for x in self.plan().layers if x.device != GPU)
 
-    def on_gpu(self) -> Tuple[str, ...]:
-        """Names of the layers that the plan runs on the GPU."""
-        return tuple(x.name for x in self.plan().layers if x.device == GPU)
-
 
 def metric_values(
     simulation: Simulation, samples: Samples, metric: Metric, absmax: Optional[Mapping[str, float]] = None

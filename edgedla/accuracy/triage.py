@@ -155,8 +155,3 @@ def with_accumulated(
         replace(e, accumulated_db=measured[e.tensor][0], cosine=measured[e.tensor][1]) if e.tensor in measured else e
         for e in errors
     )
-
-
-def repaired(errors: Sequence[TensorError], least_db: float) -> Dict[str, float]:
-    """Tensor -> better range, for tensors that gain at least `least_db` when rounded alone."""
-    return {e.tensor: e.best for e in errors if e.loss_db >= least_db}

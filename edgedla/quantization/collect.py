@@ -6,7 +6,7 @@ tensors leave ONNX Runtime as an even selection of elements. The largest magnitu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
@@ -29,14 +29,9 @@ class Collection:
 
     Attributes:
         histograms: tensor name -> Histogram.
-        samples: number of samples that ran. synthetic: True if they are random. detail: where they come from.
     """
 
     histograms: Mapping[str, Histogram]
-    samples: int
-    synthetic: bool = False
-    detail: str = ""
-    sampled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def largest(self) -> Dict[str, float]:
@@ -86,7 +81,7 @@ def collect(
             progress(done, len(samples.feeds))
     if not done:
         raise DataError("there is no sample", where=samples.detail, allowed="at least one; 64 or more are better")
-    return Collection(histograms, done, samples.synthetic, samples.detail, {n: k for n, k in steps.items() if k > 1})
+    return Collection(histograms)
 
 
 def _step(dims: Sequence[int]) -> int:

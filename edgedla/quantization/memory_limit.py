@@ -19,6 +19,7 @@ _CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.curren
 
 #: Sets the limit if no option does, for example in a program that calls edgedla.
 VARIABLE = "EDGEDLA_MAX_MEMORY"
+_HINT = f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program"
 #: A small file that needs this much memory is more likely an attack than a network, so the user must set a limit first.
 SMALL_FILE_BYTES, SMALL_FILE_LIMIT = 10 << 20, 1 << 30
 
@@ -61,9 +62,7 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
         SMALL_FILE_LIMIT and no limit is set.
     UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
-    limit, held = _limit.get(), guard.held_bytes()
-    if limit is None:
-        limit = limit_of_environment()
+    limit, held = _limit_bytes(), guard.held_bytes()
     small = limit is None and memory.file_bytes + fed_bytes < SMALL_FILE_BYTES
     refused = small and memory.total_bytes > SMALL_FILE_LIMIT
     free_bytes = available_bytes() if limit is None else limit - held
@@ -83,7 +82,7 @@ def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
     raise EnvironmentMissing(
         f"ONNX Runtime would take {memory}",
         allowed=allowed,
-        hint=f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program",
+        hint=_HINT,
     )
 
 
@@ -94,16 +93,19 @@ def require_room(count: int, what: str) -> None:
         EnvironmentMissing: `count` bytes exceed the limit.
         UsageError: EDGEDLA_MAX_MEMORY is not a size.
     """
-    limit = _limit.get()
-    if limit is None:
-        limit = limit_of_environment()
+    limit = _limit_bytes()
     free_bytes = SMALL_FILE_LIMIT if limit is None else limit - guard.held_bytes()
     if count > free_bytes:
         raise EnvironmentMissing(
             f"{what} would take {count // MIB} MiB of memory",
             allowed=f"{max(0, free_bytes) // MIB} MiB",
-            hint=f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program",
+            hint=_HINT,
         )
+
+
+def _limit_bytes() -> Optional[int]:
+    limit = _limit.get()
+    return limit_of_environment() if limit is None else limit
 
 
 def limit_of_environment() -> Optional[int]:

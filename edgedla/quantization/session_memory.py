@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from edgedla.importers.model_file.shape_inference import inferred_by_values, with_inferred_shapes
+from edgedla.importers.model_file.value_names import read_names
 
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
@@ -134,7 +135,7 @@ class _Walk:
             self._made_dense(sparse.values.name, sparse)
 
     def memory(self, file_bytes: int) -> SessionMemory:
-        read = [_read(node) for node in self.graph.node]
+        read = [read_names(node) for node in self.graph.node]
         last_read = {name: i for i, names in enumerate(read) for name in names}
         outputs = {o.name for o in self.graph.output}
         live = sum(self.bytes.get(i.name, 0) for i in self.graph.input if i.name not in self.constants)
@@ -198,7 +199,9 @@ class _Walk:
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, opset_import=self.opsets, graph=body)
         own = {v.name for v in (*body.input, *body.initializer)}
         read = (
-            {name for node in body.node for name in _read(node)} - own - {o for node in body.node for o in node.output}
+            {name for node in body.node for name in read_names(node)}
+            - own
+            - {o for node in body.node for o in node.output}
         )
         model.graph.initializer.extend(t for name, t in self.stored.items() if name in read)
         model.graph.input.extend(v for name, v in self.values.items() if name in read and name not in self.stored)
@@ -210,7 +213,7 @@ class _Walk:
 
     def _largest_made(self, node: Any) -> int:
         """Bytes of the largest computed constant that the node reads."""
-        return max((self.bytes.get(n, 0) for n in _read(node) if n in self.made_names), default=0)
+        return max((self.bytes.get(n, 0) for n in read_names(node) if n in self.made_names), default=0)
 
     def _folded(self, node: Any) -> int:
         """Bytes of the further copies of that constant while ONNX Runtime reorders or packs it."""
@@ -237,12 +240,6 @@ def _dims(value: Any) -> Optional[List[int]]:
     if not kind.HasField("shape") or any(not d.HasField("dim_value") or d.dim_value < 0 for d in kind.shape.dim):
         return None
     return [d.dim_value for d in kind.shape.dim]
-
-
-def _read(node: Any) -> Set[str]:
-    """The tensors that a node reads, also in its subgraphs."""
-    graphs = (g for a in node.attribute for g in (a.g, *a.graphs))
-    return {*node.input, *(name for graph in graphs for inner in graph.node for name in _read(inner))}
 
 
 def tensor_bytes(dims: Sequence[int], element_type: int) -> int:

@@ -41,11 +41,6 @@ class Scales:
     absmax: Mapping[str, float]
     changes: Tuple[ScaleChange, ...] = ()
 
-    def origin(self, tensor: str) -> str:
-        """measured, unified, moved, or missing."""
-        changed = {c.tensor: c.origin for c in self.changes}
-        return changed.get(tensor, MEASURED if tensor in self.absmax else "missing")
-
 
 def dla_scales(
     graph: LayerGraph,

@@ -16,6 +16,7 @@ from torch import nn
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.importers.model_file.port_names import name_ports
+from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.importers.shared_parameters import read_directly
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.processes.malloc import paused_garbage_collection
@@ -262,7 +263,7 @@ def _unmark(model: Any) -> Dict[str, int]:
     The bodies of If and Loop read values of the graph around them, so both are renamed together. A name that carries no number,
     for example of a constant that PyTorch adds after the trace, stays as it is, and no other node gets it.
     """
-    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    nodes = [node for graph in graphs_in(model.graph) for node in graph.node]
     renamed: Dict[str, str] = {}
     used: Dict[str, int] = {}
     call_of: Dict[str, int] = {}
@@ -283,7 +284,7 @@ def _unmark(model: Any) -> Dict[str, int]:
                 renamed[output] = f"{name}_output_{i}"
         node.name = name
         call_of[name] = int(match.group(1))
-    for graph in _graphs(model.graph):
+    for graph in graphs_in(model.graph):
         for node in graph.node:
             for values in (node.input, node.output):
                 for i, value in enumerate(values):
@@ -291,15 +292,6 @@ def _unmark(model: Any) -> Dict[str, int]:
         for value in (*graph.value_info, *graph.output):
             value.name = renamed.get(value.name, value.name)
     return call_of
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    """The graph, then the bodies of its If, Loop and Scan nodes, at any depth."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _graphs(body)
 
 
 def _write_source(node: Any, call: Call) -> None:

@@ -138,6 +138,6 @@ def test_a_threshold_too_small_for_fp32_is_replaced_by_the_maximum(factor: float
     """TensorRT takes a scale that is no normal number for a missing one."""
     least = 127 * float(np.finfo(np.float32).tiny)
     found = histogram(np.asarray([0.5 * factor * least] * 99 + [factor * least]))
-    ranges = thresholds(Collection({"x": found}, 1), "percentile:50")
+    ranges = thresholds(Collection({"x": found}), "percentile:50")
     assert ranges["x"] == (pytest.approx(0.5 * factor * least, rel=1e-3) if clipped else found.absmax)
-    assert thresholds(Collection({"x": histogram(np.asarray([0.5 * least]))}, 1)) == {}
+    assert thresholds(Collection({"x": histogram(np.asarray([0.5 * least]))})) == {}

@@ -11,10 +11,10 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.measured_outputs import output_fields
 from edgedla.accuracy.repairs.rescale import ScaleGroup, Wiring, rescaled
 from edgedla.accuracy.state import State, Step
 from edgedla.errors import ModelError
-from edgedla.importers.model_file.port_names import free_prefix
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import thresholds
 from edgedla.quantization.samples import Feed, Samples
@@ -98,31 +98,11 @@ def _channel_ranges(
     model: Any, groups: Sequence[ScaleGroup], wiring: Wiring, feeds: Sequence[Feed]
 ) -> List[np.ndarray]:
     """Per group: max |x| of each channel over the feeds, for the tensors that its sinks read."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-    added = onnx.ModelProto()
-    axes, prefix = np.asarray([0, 2, 3], np.int64), free_prefix("edgedla", model.graph)
-    added.graph.initializer.append(numpy_helper.from_array(axes, f"{prefix}axes"))
-    names: List[List[str]] = []
-    for k, group in enumerate(groups):
-        names.append([])
-        for tensor in dict.fromkeys(wiring.nodes[i].input[0] for i in group.sinks):
-            base = f"{prefix}{k}/{len(names[-1])}"
-            added.graph.node.append(helper.make_node("Abs", [tensor], [f"{base}/abs"]))
-            reduce = helper.make_node("ReduceMax", [f"{base}/abs"], [base], keepdims=0)
-            if opset >= 18:
-                reduce.input.append(f"{prefix}axes")
-            else:
-                reduce.attribute.append(helper.make_attribute("axes", axes.tolist()))
-            added.graph.node.append(reduce)
-            added.graph.output.append(helper.make_tensor_value_info(base, TensorProto.FLOAT, None))
-            names[-1].append(base)
-    session = open_session(model.SerializeToString() + added.SerializeToString())
-    output_names = [name for group in names for name in group]
+    names = [list(dict.fromkeys(wiring.nodes[i].input[0] for i in group.sinks)) for group in groups]
+    read = tuple(dict.fromkeys(name for of_group in names for name in of_group))
+    session = open_session(model.SerializeToString() + output_fields(model, read))
     tops: Dict[str, np.ndarray] = {}
     for feed in feeds:
-        for name, value in zip(output_names, session.run(output_names, feed)):
-            tops[name] = np.maximum(tops.get(name, 0.0), np.asarray(value, np.float64))
-    return [np.max([tops[name] for name in group], axis=0) for group in names]
+        for name, value in zip(read, session.run(read, feed)):
+            tops[name] = np.maximum(tops.get(name, 0.0), np.abs(value).max((0, 2, 3)).astype(np.float64))
+    return [np.max([tops[name] for name in of_group], axis=0) for of_group in names]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tupl
 
 import numpy as np
 
-from edgedla.builder.chain.onnx_proto import inferred_types, reads, sized, without_graph
+from edgedla.builder.chain.onnx_proto import inferred_types, sized, without_graph
 from edgedla.errors import BuildError
 from edgedla.graph import LayerGraph
+from edgedla.importers.model_file.value_names import read_names
 from edgedla.importers.node import readable
 from edgedla.importers.node_order import topological
 
@@ -137,7 +138,7 @@ class _Extractor:
         graph.doc_string = self.model.graph.doc_string
         for i in sorted(part.nodes):
             graph.node.append(self.nodes[i])
-        names = {t for node in graph.node for t in (*reads(node), *node.output)} | set(part.results)
+        names = {t for node in graph.node for t in (*read_names(node), *node.output)} | set(part.results)
         graph.initializer.extend(t for name, t in self.initializers.items() if name in part.initializers)
         graph.initializer.extend(part.constants.values())
         graph.sparse_initializer.extend(t for name, t in self.sparse.items() if name in part.initializers)
@@ -191,7 +192,7 @@ class _Part:
         """Collects backward every node that the stage's nodes and results depend on."""
         whole = self.whole
         # Network inputs that layers read. A Shape alone adds no input: it becomes a constant.
-        near = {t for i in self.live for t in reads(whole.nodes[i]) if t in whole.inputs}
+        near = {t for i in self.live for t in read_names(whole.nodes[i]) if t in whole.inputs}
         waiting = list(self.live)
         waiting += [whole.producer[n] for n in self.results if n in whole.producer]
         while waiting:
@@ -199,7 +200,7 @@ class _Part:
             if i in self.nodes:
                 continue
             self.nodes.add(i)
-            for name in reads(whole.nodes[i]):
+            for name in sorted(read_names(whole.nodes[i])):
                 producer = self._needed(name, near)
                 if producer is not None:
                     waiting.append(producer)

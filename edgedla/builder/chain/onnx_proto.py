@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
-
-
-def reads(node: NodeProto) -> Iterator[str]:
-    """Tensors of the enclosing graph that a node reads, directly or in its subgraphs."""
-    for name in node.input:
-        if name:
-            yield name
-    for attribute in node.attribute:
-        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from _captured(inner)
-
-
-def _captured(graph: GraphProto) -> Iterator[str]:
-    made = {i.name for i in graph.input} | {i.name for i in graph.initializer}
-    made |= {t for node in graph.node for t in node.output}
-    for node in graph.node:
-        for name in reads(node):
-            if name not in made:
-                yield name
-    for output in graph.output:
-        if output.name not in made:
-            yield output.name
+    from onnx import ModelProto, ValueInfoProto
 
 
 def without_graph(model: ModelProto) -> Any:

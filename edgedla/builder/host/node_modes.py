@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Set
 
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
+from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.quantization.numerics import INT8_GATES
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.vocabulary import GPU
@@ -52,16 +53,6 @@ def folded_nodes(model: ModelProto, plan: BuildPlan) -> List[bool]:
     return [bool(working) and all(x.folded for x in working) for working in _working(model, plan)]
 
 
-def _node_names(graph: Any) -> Iterator[str]:
-    """The names of all nodes that have one, in subgraphs too."""
-    for node in graph.node:
-        if node.name:
-            yield node.name
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _node_names(inner)
-
-
 def _is_handed_on(layer: LayerPlan, node: Any, outputs: Set[str]) -> bool:
     """Whether the layer copies an input that is an output too: the parser names the last node as its source."""
     return (
@@ -80,7 +71,7 @@ def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
             by_node.setdefault(layer.onnx_node, []).append(layer)
         for output in layer.outputs:
             by_output.setdefault(output, []).append(layer)
-    named = Counter(_node_names(model.graph))
+    named = Counter(node.name for graph in graphs_in(model.graph) for node in graph.node)
     outputs = {io.name for io in plan.outputs}
     for node in model.graph.node:
         # A node inside an If or Loop may have the name of one outside: then only what it writes tells its layers.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from edgedla.builder.host.node_modes import folded_nodes, node_modes
 from edgedla.builder.host.rounding import FLOAT, Rounding
 from edgedla.builder.host.stored_weights import fp16_weights, quantize_weights
 from edgedla.builder.plan.plan import BuildPlan
+from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_ROUNDING
 from edgedla.quantization.qdq.nodes import constants_of
 from edgedla.quantization.tensor_types import tensor_types
@@ -118,7 +119,7 @@ class _Writer:
                     self.rounding.add(inner, name, name, mode)
         del graph.node[:]
         graph.node.extend(self.nodes)
-        used = _names_read(graph)
+        used = {o.name for o in graph.output}.union(*map(read_names, graph.node))
         graph.initializer.extend(i for i in self.model.graph.initializer if i.name in used)
         graph.initializer.extend(self.added_constants.values())
 
@@ -208,14 +209,3 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:
             getattr(target, descriptor.name).extend(value)
         else:
             getattr(target, descriptor.name).CopyFrom(value)
-
-
-def _names_read(graph: Any) -> Set[str]:
-    """Every tensor that a node reads, in subgraphs too, and the graph's outputs."""
-    names = {o.name for o in graph.output}
-    for node in graph.node:
-        names.update(node.input)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                names |= _names_read(inner)
-    return names

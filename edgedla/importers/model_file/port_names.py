@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Container, Dict, Iterator, List, Mapping, Sequence, Set
 
+from edgedla.importers.model_file.value_names import graphs_in
+
 
 def name_ports(model: Any, inputs: Mapping[str, str], outputs: Sequence[str]) -> None:
     """Renames the inputs and outputs of an onnx.ModelProto, in its nodes and their subgraphs too; nothing else changes.
@@ -94,7 +96,7 @@ _ANY_OUTPUTS = frozenset(("If", "Loop", "Scan", "Split"))
 
 def name_unread_outputs(model: Any) -> bool:
     """Names outputs that a model leaves out because nothing reads them, in subgraphs and functions too; True for any."""
-    scopes = [inner for outer in (model.graph, *model.functions) for inner in _graphs(outer)]
+    scopes = [inner for outer in (model.graph, *model.functions) for inner in graphs_in(outer)]
     nodes = [n for inner in scopes for n in inner.node if n.op_type in _ANY_OUTPUTS and "" in n.output]
     if not nodes:
         return False
@@ -112,7 +114,7 @@ def name_unread_outputs(model: Any) -> bool:
 def drop_repeated_node_names(model: Any) -> bool:
     """Takes names away that several nodes of one graph have, which ONNX Runtime refuses; True for any. TensorRT numbers them."""
     repeated = False
-    for graph in _graphs(model.graph):
+    for graph in graphs_in(model.graph):
         counts = Counter(node.name for node in graph.node if node.name)
         for node in graph.node:
             if counts[node.name] > 1:
@@ -120,17 +122,9 @@ def drop_repeated_node_names(model: Any) -> bool:
     return repeated
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") or attribute.graphs else ():
-                yield from _graphs(inner)
-
-
 def tensor_names(graph: Any) -> Iterator[str]:
     """The names of all tensors, in subgraphs too; some more than once."""
-    for inner in _graphs(graph):
+    for inner in graphs_in(graph):
         for node in inner.node:
             yield from (*node.input, *node.output)
         yield from (v.name for v in (*inner.input, *inner.output, *inner.initializer, *inner.value_info))
@@ -138,7 +132,7 @@ def tensor_names(graph: Any) -> Iterator[str]:
 
 
 def _rename(graph: Any, renamed: Dict[str, str]) -> None:
-    for inner in _graphs(graph):
+    for inner in graphs_in(graph):
         for node in inner.node:
             for values in (node.input, node.output):
                 for i, value in enumerate(values):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.value_names import graphs_in
 from edgedla.importers.model_file.wire import Malformed, stripped
 
 #: Equations that onnx's shape inference handles. On other characters it loops for ever (1.16 to 1.23).
@@ -26,20 +27,13 @@ def can_infer_einsum(equation: Any) -> bool:
     return _EINSUM.fullmatch(text) is not None
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner)
-
-
 def can_infer_shapes(model: Any, data: bytes) -> bool:
     """Whether shape inference terminates on a model. `data`: the model's bytes."""
     return b"Einsum" not in data or all(
         can_infer_einsum(attribute.s)
         for part in (model.graph, *model.functions)
-        for node in _nodes(part)
+        for graph in graphs_in(part)
+        for node in graph.node
         for attribute in node.attribute
         if node.op_type == "Einsum" and attribute.name == "equation"
     )

@@ -1,8 +1,17 @@
-"""Names of values in an onnx.ModelProto: which a node reads, and how they are changed, subgraphs included."""
+"""Graphs inside graphs of an onnx.ModelProto, and names of values there: which a node reads, and how they are changed."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Set
+from typing import Any, Iterable, Iterator, Mapping, Set
+
+
+def graphs_in(graph: Any) -> Iterator[Any]:
+    """The graph or function, then the bodies of its If, Loop and Scan nodes, at any depth."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+                yield from graphs_in(body)
 
 
 def last_name(renamed: Mapping[str, str], name: str) -> str:

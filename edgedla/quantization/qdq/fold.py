@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Set
 
+from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.qdq.nodes import constants_of, is_dequantize, is_quantize
 from edgedla.quantization.session import open_session
 
@@ -74,8 +75,7 @@ def drop_unread(graph: Any) -> None:
     """Removes nodes and initializers whose values nothing reads."""
     outputs = {o.name for o in graph.output}
     while True:
-        read = outputs | {t for n in graph.node for t in n.input}
-        read |= {t for n in graph.node for a in n.attribute for t in names_in(a)}
+        read = outputs.union(*map(read_names, graph.node))
         remaining = [n for n in graph.node if not n.output or read & set(n.output)]
         if len(remaining) == len(graph.node):
             break
@@ -85,14 +85,3 @@ def drop_unread(graph: Any) -> None:
     initializers = [i for i in graph.initializer if i.name in read]
     del graph.initializer[:]
     graph.initializer.extend(initializers)
-
-
-def names_in(attribute: Any) -> Set[str]:
-    """Tensors that the subgraphs of an attribute read."""
-    names: Set[str] = set()
-    for graph in (attribute.g, *attribute.graphs):
-        for node in graph.node:
-            names.update(node.input)
-            for inner in node.attribute:
-                names |= names_in(inner)
-    return names

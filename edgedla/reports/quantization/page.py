@@ -6,6 +6,7 @@ import math
 from typing import List, Tuple
 
 from edgedla.accuracy.result import Quantized
+from edgedla.quantization.methods import DEFAULT
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
@@ -62,18 +63,11 @@ def _error(r: Quantized) -> Verdict:
     text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise."
     if r.methods:
         best = max(r.methods, key=lambda name: r.methods[name])
-        text += f" Best single method: {best}, {db(r.methods[best])}{_beside_best(r.methods[best] - r.sqnr_db)}."
+        chance = ": its lead may be chance" if r.method == DEFAULT else ""
+        unused = f", not in use{chance}" if r.methods[best] > r.sqnr_db else ""
+        text += f" Best single method: {best}, {db(r.methods[best])}{unused}."
     tone = "good" if r.sqnr_db >= 20 else "mixed" if r.sqnr_db >= 10 else "bad"
     return Verdict(tone, "simulated accuracy", text)
-
-
-def _beside_best(more_db: float) -> str:
-    """Why the ranges in use may stand below the best single method."""
-    from edgedla.accuracy.repairs.single_method import MOST_LOSS_DB
-
-    if more_db <= 0:
-        return ""
-    return f", not in use: up to {MOST_LOSS_DB} dB is chance" if more_db <= MOST_LOSS_DB else ", not in use"
 
 
 def _goal(r: Quantized) -> Verdict:
