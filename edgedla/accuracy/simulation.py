@@ -11,8 +11,8 @@ import numpy as np
 from edgedla.accuracy.measured_outputs import given_outputs, measured_outputs, output_fields
 from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.scores.finite import first_not_finite, require_finite
-from edgedla.accuracy.segments import Segments
 from edgedla.builder.host.rounding import scale_input, switch_input
+from edgedla.builder.host.segments import Segments
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.quantization.calibration_cache import INT8_MAX

@@ -107,7 +107,7 @@ def with_output_shares(
     """
     tied = {name: group for group in groups for name in group}
     by_name = {e.tensor: e for e in errors}
-    # From the outputs back: what lies in front of a tensor is then held from the run before (accuracy.segments).
+    # From the outputs back: what lies in front of a tensor is then held from the run before (builder.host.segments).
     order = [name for name in reversed(simulation.tensors) if name in by_name]
     shares: Dict[str, float] = {}
     exact = set(order)

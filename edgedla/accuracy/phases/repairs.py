@@ -9,10 +9,10 @@ from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
 from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_fp16
-from edgedla.accuracy.segments import SEARCHED
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
+from edgedla.builder.host.segments import SEARCHED
 from edgedla.errors import RunError
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.samples import Feed, Samples

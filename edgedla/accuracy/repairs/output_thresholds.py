@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.repairs.salient_noise import SalientNoise
-from edgedla.accuracy.segments import SEARCHED
 from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
+from edgedla.builder.host.segments import SEARCHED
 from edgedla.quantization.samples import Feed
 
 #: Most tensors, or groups of one scale, to try; fewer if they already make this share of the noise of all ranges.

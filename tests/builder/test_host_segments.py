@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from edgedla.accuracy import segments
-from edgedla.accuracy.segments import Segments
+from edgedla.builder.host import segments
+from edgedla.builder.host.segments import Segments
 from edgedla.quantization.session import OnnxSession, open_session
 from edgedla.quantization.tensor_types import tensor_types
 
