@@ -72,10 +72,8 @@ class State:
         layers = (replace(x, device="DLA0", precision=self.precisions.get(x.name)) for x in plan.layers)
         return replace(plan, layers=tuple(layers))
 
-    def simulation(
-        self, absmax: Optional[Mapping[str, float]] = None, model: Any = None, segments: int = 1
-    ) -> Simulation:
-        return Simulation(self.model if model is None else model, self.plan(absmax), self.reference, segments)
+    def simulation(self, absmax: Optional[Mapping[str, float]] = None, model: Any = None, parts: int = 1) -> Simulation:
+        return Simulation(self.model if model is None else model, self.plan(absmax), self.reference, parts)
 
     def tied(self, tensors: Collection[str]) -> List[Tuple[str, ...]]:
         """Groups of these tensors that share one scale because DLA layers require it."""

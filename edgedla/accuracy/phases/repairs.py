@@ -39,7 +39,7 @@ class Repairs:
             feeds: the samples to run; if empty, errors that need a run stay unknown.
         """
         state = self.state
-        simulation = state.simulation(segments=SEARCHED if feeds else 1)
+        simulation = state.simulation(parts=SEARCHED if feeds else 1)
         plan = simulation.plan
         names = [n for n in simulation.tensors if n in self.collection.histograms]
         # The scale that is written, after the rules, against the best that the rules allow: what they equalise is no fault of it.

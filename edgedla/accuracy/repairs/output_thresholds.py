@@ -43,7 +43,7 @@ def output_thresholds(
         errors: with output shares. calibration: a few samples to choose ranges on, none of them held out.
         fixed: tensors whose range is stated, not measured.
     """
-    simulation = state.simulation(segments=SEARCHED)
+    simulation = state.simulation(parts=SEARCHED)
     groups = _groups(state, simulation, calibration, errors, fixed)
     noise = SalientNoise(simulation, calibration)
     used = simulation.plan.calibration.absmax
