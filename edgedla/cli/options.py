@@ -105,11 +105,7 @@ def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
             type=click.Choice(PRECISIONS, case_sensitive=False),
             help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; `check`, `fix`: int8 on Orin, `check` both]",
         ),
-        option(
-            "--mode",
-            type=click.Choice(CHECK_MODES, case_sensitive=False),
-            help=mode_help,
-        ),
+        option("--mode", type=click.Choice(CHECK_MODES, case_sensitive=False), help=mode_help),
         option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),
         option("--useDLACore", "trtexec_core", hidden=True, type=int),
         option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True),

@@ -51,8 +51,13 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
     # Column types do not depend on the rows, so that files of several sweeps can be read as one table.
     schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in COLUMNS])
     out = io.BytesIO()
-    # Halves of surrogate pairs, of file names that are no UTF-8, are no text for Arrow.
-    encodable = [{k: v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}
-                 for row in rows]  # fmt: skip
+    encodable = [{name: for_arrow(value) for name, value in row.items()} for row in rows]
     parquet.write_table(arrow.Table.from_pylist(encodable, schema=schema), out)
     write_atomic(path, out.getvalue())
+
+
+def for_arrow(value: Any) -> Any:
+    """A cell that Arrow can hold: bytes of no UTF-8 in a file's name as \\udcXX; None for a count beyond 64 bits."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return None if isinstance(value, int) and value >= 1 << 63 else value

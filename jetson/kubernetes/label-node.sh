@@ -12,14 +12,15 @@ dry="${2:-}"
 labels="$(python3 -c '
 import json, re, sys
 try:
-    checks = {c["name"]: c for c in json.load(sys.stdin)["checks"]}
-except (ValueError, KeyError, TypeError):
+    checks = {c["name"]: (c["state"], str(c["found"])) for c in json.load(sys.stdin)["checks"]}
+except (ValueError, KeyError, TypeError, RecursionError):
     sys.exit("label-node.sh: not a document of edgedla doctor --format json")
 for label, name in (("module", "module"), ("jetpack", "JetPack"), ("tensorrt", "TensorRT"), ("dla", "DLA in this release")):
-    check = checks.get(name)
-    found = check["found"] if check and check["state"] == "ok" else None
+    state, found = checks.get(name, (None, None))
     if label == "dla":
-        found = None if check is None else str(check["state"] == "ok").lower()
+        found = None if state is None else str(state == "ok").lower()
+    elif state != "ok":
+        found = None
     good = found is not None and re.match(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", found)
     print(f"edgedla.dev/{label}={found}" if good else f"edgedla.dev/{label}-")
 ')"

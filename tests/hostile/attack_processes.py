@@ -1,4 +1,5 @@
-"""What only whole processes show: changed .pyz files that somebody starts, two writers into one output, a run that gets SIGHUP."""
+"""What only whole processes show: changed .pyz files that somebody starts, two writers into one output, a run that gets SIGHUP,
+servers that speak nonsense, and a sweep's tables of odd names."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from google.protobuf.message import DecodeError
 
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import EdgedlaError
+from tests.hostile.attack_servers import PASSWORD, broker, camera, names
 from tests.hostile.attack_surfaces import detector
 from tests.hostile.commands import small_model
 from tests.hostile.values import bytes_changed
@@ -33,14 +35,14 @@ DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 130}
 EDGEDLA = [sys.executable, "-m", "edgedla"]
 
 
-def _start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+def start(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=str(folder), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             errors="replace")  # fmt: skip
 
 
-def _ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
+def ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
     """What is wrong with how a process ended; None if nothing is."""
     try:
         out, err = process.communicate(timeout=180)
@@ -50,6 +52,8 @@ def _ended(process: subprocess.Popen[str], what: str) -> Optional[str]:
         return f"{what}: hangs"
     if process.returncode not in DOCUMENTED:
         return f"{what}: ended with {process.returncode}: {err[-300:]}"
+    if PASSWORD in out + err:
+        return f"{what}: a password in its output"
     return f"{what}: a traceback: {err[-300:]}" if "Traceback" in out + err else None
 
 
@@ -72,7 +76,7 @@ def pyz(rng: random.Random, folder: Path) -> Optional[str]:
     path = folder / "b.pyz"
     path.write_bytes(bytes_changed(_pyz(), rng))
     how = rng.choice((["--verify"], ["--source", "synthetic://?frames=2"]))
-    process = _start([sys.executable, str(path), *how], folder)
+    process = start([sys.executable, str(path), *how], folder)
     try:
         out, err = process.communicate(timeout=180)
     except subprocess.TimeoutExpired:
@@ -135,14 +139,14 @@ def two_writers(rng: random.Random, folder: Path) -> Optional[str]:
     onnx.save(small_model(), str(folder / "m.onnx"))
     np.savez(str(folder / "s.npz"), x=np.ones((4, 3, 16, 16), np.float32))
     words, output, read = rng.choice(WRITERS)
-    first = _start([*EDGEDLA, *words], folder)
+    first = start([*EDGEDLA, *words], folder)
     time.sleep(rng.choice((0, 0.05, 0.3)))
-    second = _start([*EDGEDLA, *words], folder)
+    second = start([*EDGEDLA, *words], folder)
     killed = rng.random() < 0.3
     if killed:
         time.sleep(rng.uniform(0.2, 1.2))
         second.kill()
-    wrong = [_ended(first, " ".join(words)), None if killed else _ended(second, " ".join(words))]
+    wrong = [ended(first, " ".join(words)), None if killed else ended(second, " ".join(words))]
     second.communicate()
     if any(wrong):
         return next(filter(None, wrong))
@@ -171,7 +175,7 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
     }  # fmt: skip
     path = folder / "p.yaml"
     path.write_text(yaml.safe_dump(config))
-    process = _start([*EDGEDLA, "run", "p.yaml", "--seconds", "2.5"], folder)
+    process = start([*EDGEDLA, "run", "p.yaml", "--seconds", "2.5"], folder)
     time.sleep(rng.uniform(0.0, 1.0))
     for _ in range(rng.choice((1, 3, 8))):
         text = yaml.safe_dump(config).encode()
@@ -185,7 +189,7 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGHUP)
         time.sleep(rng.uniform(0.0, 0.3))
-    wrong = _ended(process, "run with SIGHUP")
+    wrong = ended(process, "run with SIGHUP")
     if wrong or process.returncode in (2, 3):
         # The file may have been changed before the run read it for the first time.
         return wrong
@@ -200,5 +204,5 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
 
 #: What is attacked -> (random numbers, an empty folder) -> what went wrong.
 PROCESSES: Mapping[str, Callable[[random.Random, Path], Optional[str]]] = {
-    "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up,
+    "pyz": pyz, "two_writers": two_writers, "hang_up": hang_up, "broker": broker, "camera": camera, "names": names,
 }  # fmt: skip

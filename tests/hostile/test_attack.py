@@ -42,7 +42,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
         "--files",
         "24",
         "--processes",
-        "2",
+        "1",
         "-o",
         str(output),
     ]
@@ -78,7 +78,7 @@ def test_files_of_others_end_with_a_documented_exit_code(figures: Dict[str, Any]
 def test_whole_processes_end_with_a_documented_exit_code_and_leave_whole_files(
     figures: Dict[str, Any], kind: str
 ) -> None:
-    assert figures[f"processes_{kind}"] == {"cases": 2, "wrong": 0, "first_wrong": []}
+    assert figures[f"processes_{kind}"] == {"cases": 1, "wrong": 0, "first_wrong": []}
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import yaml
 
 from edgedla.runtime.health.endpoint import HEALTH_PATH, PATHS
 from edgedla.runtime.pipeline.config import load_config
+from tests.amounts import amount
+from tests.hostile.values import bytes_changed, changed
 
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/kubernetes"
 MANIFEST = FOLDER / "edgedla.yaml"
@@ -85,3 +89,32 @@ def test_node_labels_are_those_of_the_manifest(objects):
     assert {f"{k}={v}" for k, v in wanted.items()} <= set(done.stdout.split())
     assert label("[]").returncode == 1
     assert label(document, "a;b").returncode == 2
+
+
+@pytest.mark.parametrize("number", range(amount(8, 500)))
+def test_a_document_that_somebody_changed_labels_nothing_or_only_what_a_label_may_hold(number):
+    """Never a traceback, a word that is no label, or half of the labels."""
+    rng = random.Random(number)
+    rows = [("module", "agx-orin-64gb"), ("JetPack", "6.1"), ("TensorRT", "10.3.0"), ("DLA in this release", "2 cores")]
+    text = json.dumps(changed({"checks": [{"name": n, "state": "ok", "found": f} for n, f in rows]}, rng))
+    if number % 4 == 3:
+        text = bytes_changed(text.encode(), rng).decode("utf-8", "surrogateescape")
+    done = subprocess.run(
+        ["bash", str(FOLDER / "label-node.sh"), "orin1", "--dry-run"], input=text.encode("utf-8", "surrogateescape"), capture_output=True
+    )  # fmt: skip
+    said = done.stdout.decode() + done.stderr.decode("utf-8", "replace")
+    assert "Traceback" not in said
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == (4 if done.returncode == 0 else 0)
+    assert all(
+        re.fullmatch(r"edgedla\.dev/\w+(-|=[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)", line) for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"checks": [3]}', '{"checks": [{"name": [], "state": "ok", "found": 1}]}', "", "null"]
+)
+def test_what_is_no_document_of_doctor_is_refused_in_words(text):
+    done = label(text)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "label-node.sh: not a document of edgedla doctor --format json"

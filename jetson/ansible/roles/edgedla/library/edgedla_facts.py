@@ -65,7 +65,7 @@ def read_doctor(text):
         }
         dla = by_name.get("DLA in this release")
         return dict(found, dla_ok=None if dla is None else dla["state"] == "ok")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -87,6 +87,9 @@ def pipelines(base):
 
 
 def manifest(path):
+    # A pipe there would never end.
+    if not os.path.isfile(path):
+        return None
     try:
         with open(path, encoding="utf-8") as f:
             document = json.load(f)
@@ -97,7 +100,7 @@ def manifest(path):
             "tensorrt": document["software"].get("tensorrt"),
             "simulated": document["simulated"],
         }
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
 
 

@@ -35,6 +35,8 @@ def main():
     base = os.path.join(module.params["base"], "releases")
     current = os.path.realpath(os.path.join(module.params["base"], "current"))
     paths = [os.path.join(base, n) for n in os.listdir(base)] if os.path.isdir(base) else []
+    # A file or a link there is nobody's release.
+    paths = [p for p in paths if os.path.isdir(p) and not os.path.islink(p)]
     others = sorted((p for p in paths if os.path.realpath(p) != current), key=os.path.getmtime, reverse=True)
     removed = others[max(module.params["keep"] - 1, 0) :]
     if not module.check_mode:
