@@ -357,10 +357,32 @@ def row_of(room: str, every: int, tests: Dict[str, Any], answers: Dict[Mutant, s
     }
 
 
+def left_of(former: Path, every: Dict[str, List[Mutant]]) -> Dict[str, List[Mutant]]:
+    """The mutants by room that no test noticed in a former result, where the code still has them: at the nearest line."""
+    found: Dict[str, List[Mutant]] = {}
+    for row in json.loads(former.read_text(encoding="utf-8"))["rooms"]:
+        if row["room"] not in every:
+            continue
+        for name in (*row["survived"], *row["no_test"]):
+            path, line, change = name.split(":", 2)
+            alike = [m for m in every[row["room"]] if m.path == path and m.name.split(":", 2)[2] == change]
+            if alike:
+                nearest = min(alike, key=lambda m: abs(m.line - int(line)))
+                found.setdefault(row["room"], []).append(nearest)
+            else:
+                print(f"no longer there: {name}", flush=True)
+    return found
+
+
 def measure(copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespace, folder: Path) -> Dict[str, Any]:
     """ "rooms": one row for each; "named": what became of the mutants of --named."""
     began = time.monotonic()
-    files = [(room, path) for room in options.rooms for path in sorted(rooms()[room][1].rglob("test_*.py"))]
+    files = [
+        (room, path)
+        for room in options.rooms
+        for path in sorted(rooms()[room][1].rglob("test_*.py"))
+        if not options.tests or path.relative_to(ROOT).as_posix() in options.tests
+    ]
     # The largest files first: they take longest.
     files.sort(key=lambda pair: -pair[1].stat().st_size)
     tests: Dict[str, Dict[str, Any]] = {room: {} for room in options.rooms}
@@ -379,6 +401,8 @@ def measure(copies: Copies, pool: ThreadPoolExecutor, options: argparse.Namespac
         r: random.Random(f"{options.seed} {r}").sample(every[r], min(options.sample, len(every[r])))
         for r in options.rooms
     }
+    if options.again is not None:
+        sampled = left_of(options.again, every)
     todo = [(r, m) for r, drawn in sampled.items() for m in [*drawn, *map(unchanged, drawn[: options.controls])]]
     # In any order, so that what a limit leaves out is drawn, too.
     random.Random(options.seed).shuffle(todo)
@@ -421,6 +445,10 @@ def main() -> None:
     parser.add_argument("--rooms", nargs="*", choices=sorted(rooms()), default=sorted(rooms()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument(
+        "--again", type=Path, help="only those that no test noticed in this result; --sample is not read"
+    )
+    parser.add_argument("--tests", nargs="*", default=[], metavar="FILE", help="only these files of the rooms' tests")
     parser.add_argument("--map", type=Path, help="which tests reach what: read where it is there, else written")
     parser.add_argument(
         "--map-s", type=float, default=600.0, help="seconds that one file of tests may take in the first run"
