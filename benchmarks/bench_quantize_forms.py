@@ -25,11 +25,11 @@ from provenance import provenance
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from edgedla.importers.model_file.tensor_types import float_activations
 from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.qdq import strip_qdq, with_qdq
 from edgedla.quantization.session import open_session
-from edgedla.quantization.tensor_types import float_activations
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import platform_for
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-#: ok: as expected. differs: other than expected. failed: the step itself broke. skipped: it could not be tried.
-STATES = ("ok", "differs", "failed", "skipped")
-
 
 class Skip(Exception):
     """The step cannot be tried here; the text says why."""
@@ -41,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step. `reason`: why it failed or was skipped; "" otherwise."""
+    """One step. `state`: ok, differs (not as expected), failed (the step broke) or skipped; `reason`: why it failed or was skipped."""
 
     id: str
     state: str

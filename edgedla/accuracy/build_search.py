@@ -67,8 +67,8 @@ def _require_float32(path: Path) -> None:
     """Raises:
     ModelError: the search needs a model in FP32, and the build takes the model as it is.
     """
+    from edgedla.importers.model_file.float32_types import own_types
     from edgedla.importers.model_file.onnx_file import read
-    from edgedla.quantization.float32_types import own_types
 
     own = own_types(read(path).model)
     if own is not None:

@@ -111,8 +111,8 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
         ModelError: ONNX Runtime refuses the model; the error gives `name`. EnvironmentMissing: no onnxruntime.
     """
     from edgedla.builder.onnx_input import by_port, open_batches, with_static_inputs
+    from edgedla.importers.model_file.float32_types import own_types
     from edgedla.importers.model_file.plugins import plugin_names
-    from edgedla.quantization.float32_types import own_types
     from edgedla.quantization.session import input_specs, open_session
 
     plugins = plugin_names(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Set, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.quantization.tensor_types import FLOAT, float_activations, tensor_types
+from edgedla.importers.model_file.tensor_types import FLOAT, float_activations, tensor_types
 
 
 def given_outputs(model: Any) -> Tuple[str, ...]:

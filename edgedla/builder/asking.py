@@ -14,6 +14,7 @@ from edgedla.builder.tensorrt.api import ask_tensorrt
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.importers.parser_releases import ADJUST
 from edgedla.targets import platform_for
+from edgedla.vocabulary import GPU
 
 #: What the first check cannot know.
 NOT_ASKED = (
@@ -36,6 +37,13 @@ class Asked(NamedTuple):
         agree = self.drift.asked - len(differing)
         lines = [f"on this board TensorRT {self.plan.platform['trt']} agrees on {agree} of {self.drift.asked} layers"]
         lines += [f"  {d.layer} ({d.type}): rules {d.rules}, TensorRT {d.tensorrt}" for d in differing]
+        planned = {layer.name for layer in self.plan.layers if layer.device != GPU}
+        nodes = [n for n in self.drift.nodes if n.node in planned]
+        if self.drift.nodes:
+            lines.append(
+                f"  its parser refuses {len(self.drift.nodes)} ONNX nodes on the DLA, {len(nodes)} of them planned there"
+            )
+        lines += [f"    {n.node} ({n.operator}): {n.reason}" for n in nodes]
         if self.adjusted is not None:
             before, after = len(self.drift.refused), len(self.adjusted.refused)
             lines.append(f"  with {ADJUST} TensorRT refuses {after} of the planned DLA layers, without it {before}")

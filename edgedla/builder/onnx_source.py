@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 from edgedla.builder.onnx_input import MOST_WEIGHT_BYTES, fix_inputs, load_model, read_model
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.float16_types import Halved
+from edgedla.importers.model_file.float32_types import in_float32, lacks_half
 from edgedla.importers.model_file.model_identity import dynamic_inputs, identity_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.io.files import write_atomic
@@ -110,5 +111,8 @@ class OnnxSource:
         if self.halved is None:
             return None
         model: ModelProto = read_model(self._original)
+        if lacks_half(model):
+            # ONNX Runtime computes in neither.
+            model, _ = in_float32(model)
         fix_inputs(model, shapes)
         return model

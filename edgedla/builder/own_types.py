@@ -33,7 +33,7 @@ def types_named(source: OnnxSource, precision: str, platform: Platform) -> Itera
     try:
         yield
     except ModelError as e:
-        from edgedla.quantization.float32_types import own_types
+        from edgedla.importers.model_file.float32_types import own_types
 
         own = own_types(source.file.model) if e.hint is None else None
         if own is None:

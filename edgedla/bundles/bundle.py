@@ -47,19 +47,8 @@ class Bundle:
     lacking: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "path": str(self.path),
-            "command": self.command,
-            "modules": self.modules,
-            "code_bytes": self.code_bytes,
-            "data_bytes": self.data_bytes,
-            "path_bytes": self.path_bytes,
-            "needs": list(self.needs),
-            "targets": list(self.targets),
-            "simulated": self.simulated,
-            "private": self.private,
-            "lacking": list(self.lacking),
-        }
+        lists = {name: list(getattr(self, name)) for name in ("needs", "targets", "lacking")}
+        return {**vars(self), "path": str(self.path), **lists}
 
 
 @typed

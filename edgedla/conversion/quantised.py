@@ -7,12 +7,12 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from edgedla.conversion.comparison import worst_difference
+from edgedla.importers.model_file.tensor_types import FLOAT
 from edgedla.quantization.calibration_cache import INT8_MAX, write_cache
 from edgedla.quantization.qdq import with_qdq
 from edgedla.quantization.qdq.fold import drop_unread
 from edgedla.quantization.qdq.nodes import constants_of, is_dequantize, is_quantize
 from edgedla.quantization.qdq.unscaled import Unscaled
-from edgedla.quantization.tensor_types import FLOAT
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
 

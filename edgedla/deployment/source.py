@@ -12,6 +12,7 @@ from edgedla.conversion.objects import object_kind
 from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import RANDOM, DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
+from edgedla.importers.model_file.float32_types import lacks_half
 from edgedla.importers.model_file.plugins import Front, part_in_front
 from edgedla.importers.shared_parameters import read_directly, shared_parameters
 from edgedla.io.files import write_atomic
@@ -72,7 +73,8 @@ def as_source(
     untrained = _untied(proto, request)
     if untrained and say is not None:
         say(untrained)
-    wide = None if platform_for(**request.platform).release.strongly_typed else turned(proto)
+    typed = platform_for(**request.platform).release.strongly_typed
+    wide = turned(proto) if not typed or lacks_half(proto) else None
     if wide is not None and say is not None:
         say(f"types converted to FLOAT: {wide.own.text}")
     source = proto if wide is None else wide.model

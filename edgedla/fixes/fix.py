@@ -21,7 +21,7 @@ from edgedla.fixes.account import (
 )
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
-from edgedla.fixes.float_types import in_float32, in_half, neither_nor
+from edgedla.fixes.float_types import in_float32, in_half
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
@@ -43,6 +43,7 @@ from edgedla.fixes.wanted import (
 )
 from edgedla.graph.layer_graph import GPU_ALONE
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
+from edgedla.importers.model_file.float32_types import lacks_half
 from edgedla.regions.values import FixGain
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
@@ -252,7 +253,8 @@ def _opened(
     types: List[str] = []
     in_float = work
     for name in turn.names:
-        if name == TYPES and HALF_TYPES in turn.names and not neither_nor(work):
+        # BFLOAT16 and DOUBLE go by way of FLOAT; nothing else needs it, and without it they stay.
+        if HALF_TYPES in turn.names and lacks_half(outline(work)) != (name == TYPES):
             continue
         feeds = feeds_of(work, data) if prove else ()
         inputs = "the data" if data is not None else "seeded random input"

@@ -17,8 +17,9 @@ from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.opset import keep_description
 from edgedla.fixes.proofs.float16 import measured_text, out_of_range
 from edgedla.fixes.proofs.float_types import proof_text
+from edgedla.importers.model_file import float32_types
 from edgedla.importers.model_file.float16_tensors import LARGEST, as_float16
-from edgedla.quantization.float32_types import TURNED, as_float32, drop_casts, own_types, to_float32, turn_types
+from edgedla.importers.model_file.float32_types import TURNED, as_float32, own_types
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import Platform
 
@@ -50,8 +51,7 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
     own = own_types(proto)
     if own is None:
         return None
-    interface = turn_types(proto, _elements)
-    drop_casts(proto)
+    proto, interface = float32_types.in_float32(proto)
     turned = onnx_ir().from_proto(proto)
     for name, value in turned.graph.initializers.items():
         original = model.graph.initializers[name].const_value
@@ -62,12 +62,6 @@ def in_float32(model: Any, feeds: Sequence[Mapping[str, np.ndarray]]) -> Optiona
     keep_description(model, turned)
     proof = proof_text(whole_proto(model), whole_proto(turned), feeds[0]) if feeds else "not proven: it did not run"
     return Typed(turned, interface, f"{own.turned}: {proof}")
-
-
-def neither_nor(model: Any) -> bool:
-    """Whether the onnx_ir.Model computes in BFLOAT16 or DOUBLE and not in FLOAT16: in FLOAT it can become FLOAT16."""
-    own = own_types(outline(model))
-    return own is not None and "FLOAT16" not in own.names
 
 
 def in_half(
@@ -108,16 +102,6 @@ def in_half(
         measured_text(original, whole_proto(turned), feeds, inputs) if feeds else "error not measured: it did not run"
     )
     return Typed(turned, halved.interface, f"types converted to FLOAT16 ({done}): {error}")
-
-
-def _elements(tensor: Any) -> None:
-    """Of an initializer in an outline: a large one is a reference, and gets its elements later."""
-    import onnx
-
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        tensor.data_type = onnx.TensorProto.FLOAT
-    else:
-        to_float32(tensor)
 
 
 def _computed(original: Any, kind: Any, turn: Callable[[np.ndarray], np.ndarray]) -> Any:

@@ -31,6 +31,8 @@ PURPOSES: Dict[str, str] = {"hybrid": "fallback", "strict": "strict", "standalon
 MOST_LAYERS = 6_000
 #: A share of the multiply-accumulates that rewrites of one form into another may change by themselves.
 ROUNDING = 1e-3
+#: Of numbers in documents, behind the point.
+DIGITS = {"share_macs_dla": 6, "latency_us": 1, "energy_mj": 3, "period_us": 1, "gpu_us": 1, "busy_gpu_us": 1}
 
 
 def require_size(model: Any, trt: Tuple[int, ...]) -> None:
@@ -106,27 +108,10 @@ class Figures:
     refused: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        def rounded(number: Optional[float], digits: int) -> Optional[float]:
-            return None if number is None else round(number, digits)
-
-        return {
-            "layers": self.layers,
-            "layers_dla": self.layers_dla,
-            "layers_unknown": self.layers_unknown,
-            "macs": self.macs,
-            "share_macs_dla": round(self.share_macs_dla, 6),
-            "loadables": self.loadables,
-            "dropped": self.dropped,
-            "transitions": self.transitions,
-            "latency_us": rounded(self.latency_us, 1),
-            "energy_mj": rounded(self.energy_mj, 3),
-            "period_us": rounded(self.period_us, 1),
-            "gpu_us": rounded(self.gpu_us, 1),
-            "busy_gpu_us": rounded(self.busy_gpu_us, 1),
-            "passes": self.passes,
-            "offenders": list(self.offenders),
-            "refused": self.refused,
-        }
+        values = {**vars(self), "offenders": list(self.offenders)}
+        for name, digits in DIGITS.items():
+            values[name] = None if values[name] is None else round(values[name], digits)
+        return values
 
 
 class _Judged(NamedTuple):

@@ -66,7 +66,6 @@ class Rewrite:
     operators: Tuple[str, ...]
     match: Callable[[Any, Any], Optional[Site]]
     examples: Tuple[Example, ...] = ()
-    asked_for: bool = False
 
 
 @dataclass(frozen=True)

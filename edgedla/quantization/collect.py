@@ -13,10 +13,10 @@ import numpy as np
 
 from edgedla.errors import BuildError, DataError, RunError
 from edgedla.importers.model_file.port_names import free_prefix
+from edgedla.importers.model_file.tensor_types import float_activations
 from edgedla.quantization.histogram import Histogram
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
-from edgedla.quantization.tensor_types import float_activations
 
 #: Most elements counted per tensor and sample. Of a larger tensor every k-th element counts.
 MOST_ELEMENTS = 1 << 15

@@ -51,13 +51,7 @@ class EngineTensor:
     text: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "dims": list(self.dims),
-            "format": self.format,
-            "dtype": self.dtype,
-            "text": self.text,
-        }
+        return {**vars(self), "dims": list(self.dims)}
 
 
 @dataclass(frozen=True)

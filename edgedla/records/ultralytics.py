@@ -13,7 +13,6 @@ from edgedla.errors import DocumentError
 
 #: Any of these keys marks the metadata as Ultralytics'.
 MARKS = ("task", "names", "stride", "imgsz")
-TASKS = ("detect", "segment", "classify", "pose", "obb")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of
+from edgedla.importers.model_file.float32_types import in_float32, lacks_half
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.regions.prediction import predict
@@ -35,7 +36,8 @@ def half_model(
     keep: Optional[Mapping[str, str]] = None,
     elements: Optional[Callable[[Any], Any]] = None,
 ) -> Optional[Halved]:
-    """A model as FLOAT16 for a strongly typed release; None where it has FLOAT16 or Q/DQ already, or no FLOAT data.
+    """A model as FLOAT16 for a strongly typed release; None where it has FLOAT16 or Q/DQ already, or no data to convert. BFLOAT16 and
+    DOUBLE become FLOAT first, its inputs and outputs too.
 
     With GPU fallback the model's inputs and outputs keep their types, by Casts on the GPU, and what no loadable is behind, and does
     no heavy arithmetic, stays FLOAT: FLOAT16 has steps of half a pixel from 512 on. Builds without fallback take and give FLOAT16.
@@ -45,6 +47,8 @@ def half_model(
         shapes, batch: as for `check`. keep, elements: as for `in_float16`.
     """
     source = read(model)
+    if lacks_half(source.model):
+        source = replace(source, model=in_float32(source.model)[0])
     hybrid, kept = mode == "fallback", dict(keep or {})
     whole = in_float16(source.model, kept, hybrid, elements)
     if whole is None or not hybrid or not platform.has_dla:

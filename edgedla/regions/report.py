@@ -103,18 +103,11 @@ class RegionReport:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "id": self.id,
-            "name": self.name,
+            **vars(self),
             "layers": list(self.layers),
-            "kept": self.kept,
-            "size": self.size,
-            "batch": self.batch,
-            "macs": self.macs,
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "cuts": [c.to_dict() for c in self.cuts],
-            "weight_bytes": self.weight_bytes,
-            "internal_bytes": self.internal_bytes,
             "findings": [f.to_dict() for f in self.findings],
         }
 

@@ -202,21 +202,10 @@ class RankedChange:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
+            **vars(self),
             "layers": list(self.layers),
-            "label": self.label,
             "cause": str(self.cause),
-            "message": self.message,
             "fixes": list(self.fixes),
-            "regions_after": self.regions_after,
-            "regions_merged": self.regions_merged,
-            "layers_gained": self.layers_gained,
-            "macs_gained": self.macs_gained,
-            "kept_after": self.kept_after,
-            "layers_after": self.layers_after,
-            "layers_dla_after": self.layers_dla_after,
-            "macs_after": self.macs_after,
-            "macs_dla_after": self.macs_dla_after,
-            "helps_alone": self.helps_alone,
             "latency_us": None if self.latency_us is None else round(self.latency_us, 1),
         }
 

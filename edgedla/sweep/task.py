@@ -13,8 +13,6 @@ from edgedla.errors import ModelError
 from edgedla.identity import identity
 from edgedla.io.files import sha256_of
 
-#: What a sweep does with each model.
-ACTIONS = ("check", "place", "fix", "bench")
 #: Raised when a row changes its meaning, so that earlier rows are not reused.
 ROW_VERSION = 4
 

@@ -16,9 +16,9 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError
 from edgedla.quantization.samples import Samples
+from tests.importers.test_float32_types import types_left
 from tests.models import node, onnx_model, save
 from tests.quantization.half_nets import halved
-from tests.quantization.test_float32_types import types_left
 
 Data = Tuple[Samples, Samples]
 

@@ -19,6 +19,11 @@ LAYERS = [
     ("relu", "ACTIVATION", ("a",), ("y_fp16",)),
     ("y_cast", "CAST", ("y_fp16",), ("y",)),
 ]
+#: As ImporterContext.cpp of TensorRT words it.
+REFUSED = tuple(
+    (name, operator, f"DLA validation failed for layer: {name}")
+    for name, operator in (("x_fp16_cast", "Cast"), ("relu", "Relu"))
+)
 SIZES = {"inputs": {"x": (1, 16, 8, 8)}, "outputs": {"y": (1, 16, 8, 8)}}
 
 
@@ -36,13 +41,18 @@ def test_tensorrt_is_asked_about_every_layer_and_builds_nothing(
     typed = release.startswith("11")
     layers = LAYERS if typed else [("conv", "CONVOLUTION", ("x", "w"), ("a",)), ("relu", "ACTIVATION", ("a",), ("y",))]
     casts = ("x_fp16_cast", "y_cast") if typed else ()
-    fake = fake_tensorrt("11.4.0.106" if typed else release, layers=layers, cannot=("relu", *casts), **SIZES)
+    fake = fake_tensorrt(
+        "11.4.0.106" if typed else release, layers=layers, cannot=("relu", *casts), refused_nodes=REFUSED, **SIZES
+    )
     asked = ask_board(model, BuildRequest(target="agx-orin-64gb", trt=release, precision="fp16"))
     assert [(d.layer, d.rules, d.tensorrt) for d in asked.drift.differences] == [("relu", "dla", "gpu")]
     lines = asked.lines()
     assert f"agrees on {len(layers) - 1} of {len(layers)} layers" in lines[0]
     assert "relu (ACTIVATION): rules dla, TensorRT gpu" in lines[1]
     assert (asked.adjusted is not None) == typed
+    assert [n.node for n in asked.drift.nodes] == (["x_fp16_cast", "relu"] if typed else [])
+    assert ("    relu (Relu): DLA validation failed for layer: relu" in lines) == typed
+    assert ("  its parser refuses 2 ONNX nodes on the DLA, 1 of them planned there" in lines) == typed
     assert not any("build_serialized_network" in call for call in fake.world.calls)
     assert any("ADJUST_FOR_DLA" in call for call in fake.world.calls) == typed
 

@@ -13,6 +13,7 @@ import pytest
 from edgedla.builder.plan.plan import BuildPlan, Calibration, LayerPlan
 from edgedla.builder.tensorrt.api import build_engine
 from edgedla.builder.tensorrt.bindings import installed_version
+from edgedla.builder.tensorrt.drift import Drift
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
@@ -123,7 +124,7 @@ def test_drift_is_reported_before_anything_is_built(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt("10.3.0", cannot=("relu", "softmax"))
-    seen = []
+    seen: List[Drift] = []
     with pytest.raises(BuildError, match="refuses on the DLA: relu") as caught:
         build_engine(plan_for("10.3.0"), MODEL, on_drift=seen.append)
     assert "--allow-drift" in str(caught.value)
@@ -135,6 +136,23 @@ def test_drift_is_reported_before_anything_is_built(
     assert document["layers"] == [
         {"layer": "relu", "type": "ACTIVATION", "planned": "DLA0", "rules": "dla", "tensorrt": "gpu"}
     ]
+
+
+def test_a_build_asks_the_parser_about_nodes_where_a_layer_is_refused(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan], tmp_path: Path
+) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(b"")
+    refused = (("relu", "Relu", "DLA validation failed for layer: relu"),)
+    release = "11.4.0.106"
+    fake_tensorrt(release, cannot=("relu", "softmax"), refused_nodes=refused)
+    seen: List[Drift] = []
+    with pytest.raises(BuildError, match="refuses on the DLA: relu"):
+        build_engine(plan_for(release), model, on_drift=seen.append)
+    rows = [{"node": "relu", "operator": "Relu", "reason": "DLA validation failed for layer: relu"}]
+    assert seen[0].to_dict(plan_for(release))["refused_nodes"] == rows
+    fake_tensorrt(release, cannot=("softmax",), refused_nodes=refused)
+    assert build_engine(plan_for(release), model).drift.nodes == (), "nothing is refused, so nothing is asked"
 
 
 def test_allowed_drift_puts_the_refused_layer_on_the_gpu_by_name(

@@ -23,9 +23,9 @@ from edgedla.io.documents import schema
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain, rows
 from edgedla.vocabulary import OBJECTIVES as PLACED
+from tests.importers.test_float32_types import types_left
 from tests.models import node, onnx_model, save
 from tests.quantization.half_nets import halved
-from tests.quantization.test_float32_types import types_left
 
 needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}

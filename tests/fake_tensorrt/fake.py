@@ -22,6 +22,7 @@ class Script:
         inputs, outputs: network tensors: name -> shape.
         cannot: layers for which can_run_on_DLA answers False.
         parse_errors: errors of the parser; with any, parsing fails.
+        refused_nodes: (node, operator, reason) of ONNX nodes that the parser refuses for the DLA, if its flag and config ask it.
         log: (severity, message) that the builder logs while building.
         build: "ok", "none" (returns None), "raise", "die" (the process ends at once, as under kill -9).
         inspector: what the engine inspector answers.
@@ -41,6 +42,7 @@ class Script:
     outputs: Dict[str, Tuple[int, ...]]
     cannot: Tuple[str, ...] = ()
     parse_errors: Tuple[str, ...] = ()
+    refused_nodes: Tuple[Tuple[str, str, str], ...] = ()
     log: Tuple[Tuple[str, str], ...] = ()
     build: str = "ok"
     inspector: Any = field(default_factory=lambda: {"Layers": [], "Bindings": []})
@@ -135,7 +137,13 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         return True
 
     def new_parser(self: Any, network: Any, logger: Any) -> None:
-        self.__dict__["_network"] = network
+        self.__dict__.update(_network=network, _errors=[("", "", text) for text in script.parse_errors], _asked=set())
+
+    def supports(self: Any, model: bytes, path: Optional[str] = None) -> bool:
+        """The whole model, behind the first error too."""
+        if {"REPORT_CAPABILITY_DLA", "config"} <= self._asked:
+            self._errors.extend(script.refused_nodes)
+        return not self._errors
 
     def new_builder(self: Any, logger: Any) -> None:
         self.__dict__["_logger"] = logger
@@ -147,7 +155,7 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
 
     def parser_error(self: Any, index: int) -> Any:
         error = make("ParserError", name=f"error {index}")
-        error._text = script.parse_errors[index]
+        error._node, error._operator, error._text = self._errors[index]
         return error
 
     def build(self: Any, network: Any, config: Any) -> Any:
@@ -302,10 +310,15 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "OnnxParser.__init__": new_parser,
         "OnnxParser.parse": parse,
         "OnnxParser.parse_from_file": parse_from_file,
-        "OnnxParser.num_errors": lambda self: len(script.parse_errors),
+        "OnnxParser.num_errors": lambda self: len(self._errors),
+        "OnnxParser.set_flag": lambda self, flag: self._asked.add(flag.name),
+        "OnnxParser.set_builder_config": lambda self, builder_config: self._asked.add("config"),
+        "OnnxParser.supports_model_v2": supports,
         "OnnxParser.get_error": parser_error,
         "ParserError.desc": lambda self: self._text,
         "ParserError.node": lambda self: 0,
+        "ParserError.node_name": lambda self: self._node,
+        "ParserError.node_operator": lambda self: self._operator,
         "ParserError.code": lambda self: 8,
         "INetworkDefinition.num_layers": lambda self: len(self._layer_list),
         "INetworkDefinition.num_inputs": lambda self: len(script.inputs),

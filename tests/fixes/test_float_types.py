@@ -17,9 +17,9 @@ from edgedla.fixes.proofs import float_types
 from edgedla.fixes.proofs.float_types import prove_types
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
+from tests.importers.test_float32_types import types_left
 from tests.models import constant, node, onnx_model, save
 from tests.quantization.half_nets import halved
-from tests.quantization.test_float32_types import types_left
 
 ORIN: Any = {"target": "agx-orin-64gb", "trt": "10.3"}
 

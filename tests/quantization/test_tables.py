@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.quantization.float32_types import own_types
+from edgedla.importers.model_file.float32_types import own_types
 from edgedla.quantization.qdq.nodes import constants_of
 from edgedla.quantization.session_memory import BITS
 from tests.models import node, onnx_model

@@ -13,10 +13,10 @@ from onnx import helper
 from edgedla.errors import RuleError
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
+from edgedla.importers.model_file.tensor_types import float_activations
 from edgedla.quantization import scale_rules as rules_module
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.scale_rules import scale_rules
-from edgedla.quantization.tensor_types import float_activations
 from edgedla.quantization.unify import Scales, copies, dla_scales
 from edgedla.rules import sources
 from edgedla.targets import platform_for

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Sequence, Set, Tuple
 import numpy as np
 
 from edgedla.accuracy.measured_outputs import output_fields
+from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
-from edgedla.quantization.tensor_types import FLOAT, tensor_types
 
 #: Operators whose output holds values of their inputs, moved, repeated, or the largest of one channel.
 MOVES = frozenset((

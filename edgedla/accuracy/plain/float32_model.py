@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import UsageError
+from edgedla.importers.model_file.float32_types import OwnTypes, in_float32, own_types
 from edgedla.importers.model_file.onnx_file import read
-from edgedla.quantization.float32_types import OwnTypes, drop_casts, own_types, turn_types
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ def turned(model: Any) -> Optional[Turned]:
     own = own_types(model)
     if own is None:
         return None
-    changed = type(model)()
-    changed.CopyFrom(model)
-    interface = turn_types(changed)
-    drop_casts(changed)
+    changed, interface = in_float32(model)
     return Turned(model, changed, own, interface)
 
 

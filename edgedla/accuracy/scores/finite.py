@@ -67,8 +67,8 @@ def first_not_finite(model: Any) -> FirstFault:
 
     def first(feed: Feed) -> str:
         from edgedla.accuracy.measured_outputs import output_fields
+        from edgedla.importers.model_file.tensor_types import float_activations
         from edgedla.quantization.session import open_session
-        from edgedla.quantization.tensor_types import float_activations
 
         try:
             proto = model() if callable(model) else model

@@ -46,16 +46,7 @@ class Binding:
     scale: Optional[float] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "is_input": self.is_input,
-            "shape_nchw": list(self.shape_nchw),
-            "dtype": self.dtype,
-            "format": self.format,
-            "size_bytes": self.size_bytes,
-            "strides_bytes": dict(self.strides_bytes),
-            "scale": self.scale,
-        }
+        return {**vars(self), "shape_nchw": list(self.shape_nchw), "strides_bytes": dict(self.strides_bytes)}
 
 
 @dataclass(frozen=True)

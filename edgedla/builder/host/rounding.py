@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 #: onnx.TensorProto.FLOAT and FLOAT16.
-FLOAT, _FLOAT16 = 1, 10
+FLOAT, FLOAT16 = 1, 10
 
 
 def scale_input(prefix: str, tensor: str) -> str:
@@ -58,7 +58,7 @@ class Rounding:
     def add(self, source: str, target: str, tensor: str, mode: str) -> None:
         """Rounds the value `source` of a tensor into `target`. `mode`: "fp16" or "int8"."""
         if mode == "fp16":
-            self._node("Cast", [source], f"{self.prefix}half/{target}", to=_FLOAT16)
+            self._node("Cast", [source], f"{self.prefix}half/{target}", to=FLOAT16)
             self._node("Cast", [f"{self.prefix}half/{target}"], target, to=FLOAT)
         elif self.adjustable:
             self._adjustable(source, target, tensor)

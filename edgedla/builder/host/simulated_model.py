@@ -15,13 +15,14 @@ import numpy as np
 from edgedla.builder.host.accumulation import fp16_sums, int32_sums
 from edgedla.builder.host.fused import fused_tensors
 from edgedla.builder.host.node_modes import folded_nodes, node_modes
-from edgedla.builder.host.rounding import FLOAT, Rounding
+from edgedla.builder.host.rounding import FLOAT, FLOAT16, Rounding
 from edgedla.builder.host.stored_weights import fp16_weights, quantize_weights
 from edgedla.builder.plan.plan import BuildPlan
+from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_ROUNDING
 from edgedla.quantization.qdq.nodes import constants_of
-from edgedla.quantization.tensor_types import tensor_types
+from edgedla.quantization.rounded_half import rounded_half
 from edgedla.quantization.weights import channel_axis
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) ->
     writer = _Writer(model, changed, plan, adjustable)
     writer.rewrite()
     return Simulated(
-        changed,
+        rounded_half(changed) if FLOAT16 in writer.types.values() else changed,
         nodes_int8=writer.counts["int8"],
         nodes_fp16=writer.counts["fp16"],
         nodes_fp32=writer.counts["fp32"],

@@ -9,7 +9,7 @@ functions named `implicit_...`, which are called only where the plan is not stro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, List, Mapping, Optional, Sequence
@@ -21,7 +21,7 @@ from edgedla.builder.tensorrt.config import network_flags
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.builder.tensorrt.inspection import inspect_engine
 from edgedla.builder.tensorrt.log_tail import log_tail
-from edgedla.builder.tensorrt.network import answers_of, configure, parse_model
+from edgedla.builder.tensorrt.network import answers_of, configure, nodes_refused, parse_model
 from edgedla.errors import BuildError
 from edgedla.processes.guard import device_work
 
@@ -86,7 +86,10 @@ def build_engine(
             network = builder.create_network(network_flags(trt, plan))
             config = builder.create_builder_config()
             parse_model(trt, network, logger, model, lines, config, plan)
-            drift = configure(trt, network, config, plan, lines, allow_drift, on_drift)
+            drift = configure(
+                trt, network, config, plan, lines, allow_drift, on_drift,
+                lambda: nodes_refused(trt, builder, logger, model, plan),
+            )  # fmt: skip
             if plan.timing_cache:
                 _reuse_timings(config, timing_cache, lines)
             memory = _run(trt, builder, network, config, lines, progress)
@@ -110,7 +113,8 @@ def build_engine(
 
 
 def ask_tensorrt(plan: BuildPlan, model: Path, more_flags: Sequence[str] = ()) -> Drift:
-    """What TensorRT's first check says of every layer, with everything set that the plan says; nothing is built.
+    """What TensorRT's first check says of every layer, and its parser of every node, with everything set that the plan says; nothing
+    is built.
 
     Args:
         more_flags: names of OnnxParserFlag to parse with too.
@@ -126,7 +130,8 @@ def ask_tensorrt(plan: BuildPlan, model: Path, more_flags: Sequence[str] = ()) -
         network = builder.create_network(network_flags(trt, plan))
         config = builder.create_builder_config()
         parse_model(trt, network, logger, model, lines, config, plan, more_flags)
-        return answers_of(trt, network, config, plan, lines)[0]
+        drift, _ = answers_of(trt, network, config, plan, lines)
+        return replace(drift, nodes=nodes_refused(trt, builder, logger, model, plan))
 
 
 def _reuse_timings(config: Any, earlier: bytes, lines: List[str]) -> None:

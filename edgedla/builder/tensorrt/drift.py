@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.io.documents import header
@@ -24,6 +24,14 @@ class Difference:
     tensorrt: str
 
 
+class RefusedNode(NamedTuple):
+    """An ONNX node that TensorRT's parser refuses for the DLA (REPORT_CAPABILITY_DLA), and its first reason."""
+
+    node: str
+    operator: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class Drift:
     """All differences, and what follows for the plan.
@@ -35,6 +43,7 @@ class Drift:
             fold and how they name it, so this says nothing about the DLA.
         unplanned: network layers that the plan does not know; constants and shape arithmetic are expected here.
         duplicated: names that several network layers have; such a name is on the DLA where all of them can be.
+        nodes: ONNX nodes that the parser refuses for the DLA, where it was asked (from 10.15 on).
         changed: layers whose answer changed when precisions, ranges and calibrator were set.
     """
 
@@ -45,6 +54,7 @@ class Drift:
     unplanned: Tuple[str, ...] = ()
     duplicated: Tuple[str, ...] = ()
     changed: Tuple[str, ...] = ()
+    nodes: Tuple[RefusedNode, ...] = ()
 
     def to_dict(self, plan: BuildPlan) -> Dict[str, Any]:
         """The drift document: model, platform, precision, and one record a layer."""
@@ -65,6 +75,7 @@ class Drift:
             "unplanned": list(self.unplanned),
             "duplicated": list(self.duplicated),
             "changed_by_precision": list(self.changed),
+            "refused_nodes": [node._asdict() for node in self.nodes],
         }
 
 

@@ -5,13 +5,21 @@ The naming rule of builder/tensorrt/api.py holds here too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.builder.tensorrt.config import implicit_precisions, set_devices, set_flags, set_io, set_pools
-from edgedla.builder.tensorrt.drift import Answers, Drift, compare
+from edgedla.builder.tensorrt.config import (
+    implicit_precisions,
+    network_flags,
+    set_devices,
+    set_flags,
+    set_io,
+    set_pools,
+)
+from edgedla.builder.tensorrt.drift import Answers, Drift, RefusedNode, compare
 from edgedla.builder.tensorrt.log_tail import log_tail
 from edgedla.errors import BuildError, ModelRefused
 from edgedla.importers.parser_releases import REPORT, parser_flags
@@ -27,6 +35,36 @@ def parse_model(
     Raises:
         ModelRefused: the parser refuses the model.
     """
+    parser = _parser(trt, network, logger, config, plan, more_flags)
+    # From the file, so that weights in external data are found beside it.
+    if not parser.parse_from_file(str(model)):
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        reasons = [f"node {error.node()}: {error.desc()}" for error in errors]
+        raise ModelRefused(
+            "TensorRT's parser refuses the model: " + ("; ".join(reasons) or "no reason given"),
+            where=str(model),
+            hint=log_tail(lines),
+        )
+
+
+def nodes_refused(
+    trt: ModuleType, builder: Any, logger: object, model: Path, plan: BuildPlan
+) -> Tuple[RefusedNode, ...]:
+    """What the parser says of each ONNX node that the DLA refuses; it goes on behind the first one. () where the release cannot say."""
+    if plan.dla_core is None or not hasattr(trt.OnnxParser, "set_builder_config"):
+        return ()
+    network = builder.create_network(network_flags(trt, plan))
+    config = builder.create_builder_config()
+    parser = _parser(trt, network, logger, config, plan, (REPORT,))
+    if hasattr(trt.OnnxParser, "supports_model_v2"):
+        parser.supports_model_v2(model.read_bytes(), path=str(model))
+    errors = [parser.get_error(i) for i in range(parser.num_errors)]
+    return tuple(RefusedNode(error.node_name(), error.node_operator(), error.desc()) for error in errors)
+
+
+def _parser(
+    trt: ModuleType, network: Any, logger: object, config: Any, plan: BuildPlan, more_flags: Sequence[str]
+) -> Any:
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
@@ -40,15 +78,7 @@ def parse_model(
         set_flags(trt, config, plan)
         config.default_device_type = trt.DeviceType.DLA
         parser.set_builder_config(config)
-    # From the file, so that weights in external data are found beside it.
-    if not parser.parse_from_file(str(model)):
-        errors = [parser.get_error(i) for i in range(parser.num_errors)]
-        reasons = [f"node {error.node()}: {error.desc()}" for error in errors]
-        raise ModelRefused(
-            "TensorRT's parser refuses the model: " + ("; ".join(reasons) or "no reason given"),
-            where=str(model),
-            hint=log_tail(lines),
-        )
+    return parser
 
 
 def configure(
@@ -59,9 +89,16 @@ def configure(
     lines: List[str],
     allow_drift: bool,
     on_drift: Optional[Callable[[Drift], None]],
+    ask_nodes: Callable[[], Tuple[RefusedNode, ...]],
 ) -> Drift:
-    """Everything that the plan says, set, once TensorRT's answers allow it."""
+    """Everything that the plan says, set, once TensorRT's answers allow it.
+
+    Args:
+        ask_nodes: what the parser says of the nodes; asked where a layer that the plan puts on the DLA is refused.
+    """
     drift, layers = answers_of(trt, network, config, plan, lines)
+    if drift.refused:
+        drift = replace(drift, nodes=ask_nodes())
     if on_drift is not None:
         on_drift(drift)
     _refuse_drift(plan, drift, allow_drift)

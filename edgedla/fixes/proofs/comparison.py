@@ -30,14 +30,8 @@ class Proof:
     detail: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "status": self.status,
-            "equality": self.equality,
-            "rel_l2": None if self.rel_l2 is None else float(f"{self.rel_l2:.3g}"),
-            "max_abs": None if self.max_abs is None else float(f"{self.max_abs:.3g}"),
-            "inputs": self.inputs,
-            "detail": self.detail,
-        }
+        errors = {"rel_l2": self.rel_l2, "max_abs": self.max_abs}
+        return {**vars(self), **{n: None if e is None else float(f"{e:.3g}") for n, e in errors.items()}}
 
 
 def unproved(equality: str, why: str) -> Proof:

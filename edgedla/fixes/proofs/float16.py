@@ -11,6 +11,7 @@ from edgedla.fixes.proofs.comparison import distance
 from edgedla.fixes.proofs.float_types import parts_of, run_values
 from edgedla.importers.model_file.float16_tensors import LARGEST
 from edgedla.importers.model_file.float16_types import label_of
+from edgedla.quantization.rounded_half import rounded_half
 from edgedla.quantization.session import open_session
 
 #: Values may come this near to FLOAT16's largest on the samples: others may be larger.
@@ -52,7 +53,7 @@ def measured_text(model: Any, halved: Any, feeds: Sequence[Mapping[str, np.ndarr
     """
     try:
         before = open_session(model.SerializeToString())
-        after = open_session(halved.SerializeToString())
+        after = open_session(rounded_half(halved).SerializeToString())
         names = [output.name for output in model.graph.output]
         kinds = {v.name: v.type.tensor_type.elem_type for v in halved.graph.input}
         errors: Dict[str, List[Tuple[float, float]]] = {}

@@ -14,11 +14,11 @@ import numpy as np
 from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import described
+from edgedla.importers.model_file.float32_types import turn_types
 from edgedla.importers.model_file.port_names import free_prefix
+from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.importers.model_file.value_names import read_names
-from edgedla.quantization.float32_types import turn_types
 from edgedla.quantization.session import open_session
-from edgedla.quantization.tensor_types import tensor_types
 
 #: Values that are held at a time; a larger network runs once for each part of it.
 MOST_HELD_BYTES = 256_000_000

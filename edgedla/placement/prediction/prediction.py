@@ -37,15 +37,7 @@ class LoadableMemory:
     over: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "weight_bytes": self.weight_bytes,
-            "intermediate_bytes": self.intermediate_bytes,
-            "io_bytes": self.io_bytes,
-            "sram_bytes": self.sram_bytes,
-            "basis": self.basis,
-            "spread": round(self.spread, 3),
-            "over": list(self.over),
-        }
+        return {**vars(self), "spread": round(self.spread, 3), "over": list(self.over)}
 
 
 @dataclass(frozen=True)

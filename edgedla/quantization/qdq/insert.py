@@ -10,10 +10,10 @@ import numpy as np
 from edgedla.errors import ModelError
 from edgedla.importers.model_file.float16_tensors import HALF
 from edgedla.importers.model_file.port_names import free_name, tensor_names
+from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import DEQUANTIZE, METADATA, QUANTIZE, constants_of
 from edgedla.quantization.qdq.strip import has_qdq
-from edgedla.quantization.tensor_types import FLOAT, tensor_types
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
 
 #: First opset where QuantizeLinear has scales per channel.

@@ -89,14 +89,8 @@ def _platform(board: Optional[Board], base: Path) -> List[Check]:
     except EdgedlaError as e:
         return [Check("DLA in this release", "warn", e.what)]
     if not pair.has_dla:
-        return [
-            Check(
-                "DLA in this release",
-                "warn" if pair.dla_unknown else "fail",
-                pair.no_dla or "none",
-                "use the GPU, or a release with DLA (`edgedla targets`)",
-            )
-        ]
+        remedy = "use the GPU, or a release with DLA (`edgedla targets`)"
+        return [Check("DLA in this release", "warn" if pair.dla_unknown else "fail", pair.no_dla or "none", remedy)]
     note = f"; {pair.release.note}" if pair.release.note else ""
     return [
         Check("DLA in this release", "ok", f"{pair.module.dla_cores} cores, TensorRT {pair.release.trt_text}{note}")
@@ -241,26 +235,14 @@ def _opencv(board: Optional[Board], base: Path) -> List[Check]:
 
 def _camera(board: Optional[Board], base: Path) -> List[Check]:
     nodes = sorted(str(p.name) for p in (base / "dev").glob("video[0-9]*")) if (base / "dev").is_dir() else []
-    if nodes:
-        unreadable = [n for n in nodes if not os.access(base / "dev" / n, os.R_OK)]
-        if unreadable:
-            return [
-                Check(
-                    "camera",
-                    "fail",
-                    f"no permission for {', '.join(unreadable)}",
-                    "sudo usermod -aG video $USER, then log in again",
-                )
-            ]
-        return [Check("camera", "ok", ", ".join(nodes))]
-    return [
-        Check(
-            "camera",
-            "warn" if board else "info",
-            "no /dev/video*",
-            "plug one in; a CSI camera needs its device tree (jetson-io.py)",
-        )
-    ]
+    if not nodes:
+        remedy = "plug one in; a CSI camera needs its device tree (jetson-io.py)"
+        return [Check("camera", "warn" if board else "info", "no /dev/video*", remedy)]
+    unreadable = [n for n in nodes if not os.access(base / "dev" / n, os.R_OK)]
+    if unreadable:
+        remedy = "sudo usermod -aG video $USER, then log in again"
+        return [Check("camera", "fail", f"no permission for {', '.join(unreadable)}", remedy)]
+    return [Check("camera", "ok", ", ".join(nodes))]
 
 
 def _groups(board: Optional[Board], base: Path) -> List[Check]:
@@ -271,14 +253,8 @@ def _groups(board: Optional[Board], base: Path) -> List[Check]:
     mine = {g.gr_name for g in grp.getgrall() if g.gr_gid in os.getgroups()}
     missing = [g for g in ("video", "render") if g not in mine and any(x.gr_name == g for x in grp.getgrall())]
     if missing:
-        return [
-            Check(
-                "groups",
-                "fail",
-                f"you are not in {', '.join(missing)}",
-                f"sudo usermod -aG {','.join(missing)} $USER, then log in again",
-            )
-        ]
+        remedy = f"sudo usermod -aG {','.join(missing)} $USER, then log in again"
+        return [Check("groups", "fail", f"you are not in {', '.join(missing)}", remedy)]
     return [Check("groups", "ok", "video, render")]
 
 

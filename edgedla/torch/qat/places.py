@@ -12,7 +12,7 @@ from edgedla.builder.request import PlanOptions
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
-from edgedla.quantization.tensor_types import float_activations
+from edgedla.importers.model_file.tensor_types import float_activations
 from edgedla.regions import CheckReport, check_graph
 from edgedla.targets import Platform, platform_for
 from edgedla.torch.calls import Call, Key

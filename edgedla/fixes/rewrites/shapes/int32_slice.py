@@ -9,8 +9,6 @@ import numpy as np
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.site import Node, Refused, Rewrite, Site, holds, no_pattern, refuses
 
-INT32_MAX = 2**31 - 1
-
 
 def match(network: Network, node: Node) -> Optional[Site]:
     x = node.inputs[0]

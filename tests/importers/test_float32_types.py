@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.quantization.float32_types import drop_casts, own_types, turn_types
+from edgedla.importers.model_file.float32_types import drop_casts, own_types, turn_types
 from edgedla.quantization.session import open_session
 from tests.models import constant, node, onnx_model, value
 from tests.quantization.half_nets import halved

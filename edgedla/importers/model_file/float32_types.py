@@ -6,12 +6,12 @@ INT8 scales are measured on FLOAT tensors, and the simulation rounds FLOAT tenso
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from edgedla.importers.model_file.tensor_types import FLOAT, tensor_types
 from edgedla.importers.model_file.value_names import last_name, read_names, rename
-from edgedla.quantization.tensor_types import FLOAT, tensor_types
 
 #: onnx.TensorProto.DataType -> its name.
 TURNED: Dict[int, str] = {10: "FLOAT16", 16: "BFLOAT16", 11: "DOUBLE"}
@@ -76,6 +76,21 @@ def own_types(model: Any) -> Optional[OwnTypes]:
     return OwnTypes(tuple(sorted(counts, key=lambda name: -counts[name])), nodes, of, first)
 
 
+def in_float32(model: Any) -> Tuple[Any, Tuple[str, ...]]:
+    """(an onnx.ModelProto in FLOAT, a copy; a sentence per input and output whose type changed)."""
+    turned = type(model)()
+    turned.CopyFrom(model)
+    interface = turn_types(turned)
+    drop_casts(turned)
+    return turned, interface
+
+
+def lacks_half(model: Any) -> bool:
+    """Whether an onnx.ModelProto computes in BFLOAT16 or DOUBLE, and nowhere in FLOAT16: in FLOAT it can become FLOAT16."""
+    own = own_types(model)
+    return own is not None and "FLOAT16" not in own.names
+
+
 def as_float32(elements: np.ndarray) -> np.ndarray:
     """The elements in FP32. A finite DOUBLE beyond FP32's range becomes the largest FP32 number, not infinity."""
     if elements.dtype == np.float64:
@@ -84,20 +99,22 @@ def as_float32(elements: np.ndarray) -> np.ndarray:
 
 
 def to_float32(tensor: Any) -> None:
-    """Converts the elements of an onnx.TensorProto to FLOAT, in place."""
+    """Converts the elements of an onnx.TensorProto to FLOAT, in place; of one without them, as in a stripped model, the type alone."""
+    import onnx
     from onnx import numpy_helper
 
+    elsewhere = tensor.data_location == onnx.TensorProto.EXTERNAL
+    if elsewhere or not (tensor.raw_data or tensor.int32_data or tensor.double_data):
+        tensor.data_type = FLOAT
+        return
     turned = numpy_helper.from_array(as_float32(numpy_helper.to_array(tensor)), tensor.name)
     turned.doc_string = tensor.doc_string
     tensor.CopyFrom(turned)
 
 
-def turn_types(model: Any, elements: Callable[[Any], None] = to_float32) -> Tuple[str, ...]:
+def turn_types(model: Any) -> Tuple[str, ...]:
     """Converts every FLOAT16, BFLOAT16 and DOUBLE of an onnx.ModelProto to FLOAT, in place: values, constants, casts,
     subgraphs and functions.
-
-    Args:
-        elements: converts an initializer.
 
     Returns:
         A sentence per input and output whose type changed.
@@ -110,7 +127,7 @@ def turn_types(model: Any, elements: Callable[[Any], None] = to_float32) -> Tupl
         for v, verb in ends
         if v.type.tensor_type.elem_type in TURNED
     ]
-    _graph(model.graph, elements)
+    _graph(model.graph)
     for function in model.functions:
         for node in function.node:
             _node(node)
@@ -119,12 +136,12 @@ def turn_types(model: Any, elements: Callable[[Any], None] = to_float32) -> Tupl
     return tuple(interface)
 
 
-def _graph(graph: Any, elements: Callable[[Any], None]) -> None:
+def _graph(graph: Any) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _type(value.type)
     for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
         if tensor.data_type in TURNED:
-            elements(tensor)
+            to_float32(tensor)
     for node in graph.node:
         _node(node)
 
@@ -152,7 +169,7 @@ def _node(node: Any) -> None:
         for kind in (entry.tp, *entry.type_protos):
             _type(kind)
         for body in (entry.g, *entry.graphs):
-            _graph(body, to_float32)
+            _graph(body)
 
 
 def drop_casts(model: Any) -> int:
