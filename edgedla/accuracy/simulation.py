@@ -15,11 +15,11 @@ from edgedla.builder.host.rounding import scale_input, switch_input
 from edgedla.builder.host.segments import Segments
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
+from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
-from edgedla.quantization.tensor_types import tensor_types
 
 
 @dataclass

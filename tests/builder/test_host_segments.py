@@ -10,8 +10,8 @@ import pytest
 
 from edgedla.builder.host import segments
 from edgedla.builder.host.segments import Segments
+from edgedla.importers.model_file.tensor_types import tensor_types
 from edgedla.quantization.session import OnnxSession, open_session
-from edgedla.quantization.tensor_types import tensor_types
 
 #: Eight products with a scale each; `m2` is added far behind, and `y` lies in the middle.
 _SCALES = [f"s{i}" for i in range(8)]
