@@ -68,14 +68,13 @@ def main() -> None:
     parser.add_argument("--objective", default="latency", choices=[o for o in OBJECTIVES if o != "makespan"])
     parser.add_argument("--latency", type=float, metavar="X", help="for energy: bound of X times the least latency")
     parser.add_argument("--time-limit", type=float, default=10.0)
-    parser.add_argument("--solver", default="auto", choices=["auto", "highs", "python"])
     a = parser.parse_args()
     table: List[List[str]] = []
     worse = 0
     for graph in networks(a.nets, a.target):
         if a.names and graph.name not in a.names:
             continue
-        options = {"target": a.target, "precision": a.precision, "time_limit_s": a.time_limit, "solver": a.solver}
+        options = {"target": a.target, "precision": a.precision, "time_limit_s": a.time_limit}
         bound = a.latency * place(graph, **options).proof.value if a.latency else None
         started = time.perf_counter()
         found = place(graph, objective=a.objective, latency_bound_us=bound, **options)
@@ -90,9 +89,7 @@ def main() -> None:
         table.append(row + [better.get(n, "-") for n in ("gpu", "dla-fallback", "tensorrt")])
     head = ["network", "layers", UNIT[a.objective], "loadables", "solve s", "in all s", "gap"]
     head += ["over GPU only", "over all legal on DLA", "over TensorRT's defaults"]
-    print(
-        f"{a.objective} on {a.target}, {a.precision}, solver {a.solver}; value, then how much lower than the baselines"
-    )
+    print(f"{a.objective} on {a.target}, {a.precision}; value, then how much lower than the baselines")
     widths = [max(len(r[i]) for r in [head, *table]) for i in range(len(head))]
     for row in [head, *table]:
         print("  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))))

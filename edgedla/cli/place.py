@@ -115,7 +115,6 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="End the search within this share of the optimum; 0 for a proof.  [default: 0.001 for throughput, 0.01 for makespan, "
     "else a proof]",
 )
-@option("--solver", metavar="NAME", default="auto", instead="it has no effect")
 @option("--verify", "verified", metavar="FILE", help="Do not solve: check a placement document against the models.")
 @option(
     "--evaluate",
@@ -178,7 +177,6 @@ def place(
     use_unknown: bool,
     time_limit: float,
     gap: Optional[float],
-    solver: str,
     verified: Optional[str],
     evaluated: Tuple[str, ...],
     pareto: Optional[str],
@@ -243,7 +241,6 @@ def place(
         batch=batch,
         time_limit_s=time_limit,
         gap=gap,
-        solver=solver,
         clocks=chosen_clocks(clocks),
     )
     if pareto:

@@ -55,7 +55,6 @@ def place(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
     time_limit_s: float = 10.0,
-    solver: str = "auto",
     gap: Optional[float] = None,
     clocks: Optional[Mapping[str, float]] = None,
     frames_per_second: Optional[Sequence[float]] = None,
@@ -74,7 +73,7 @@ def place(
     """
     request = PlacementRequest(
         target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
-        layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, solver, gap, clocks,
+        layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, gap, clocks,
         frames_per_second, in_flight, one_process,
     )  # fmt: skip
     return place_request(models, request)
@@ -234,7 +233,7 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        if goal.objective == "makespan" or pace is not None or len(problem.models) == 1:
+        if goal.objective == "makespan" or pace is not None or len(problem.items) > MOST_ITEMS:
             start = start + stage_starts(problem, goal, pace, deadline=deadline.to_prepare)
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)

@@ -12,8 +12,6 @@ from edgedla.errors import UsageError
 from edgedla.placement.problem.problem import Limits
 from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES, PRECISIONS, one_of
 
-SOLVERS = ("auto", "highs")
-
 
 @dataclass(frozen=True)
 class PlacementRequest:
@@ -44,7 +42,6 @@ class PlacementRequest:
         use_unknown: allow layers with an unknown verdict on the DLA.
         gap: the search ends within this share of the optimum; by default 0.001 for throughput, 0.01 for a makespan, else 0.0001.
         time_limit_s: seconds from reading the models to the answer. At its end the best placement found is returned with its bound.
-        solver: "auto" or "highs", which mean the same; the option goes with the next release.
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
 
     Raises:
@@ -69,7 +66,6 @@ class PlacementRequest:
     shapes: Optional[Mapping[str, Sequence[int]]] = None
     batch: Optional[int] = None
     time_limit_s: float = 10.0
-    solver: str = "auto"
     gap: Optional[float] = None
     clocks: Optional[Mapping[str, float]] = None
     frames_per_second: Optional[Sequence[float]] = None
@@ -86,9 +82,6 @@ class PlacementRequest:
         normal("precision", one_of("precision", self.precision, PRECISIONS))
         normal("devices", None if self.devices is None else _parts(self.devices))
         normal("pins", (self.pins,) if isinstance(self.pins, str) else tuple(self.pins))
-        if self.solver not in SOLVERS:
-            gone = "HiGHS answers what it answered. Leave the option out." if self.solver == "python" else ""
-            raise UsageError(f"no solver {self.solver!r}", where="solver", allowed=", ".join(SOLVERS), hint=gone)
         normal("latency_bound_us", _bounds(self.latency_bound_us))
         fps = self.frames_per_second
         normal("frames_per_second", None if fps is None else tuple(float(f) for f in fps))

@@ -227,7 +227,9 @@ def transitions_text(report: CheckReport) -> str:
     placed = way(report, "tensorrt")
     if placed is None or placed.parts.crossings == report.totals.transitions:
         return text
-    return f"{text}, {placed.parts.crossings} with the network's inputs and outputs"
+    once = placed.parts.crossings < report.totals.transitions
+    told = ", counted for each loadable; once per device" if once else ","
+    return f"{text}{told} {placed.parts.crossings} with the network's inputs and outputs"
 
 
 def why_not_costed(report: CheckReport) -> str:

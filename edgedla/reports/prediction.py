@@ -68,6 +68,7 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
             ]
         )
     yield from aligned(rows)
+    yield from (s.against_gpu for s in p.streams if s.against_gpu)
     if p.concurrent:
         # Not `side by side`: that is `place`'s term for one frame of each model; here the other models keep running.
         yield "beside others: ms of a frame while the other models keep running"

@@ -8,7 +8,6 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports.layer_groups import unknowns
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count, percent
-from edgedla.rules.remedies import remedies
 
 
 class Headline(NamedTuple):
@@ -132,15 +131,6 @@ def subject(report: CheckReport) -> str:
         release = f"JetPack {p.release.jetpack}, {release}"
     mode = {"fallback": "with GPU fallback", "strict": "without GPU fallback", "standalone": "standalone loadable"}
     return f"{report.model} on {p.module.title} ({p.module.id}), {release}, {report.precision.upper()}, {mode[report.mode]}"
-
-
-def fix_command(report: CheckReport) -> List[str]:
-    """The command that makes ranked changes, in one line; empty if no remedy among them has a rewrite."""
-    all_remedies = remedies()
-    named = dict.fromkeys(f for c in report.ranking for f in c.fixes if f in all_remedies and all_remedies[f].rewrites)
-    if not named or report.with_fixes is not None:
-        return []
-    return [f"`edgedla fix MODEL -o OUT` rewrites what pays and proves it; it knows {', '.join(named)}"]
 
 
 def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:

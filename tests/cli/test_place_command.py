@@ -44,7 +44,6 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
         0,
         ["warning: --borders goes with the next release: Python has edgedla.predict"],
     ),
-    (["--solver", "auto"], 0, ["warning: --solver goes with the next release: it has no effect"]),
     (["--useDLACore=1"], 0, ["all legal on DLA1"]),
     (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
     (

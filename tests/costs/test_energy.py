@@ -116,12 +116,10 @@ def test_the_energy_of_unseen_sources_lies_within_the_stated_spread() -> None:
     assert sum(e <= 2 * power.spread for e in errors) / len(errors) >= 0.92
 
 
-def test_predicted_power_stays_within_the_modes_budget_and_says_so() -> None:
+def test_a_prediction_says_where_its_power_is_beyond_the_modes_budget() -> None:
     graph = replace(network("ssd_rn34_1200"), lowering="8.5")
     for target, mode, over in (("orin-nano-8gb", "7W", True), ("agx-orin-64gb", "50W", False)):
         prediction = edgedla.predict(graph, target=target, trt="8.5", power_mode=mode, devices="GPU", precision="int8")
-        full = [s.throughput_fps for s in prediction.streams]
-        assert prediction.power_w(full) <= float(mode[:-1])
         assert any("the board lowers its clocks there" in note for note in prediction.notes) == over
 
 

@@ -267,7 +267,7 @@ def test_invalid_latency_bounds_and_time_limits_are_refused(model: bytes, change
 
 @pytest.mark.parametrize(
     "changes",
-    [{"objective": "speed"}, {"precision": "fp8"}, {"solver": "python"}, {"rates": [1.0, 2.0]}, {"devices": []}],
+    [{"objective": "speed"}, {"precision": "fp8"}, {"rates": [1.0, 2.0]}, {"devices": []}],
 )
 def test_unknown_words_and_wrong_rates_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
     with pytest.raises(UsageError):

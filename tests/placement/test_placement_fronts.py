@@ -68,6 +68,8 @@ def test_fronts_are_lower_bounds_of_every_placement(
         fronts_module.POINTS = points
     if len(engines) < 3 and not few:
         assert fronts.root == pytest.approx(periods.min())
+        traced = tuple(engines[d] for d in fronts.shortest(graph))
+        assert periods[[a for a, _ in trails].index(traced)] == pytest.approx(periods.min())
     assert fronts.root <= periods.min() + 1e-6
     assert sweep(graph, factors, limit, 10**6, fronts, NEVER).least == pytest.approx(periods.min())
     below = [k for k in range(len(periods)) if periods[k] < limit - 1e-6]

@@ -141,6 +141,21 @@ def test_the_pooled_bound_is_below_every_placement_on_both_cores(problem: Proble
 
 
 @CHECKED
+@given(problems(max_items=7, devices=ALL, limits=False))
+def test_the_divided_pool_is_a_placement_cut_at_every_item(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0,))
+    pool = pooled(problem)
+    assert pool.divided() == ()
+    if pool.guide(StateArrays(Frontier(problem, ALL), True), 1e4, NEVER) is None:
+        return
+    divided = pool.divided()
+    assert set(divided) <= set(assignments(problem))
+    on_dla = {tuple(d != "GPU" for d in a) for a in divided}
+    assert len(on_dla) <= 1
+    assert len(divided) == sum(next(iter(on_dla), ()))
+
+
+@CHECKED
 @given(
     st.one_of(problems(amount(7, 8), ALL, limits=False), problems(amount(7, 8), ALL, 2, limits=False)),
     st.sampled_from([1.0, 1.05, 1.4]),

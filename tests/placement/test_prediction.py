@@ -291,16 +291,6 @@ def test_engine_sets_of_resnet50_are_predicted_in_measured_order() -> None:
     assert [two, three, one] == pytest.approx([1352, 1197, 1069], rel=0.15)
 
 
-def test_power_at_a_frame_rate_holds_the_idle_power() -> None:
-    prediction = edgedla.predict(small_model(), devices="DLA0", **ORIN)
-    idle = prediction.power_w([0])
-    assert idle == pytest.approx(prediction.costs["idle_power_w"])
-    assert prediction.power_w([100]) == pytest.approx(idle + 100 * prediction.energy_mj / 1e3)
-    for wrong in ([], [1e9], [-1.0]):
-        with pytest.raises(UsageError):
-            prediction.power_w(wrong)
-
-
 def test_traffic_slows_an_engine_down_on_its_transfers_alone() -> None:
     from edgedla.costs.cost import Cost
     from edgedla.costs.model import CostModel

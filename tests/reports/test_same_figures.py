@@ -97,6 +97,9 @@ def test_place_predict_fix_deploy_and_sweep_give_the_figures_of_a_check(asked: A
         (stream,) = edgedla.predict(file, target=target, precision=precision, devices=devices).streams
         assert (stream.latency.latency_us, stream.energy_mj) == (way.cost.latency_us, way.cost.energy_mj)
         assert stream.parts == way.parts
+        if stream.loadables:
+            answers = ", ".join(axis.text for axis in worth.headline().axes[:3])
+            assert stream.against_gpu.startswith(f"against the GPU alone: {answers}, ")
     alone = gpu_alone(file, DeployRequest(target))[precision]
     assert alone["latency_us"] == round(gpu.cost.latency_us, 3)
     settings = Settings("place", objective="throughput")

@@ -41,6 +41,7 @@ from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result.made_for import departures, resolved_platform
 from edgedla.placement.result.placement import Placement
+from edgedla.placement.worth.own_model import against_gpu
 from edgedla.targets import Platform, platform_for
 from edgedla.text.printable import significant
 from edgedla.vocabulary import DEVICES
@@ -240,6 +241,7 @@ class Predictor:
             activation_bytes=alive + io,
             parts=breakdown(problem, evaluation, m),
             broken=tuple(v.message for v in limits_broken(problem, regions)),
+            against_gpu=against_gpu(self.models, problem, evaluation, self.platform, self.costs),
         )
 
     def _over_budget(self, streams: Sequence[PredictedStream], concurrent: bool) -> Tuple[str, ...]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from edgedla.costs.cost import Cost, weakest
-from edgedla.costs.energy import within_budget
-from edgedla.errors import UsageError
 from edgedla.io.documents import header
 from edgedla.placement.prediction.breakdown import Breakdown
-from edgedla.text.printable import json_text, short
+from edgedla.text.printable import json_text
 from edgedla.text.shown import Report
 
 
@@ -77,6 +75,7 @@ class PredictedStream:
         activation_bytes: peak of the engine's tensors.
         parts: where the time of `latency` goes.
         broken: limits of the platform that the assignment breaks.
+        against_gpu: what it gains and costs against the GPU alone, in words; "" for several models, or with nothing on the DLA.
     """
 
     name: str
@@ -94,6 +93,7 @@ class PredictedStream:
     parts: Breakdown
     broken: Tuple[str, ...] = ()
     beside_us: Tuple[float, float] = (0.0, 0.0)
+    against_gpu: str = ""
 
     @property
     def open_turns(self) -> bool:
@@ -123,6 +123,7 @@ class PredictedStream:
             "activation_bytes": self.activation_bytes,
             "parts": self.parts.by_place(),
             "broken": list(self.broken),
+            "against_gpu": self.against_gpu,
         }
 
 
@@ -178,32 +179,6 @@ class Prediction(Report):
     def pipeline_fps(self) -> float:
         """Frames per second of each model with many frames in flight, as in `place --objective throughput`."""
         return 1e6 / self.period.latency_us if self.period.latency_us > 0 else 0.0
-
-    def power_w(self, frames_per_second: Sequence[float]) -> float:
-        """Power of the board in watts at given frame rates: its idle power plus the energy of the frames, and no more
-        than the power mode allows.
-
-        Args:
-            frames_per_second: of each stream.
-
-        Raises:
-            UsageError: a wrong number of rates, or a rate that a stream cannot reach.
-        """
-        if len(frames_per_second) != len(self.streams):
-            raise UsageError(
-                f"{len(frames_per_second)} rates for {len(self.streams)} models", where="frames_per_second"
-            )
-        for stream, rate in zip(self.streams, frames_per_second):
-            if not 0 <= rate <= stream.throughput_fps:
-                most = f"0 to {short(stream.throughput_fps, 4)}"
-                raise UsageError(
-                    f"{stream.name} at {rate:g} frames per second", where="frames_per_second", allowed=most
-                )
-        return within_budget(
-            float(self.costs["idle_power_w"])
-            + sum(rate * s.energy_mj / 1e3 for rate, s in zip(frames_per_second, self.streams)),
-            self.costs,
-        )
 
     @property
     def spread(self) -> float:

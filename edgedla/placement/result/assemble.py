@@ -41,6 +41,7 @@ def assemble(
     Args:
         one_in_flight: paces of streams with one frame in flight; None for many.
     """
+    from edgedla.placement.worth.own_model import against_gpu
     from edgedla.rules import load_rules
 
     best = solution.best
@@ -89,6 +90,7 @@ def assemble(
         frames_per_second=goal.frames_per_second,
         in_flight="many" if one_in_flight is None else "one",
         one_process=one_in_flight is not None and one_in_flight.one_process,
+        against_gpu=against_gpu(models, problem, best, platform, costs),
         notes=(
             *_notes(models, problem, best, platform, goal, solution.optimal),
             *doubts(problem, best, models, costs),

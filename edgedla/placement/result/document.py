@@ -196,6 +196,7 @@ def _placement(r: _Reader) -> p.Placement:
         frames_per_second=_numbers(r, "frames_per_second") if "frames_per_second" in r.data else (),
         in_flight=r.word("in_flight", IN_FLIGHT) if "in_flight" in r.data else "many",
         one_process=r.get("one_process", bool) if "one_process" in r.data else False,
+        against_gpu=r.get("against_gpu", str) if "against_gpu" in r.data else "",
     )  # fmt: skip
 
 

@@ -187,6 +187,7 @@ class Placement(Report):
             frame is in flight.
         frames_per_second: of each model, for the energy or the GPU's time at given frame rates; else ().
         in_flight, one_process: as in PlacementRequest.
+        against_gpu: what one model gains and costs against the GPU alone, in words; "" for several, or with nothing on the DLA.
         solve_time_s, rounds: of the solver. They differ from run to run and are not in the document.
     """
 
@@ -210,6 +211,7 @@ class Placement(Report):
     frames_per_second: Tuple[float, ...] = ()
     in_flight: str = "many"
     one_process: bool = False
+    against_gpu: str = ""
     solve_time_s: float = field(default=0.0, compare=False)
     rounds: int = field(default=0, compare=False)
 
@@ -242,6 +244,7 @@ def _document_of(placement: Placement) -> Dict[str, Any]:
         "use_unknown": placement.use_unknown,
         "models": [_model(m) for m in placement.models],
         "predicted": _figures(placement.figures),
+        "against_gpu": placement.against_gpu,
         "frame_latency_us": [_us(t) for t in placement.frame_latency_us],
         "baselines": [
             {"name": b.name, "title": b.title, "legal": not b.broken, "broken": list(b.broken), **_figures(b.figures)}

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, total
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
 from edgedla.graph.batch import batch_of
 from edgedla.placement.deadline import Deadline
-from edgedla.placement.prediction.breakdown import breakdown
-from edgedla.placement.prediction.memory import alive_bytes, weight_bytes
 from edgedla.placement.problem.baselines import after_cap, greedy
-from edgedla.placement.problem.evaluate import Evaluation, engine_device, evaluate
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Problem
-from edgedla.placement.worth.value import ALIKE, SlowLayer, Spreads, Way
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.worth.value import BEST_FOR, SlowLayer, Way
+from edgedla.placement.worth.ways import on_device, way_of
 from edgedla.placement.worth.worth import Worth
-from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
@@ -42,9 +38,6 @@ LITTLE = 0.1
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
 SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
 
-#: The devices whose load counts for the spread of a rate: those that are busy for such a share of the period.
-BUSY = 0.9
-
 
 @dataclass(frozen=True)
 class CostOptions:
@@ -60,29 +53,21 @@ class Worthiness:
 
     Args:
         costs: of the platform, at one precision.
-        most_cores: maximum number of DLA cores to consider; the ways "gpu" and "tensorrt" need one.
 
     Raises:
         UsageError: open dims.
     """
 
-    def __init__(
-        self,
-        graph: LayerGraph,
-        platform: Platform,
-        verdicts: Sequence[Verdict],
-        costs: CostModel,
-        most_cores: int = 1,
-    ) -> None:
+    def __init__(self, graph: LayerGraph, platform: Platform, verdicts: Sequence[Verdict], costs: CostModel) -> None:
         self.costs, self.platform = costs, platform
         self.model = Model(graph, tuple(verdicts), {}, 1.0)
-        self.problem = problem_on((self.model,), costs, platform, most_cores=most_cores)
-        self._evaluations: Dict[str, Evaluation] = {}
+        self.problem = problem_on((self.model,), costs, platform, most_cores=1)
+        self._alone = on_device(self.problem, GPU)
 
     def way(self, name: str) -> Way:
         """The GPU alone, or TensorRT's own placement on the first core."""
-        problem = self.problem
-        return self._way(name, problem, self._on(problem.cores[0] if name == "tensorrt" and problem.cores else GPU))
+        cores = self.problem.cores if name == "tensorrt" else ()
+        return self._way(name, self.problem, on_device(self.problem, cores[0]) if cores else self._alone)
 
     def slow(self) -> Tuple[SlowLayer, ...]:
         """Layers that TensorRT puts on the DLA, slowest first: SLOWER times as slow there as on the GPU, and together a
@@ -104,7 +89,7 @@ class Worthiness:
         if not problem.cores:
             return ()
         core = problem.cores[0]
-        evaluation = self._on(core)
+        evaluation = on_device(problem, core)
         layers = [
             (SlowLayer(item.name, item.time_us(core), item.time_us(GPU)), i)
             for i, (item, device) in enumerate(zip(problem.items, evaluation.assignment))
@@ -126,16 +111,15 @@ class Worthiness:
 
         if not self.problem.cores:
             return ()
+        if not any(self.problem.cores[0] in item.allowed for item in self.problem.items):
+            return tuple(replace(self.way("gpu"), name=objective) for objective in BEST_FOR)
         prepared = {
             gap: Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id, gap=gap))
             for gap in (None, SEARCH_GAP)
         }
         ways = []
-        for objective in ("latency", "throughput", "energy"):
+        for objective in BEST_FOR:
             goal = Goal(objective)
-            if _gpu_alone_is_best(self.problem, objective):
-                ways.append(replace(self.way("gpu"), name=objective))
-                continue
             of_objective = prepared[SEARCH_GAP if objective == "throughput" else None]
             problem = of_objective.problem(goal)
             seconds = search_s if objective != "throughput" or _may_gain(problem) else min(search_s, SHORT_S)
@@ -147,27 +131,7 @@ class Worthiness:
         return tuple(ways)
 
     def _way(self, name: str, problem: Problem, evaluation: Evaluation) -> Way:
-        graph = self.model.graph
-        live = [layer.index for layer in graph.layers if layer.index not in graph.unread]
-        memory_bytes = weight_bytes(graph, live, self.costs.precision)
-        memory_bytes += sum(alive_bytes(graph, live, self.costs.precision, packed=False))
-        return Way(
-            name,
-            self.costs.precision,
-            evaluation.latency(0),
-            evaluation.period(problem),
-            breakdown(problem, evaluation),
-            _work_on_dla(graph, problem, evaluation),
-            memory_bytes,
-            ALIKE if name == "gpu" else _spreads(problem, evaluation, self._on(GPU)),
-        )
-
-    def _on(self, device: str) -> Evaluation:
-        """Every layer on the device if it is allowed there, the rest on the GPU, as TensorRT does."""
-        if device not in self._evaluations:
-            problem = self.problem.by_default()
-            self._evaluations[device] = evaluate(problem, after_cap(problem, greedy(problem, (device,))))
-        return self._evaluations[device]
+        return way_of(name, self.model.graph, self.costs.precision, problem, evaluation, self._alone)
 
 
 def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Optional[CostOptions] = None) -> CostModel:
@@ -228,82 +192,7 @@ def worth_of(
     )
 
 
-def _work_on_dla(graph: LayerGraph, problem: Problem, evaluation: Evaluation) -> float:
-    """Share of the MACs on the DLA; of the layers in a network without MACs."""
-    work = work_of(graph)
-    placed = [(i, d != GPU) for item, d in zip(problem.items, evaluation.assignment) for i in item.layers]
-    macs = sum(work[i].macs for i, _ in placed)
-    if not macs:
-        return sum(on_dla for _, on_dla in placed) / max(len(placed), 1)
-    return sum(work[i].macs for i, on_dla in placed if on_dla) / macs
-
-
-def _spreads(problem: Problem, evaluation: Evaluation, alone: Evaluation) -> Spreads:
-    """Relative deviations of the ratios to the GPU alone.
-
-    One side's time is S + A, the other's S + B: layers on the GPU in both (S), and what only one side has. The errors of the GPU's
-    times go together, so those of S cancel, and to first order
-        spread of (S + A) / (S + B) = A / (S + A) * sqrt(spread of A ^2 + spread of the GPU's times ^2)
-    """
-    gpu = alone.latency(0)
-    kept = [item.cost(GPU) for item, device in zip(problem.items, evaluation.assignment) if device == GPU]
-    if engine_device(problem, evaluation.assignment, 0) == GPU:
-        kept.append(problem.engine)
-    shared, own = total(kept), total(evaluation.loads.values())
-    widening = evaluation.widening[0] if evaluation.widening else 0.0
-    busy = total([*kept, *(c.cost for c in evaluation.crossings if c.engine == GPU)])
-    loads = {d: evaluation.load(problem, d) for d in problem.devices}
-    busiest = max(cost.latency_us for cost in loads.values())
-    frames = [
-        _of_ratio(cost, shared if d == GPU else Cost(), gpu)
-        for d, cost in loads.items()
-        if cost.latency_us >= BUSY * busiest
-    ]
-    return Spreads(
-        _of_ratio(own, shared, gpu, widening),
-        _of_ratio(_as_energy(own), _as_energy(shared), _as_energy(gpu)),
-        _of_ratio(busy, shared, gpu),
-        max(frames),
-        _of_ratio(own, shared, gpu, min(widening, STRUCTURE_SPREAD["fp16"])),
-    )
-
-
-def _as_energy(cost: Cost) -> Cost:
-    """The energy in the place of the time, for `_of_ratio`."""
-    return Cost(cost.energy_mj, basis=cost.basis, spread=cost.energy_spread)
-
-
-def _of_ratio(cost: Cost, shared: Cost, gpu: Cost, widening: float = 0.0) -> float:
-    """The deviation of cost / gpu, `shared` of which cancels."""
-    alone_us = cost.latency_us - shared.latency_us
-    if alone_us <= 1e-9 * cost.latency_us or not cost.latency_us:
-        return 0.0
-    deviation = max(cost.spread * cost.latency_us - shared.spread * shared.latency_us, 0.0) / alone_us
-    return min(alone_us / cost.latency_us, 1.0) * math.sqrt(deviation**2 + gpu.spread**2 + widening**2)
-
-
 def _may_gain(problem: Problem) -> bool:
     """Whether the layers that may leave the GPU take LITTLE of its time or more."""
     gpu_us = [(item.time_us(GPU), len(item.allowed) > 1) for item in problem.items if GPU in item.allowed]
     return sum(us for us, may_leave in gpu_us if may_leave) >= LITTLE * sum(us for us, _ in gpu_us)
-
-
-def _gpu_alone_is_best(problem: Problem, objective: str) -> bool:
-    """Whether the start of one loadable already costs more than all layers together could gain on the DLA.
-
-    A bound without a search; it leaves out transitions, which cost too. False proves nothing.
-    """
-    if any(GPU not in item.allowed for item in problem.items):
-        return False
-    core = problem.cores[0]
-    if not any(core in item.allowed for item in problem.items):
-        return True
-    if objective == "throughput":
-        return False
-
-    def value(cost: Cost) -> float:
-        return cost.latency_us if objective == "latency" else cost.energy_mj
-
-    gains = sum(max(value(i.cost(GPU)) - value(i.cost(core)), 0.0) for i in problem.items if core in i.allowed)
-    separated = sum(value(link.cost(GPU)) for link in problem.links)
-    return gains + separated <= value(problem.loadable)

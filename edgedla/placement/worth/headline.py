@@ -89,7 +89,7 @@ class Axis(NamedTuple):
         if self.name == "time":
             return f"as fast per frame{self._doubt}" if self.equal else f"{self.short} per frame{self._doubt}"
         if self.name == "frames":
-            return f"as many frames/s{self._doubt}" if self.equal else f"{self.short[:-8]} the frames/s{self._doubt}"
+            return f"{'as many' if self.equal else self.short.replace(' as many', ' the')} frames/s{self._doubt}"
         if self.name == "gpu" and self.ratio < 1:
             return f"{'' if self.sure else 'probably '}the GPU {percent(1 - self.ratio)} free{self._doubt}"
         what = {"energy": "energy", "gpu": "GPU time"}[self.name]
@@ -106,24 +106,39 @@ class Axis(NamedTuple):
             return "equal"
         chance = "" if self.sure else "probably "
         if self.name == "time":
-            return f"{chance}{times(max(self.ratio, 1 / self.ratio))} {'slower' if self.ratio > 1 else 'faster'}"
-        if self.name == "frames":
-            return f"{chance}{times(1 / self.ratio)} as many"
-        if self.ratio >= 2:
-            return f"{chance}{times(self.ratio)} as much"
-        return f"{chance}{percent(abs(self.ratio - 1))} {'more' if self.ratio > 1 else 'less'}"
+            return f"{chance}{times(self._told)} {'slower' if self.ratio > 1 else 'faster'}"
+        if self._in_times:
+            return f"{chance}{times(self._told)} as {'many' if self.name == 'frames' else 'much'}"
+        return f"{chance}{self._percent(self._told)}"
 
     @property
     def interval(self) -> str:
-        """One standard deviation either side: `1.2 to 1.9 times`, `52 to 75 % less`; frames/s, a faster time: the gain. "": not known."""
+        """One standard deviation either side, in the unit of the answer: `1.2 to 1.9 times`, `44 % less to 10 % more`. "": not known."""
         if not self.known:
             return ""
-        if self.name in ("energy", "gpu") and self.high < 1:
-            return f"{percent(1 - self.high)[:-2]} to {percent(1 - self.low)} less"
-        # As the answer is told: frames/s, and a time that is faster, as a gain.
-        gain = self.name == "frames" or (self.name == "time" and (self.high < 1 or (self.ratio < 1 and not self.equal)))
-        ends = (1 / self.high, 1 / self.low) if gain else (self.low, self.high)
-        return f"{significant(ends[0], 2)} to {times(ends[1])}"
+        gain = self.name == "frames" or (self.name == "time" and self.ratio < 1)
+        low, high = (1 / self.high, 1 / self.low) if gain else (self.low, self.high)
+        if self._in_times:
+            return f"{significant(low, 2)} to {times(high)}"
+        if high < 1 or low > 1:
+            low, high = sorted((low, high), key=lambda share: abs(share - 1))
+            return f"{percent(abs(low - 1))[:-2]} to {self._percent(high)}"
+        return f"{self._percent(low)} to {self._percent(high)}"
+
+    @property
+    def _told(self) -> float:
+        """The ratio as it is told: that of frames/s and of a faster time as a gain."""
+        return 1 / self.ratio if self.name == "frames" or (self.name == "time" and self.ratio < 1) else self.ratio
+
+    @property
+    def _in_times(self) -> bool:
+        return self.name == "time" or self._told > (1 if self.name == "frames" else 1.9)
+
+    def _percent(self, share: float) -> str:
+        few, many = ("fewer", "many") if self.name == "frames" else ("less", "much")
+        if share > 1.9:
+            return f"{times(share)} as {many}"
+        return f"{percent(abs(share - 1))} {'more' if share > 1 else few}"
 
     @property
     def _doubt(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from edgedla.costs.cost import Cost
 from edgedla.placement.prediction.breakdown import Breakdown
 
-#: Names of ways, in the order of documents. The last three are the best splits for these objectives of `place`.
+#: Names of ways, in the order of documents.
 WAYS: Mapping[str, str] = {
     "gpu": "on the GPU alone",
     "tensorrt": "as TensorRT places it",
@@ -16,6 +16,9 @@ WAYS: Mapping[str, str] = {
     "throughput": "best for frames/s",
     "energy": "best for energy",
 }
+
+#: The objectives for which the best splits are found.
+BEST_FOR = ("latency", "throughput", "energy")
 
 
 class Spreads(NamedTuple):
@@ -74,7 +77,7 @@ class Way:
     @property
     def proven(self) -> bool:
         """Whether it is the proven optimum under the cost model."""
-        return self.name in ("latency", "throughput", "energy") and self.gap == 0
+        return self.name in BEST_FOR and self.gap == 0
 
     def to_dict(self) -> Dict[str, Any]:
         return {

@@ -8,7 +8,7 @@ from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.float16_model import AS_FP16
 from edgedla.regions.report import CheckReport
 from edgedla.reports import gains, layer_groups, summary, words
-from edgedla.reports.check.slower import slower_changes
+from edgedla.reports.check.slower import by_fix, slower_changes
 from edgedla.reports.layer_groups import Group
 from edgedla.reports.text import Line, clean
 from edgedla.reports.words import count, fix_text, macs_text, percent
@@ -30,7 +30,7 @@ def listing(report: CheckReport) -> Iterator[Line]:
     if report.ranking:
         yield from (("", 0, ""), ("title", 0, "Change these layers first"))
         yield from _ranking(report)
-        yield from (("dim", 2, line) for line in summary.fix_command(report))
+        yield from (("dim", 2, line) for line in filter(None, [by_fix(report)]))
     if report.slower is not None:
         yield "dim", 2, slower_changes(report)
     yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))

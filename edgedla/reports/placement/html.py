@@ -52,7 +52,6 @@ def _verdicts(placement: Placement) -> List[Verdict]:
         f"{goal[0].upper()}{goal[1:]}: {value_text(placement)}.",
     )
     on_dla = sum(len(m.regions) for m in placement.models)
-    gpu = next((b for b in placement.baselines if b.name == "gpu"), None)
     if not on_dla:
         why = (
             "Every layer runs on the GPU: no placement with a loadable costs less."
@@ -60,13 +59,7 @@ def _verdicts(placement: Placement) -> List[Verdict]:
             else "Every layer runs on the GPU in the best placement found; that none with a loadable costs less is not proven."
         )
         return [first, Verdict("plain", "Nothing on the DLA", why)]
-    if gpu is None:
-        return [first, Verdict("good", "On the DLA", f"{on_dla} loadables.")]
-    ratio = (
-        placement.figures.latency.latency_us / gpu.figures.latency.latency_us if gpu.figures.latency.latency_us else 1.0
-    )
-    rate = placement.figures.throughput_fps / gpu.figures.throughput_fps if gpu.figures.throughput_fps else 1.0
-    text = f"Against the GPU alone: {significant(ratio)}× the latency, {significant(rate)}× the frames per second."
+    text = f"{placement.against_gpu[:1].upper()}{placement.against_gpu[1:]}." if placement.against_gpu else ""
     return [first, Verdict("good", f"{on_dla} loadable{'s' * (on_dla != 1)} on the DLA", text)]
 
 

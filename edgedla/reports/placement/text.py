@@ -101,27 +101,7 @@ def headline(placement: Placement) -> Tuple[str, str]:
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
     mode = f"{placement.power_mode}, " if placement.power_mode else ""
     subject = f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
-    if placement.proof.optimal:
-        return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
-    return subject, f"{_found_text(placement)}; {proof_text(placement)}"
-
-
-def _found_text(placement: Placement) -> str:
-    """The value of an answer that is not proven, beside the GPU alone: that is what it has to beat."""
-    gpu = next((b for b in placement.baselines if b.name == "gpu" and not b.broken), None)
-    value = placement.proof.value
-    text, beside = f"{goal_text(placement)}: {value_text(placement)}", ""
-    if placement.objective == "throughput" and value > 0 and not has_rates(placement):
-        several = " per model" if len(placement.models) > 1 else ""
-        text = f"{significant(1e6 / value)} frames/s{several}"
-    if gpu is not None and placement.objective == "throughput" and placement.in_flight == "many":
-        alone_us = gpu.figures.period.latency_us
-        beside = f" ({significant(alone_us / value)} times the GPU alone)" if value > 0 else ""
-    elif gpu is not None and placement.objective == "makespan":
-        beside = (
-            f" ({significant(value / gpu.figures.makespan_us)} of the GPU alone)" if gpu.figures.makespan_us else ""
-        )
-    return text + beside
+    return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
 
 
 def goal_text(placement: Placement) -> str:
@@ -145,6 +125,8 @@ def report_lines(placement: Placement, everything: bool = False) -> Iterator[Lin
     subject, answer = headline(placement)
     yield "title", 0, subject
     yield ("good" if placement.proof.optimal else "mixed"), 0, answer
+    if placement.against_gpu:
+        yield "", 0, placement.against_gpu
     yield from (("", 2, clean(note)) for note in placement.notes)
     yield "", 0, ""
     yield from _table(placement)

@@ -14,15 +14,15 @@ from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit, most_in
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import TELLING, WIDE, best_prices, stretched
 from edgedla.placement.solvers.busiest.loads_ahead import LoadsAhead
-from edgedla.placement.solvers.busiest.pooled_cores import LEAST_STEP, Guided, PooledCores
+from edgedla.placement.solvers.busiest.pooled_cores import Guided, PooledCores
 from edgedla.placement.solvers.busiest.sweep import beam, sweep
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.states.state_graph import StateGraph, prices_of
 
 #: A guided beam aims at the limit if that is within the factor NEAR of the bound, else halfway. A look aims at most the share FAR above
-#: the bound. FAR doubles when a look finds nothing, and halves, down to LEAST_STEP, when there are too many states for a guide.
-NEAR, FAR = 1.0035, 0.01
+#: the bound. FAR doubles when a look finds nothing, and halves, down to LEAST_FAR, when there are too many states for a guide.
+NEAR, FAR, LEAST_FAR = 1.0035, 0.01, 0.001
 
 #: Widths of the first two beams: one shows which weights matter, one finds good placements. Later guided ones double.
 BEAMS = 250, 1_000
@@ -97,6 +97,7 @@ class EngineSearch:
                 self.bound = max(self.bound, bound)
                 yield ()
             self.stopped = self.deadline.passed
+            yield self._pool.divided()
             if self.guided:
                 yield from self._narrow_beams(limit)
                 return
@@ -136,7 +137,7 @@ class EngineSearch:
             if most_states <= self._too_many[0] and reach >= self._too_many[1]:
                 return None
             if self.guided and not self._guide_to(reach):
-                if self.stopped or self._far < LEAST_STEP:
+                if self.stopped or self._far < LEAST_FAR:
                     return None
                 self._far /= 2
                 continue

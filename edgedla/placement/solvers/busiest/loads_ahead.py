@@ -40,6 +40,17 @@ class LoadsAhead:
         """The lower bound of all placements below the limit; infinite if there is none."""
         return float(self.bounds(0, np.zeros(1, int), np.zeros((1, 2)))[0])
 
+    def shortest(self, graph: StateGraph) -> List[int]:
+        """Devices by item, as numbers, along the path that the root's bound stands for: the shortest one, but for what merging loses."""
+        devices, state, loads = [], 0, np.zeros((1, 2))
+        for i, edges in enumerate(graph.edges):
+            out = slice(edges.first[state], edges.first[state + 1])
+            reached = loads + edges.load[out]
+            best = int(self.bounds(i + 1, edges.target[out], reached).argmin())
+            devices.append(int(edges.device[out][best]))
+            state, loads = int(edges.target[out][best]), reached[best : best + 1]
+        return devices
+
     def _add(self, graph: StateGraph, i: int, limit: float) -> None:
         edges, first, points = graph.edges[i], self.first[-1], self.points[-1]
         counts = np.diff(first)[edges.target]

@@ -13,7 +13,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
-from edgedla.placement.solvers.stages import stage_starts
+from edgedla.placement.solvers.stages import Budget, polished, stage_starts
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 
 #: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
@@ -80,8 +80,11 @@ def solve_stream(
         search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
         if search.bound < best.limit:
             for assignments in search.first_looks(best.limit):
-                staged = staged or bool(assignments)
+                staged, known = staged or bool(assignments), best.value
                 best.offer_ordered(assignments)
+                if best.evaluation is not None and search.bound < best.limit < known:
+                    moved = Budget(problem, deadline.to_prepare)
+                    best.offer_capped([polished(problem, goal, best.evaluation.assignment, moved, best.measure)])
                 if search.bound >= best.limit or search.stopped:
                     break
             if not staged and search.bound < best.limit and not search.stopped:
