@@ -52,7 +52,11 @@ FORMATS = ("text", "json")
     help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after "
     "NMS), none, or module:function of your own.",
 )
-@option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
+@option(
+    "--labels",
+    metavar="A,B,C",
+    help="Class names, or a file with one per line. Default: those in the model's metadata.",
+)
 @option("--score", type=click.FloatRange(0, 1), help="Drop detections below this score.")
 @option("--reg-max", type=click.IntRange(1, 256), help="Bins per side of a YOLOv8 box (reg_max).  [default: 16]")
 @option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")

@@ -14,6 +14,7 @@ import math
 import time
 
 import numpy as np
+import onnx
 import torch
 import torch.nn.functional as F
 from shapes import CLASSES, sample
@@ -166,6 +167,10 @@ def main() -> None:
     names = ["raw_s8", "raw_s16"]
     torch.onnx.export(model, torch.zeros(1, 3, SIZE, SIZE), a.out, input_names=["images"], output_names=names,
                       opset_version=13, dynamo=False)  # fmt: skip
+    # Ultralytics' form: `edgedla run` names the boxes by it.
+    made = onnx.load(a.out)
+    made.metadata_props.add(key="names", value=str(dict(enumerate(CLASSES))))
+    onnx.save(made, a.out)
     log = {
         "command": f"python train.py --device {a.device} --steps {a.steps} --batch {a.batch} --seed {a.seed}",
         "torch": torch.__version__, "device": a.device, "threads": torch.get_num_threads(), "parameters": parameters,

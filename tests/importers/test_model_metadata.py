@@ -12,6 +12,7 @@ from onnx import helper  # noqa: E402
 
 from edgedla.errors import ModelError  # noqa: E402
 from edgedla.importers.model_file import changed_outputs, embedded_preprocess  # noqa: E402
+from edgedla.importers.model_file.model_identity import class_names  # noqa: E402
 from tests.models import onnx_model  # noqa: E402
 
 DEEP = "[" * 100_000
@@ -42,3 +43,20 @@ def test_damaged_preprocessing_metadata_is_refused(text: str) -> None:
 def test_damaged_outputs_metadata_is_refused(text: str) -> None:
     with pytest.raises(ModelError, match="is damaged"):
         changed_outputs.changed_outputs(text, "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("{0: 'person', 1: 'stop sign'}", ("person", "stop sign")),
+        ("{1: 'b', 0: 'a'}", ("a", "b")),
+        ('["a", "b"]', ("a", "b")),
+        *(
+            (text, ())
+            for text in ("", "{1: 'b'}", "{0: 7}", "{}", "'person'", DEEP, HUGE, "__import__('os')", "{[]: 1}", "\0")
+        ),
+        ("[" + "'a', " * 200_001 + "]", ()),
+    ],
+)
+def test_class_names_are_read_from_ultralytics_metadata_and_nothing_else(text: str, names: Any) -> None:
+    assert class_names(text) == names

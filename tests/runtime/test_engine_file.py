@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -252,6 +253,16 @@ def test_a_metadata_size_other_than_the_engines_gives_a_warning(caplog):
 
 def test_an_engine_without_metadata_changes_no_settings():
     assert with_metadata(ModelConfig(), of_engine(None)) == ModelConfig()
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"),
+    [({}, ("person", "bicycle")), ({"labels": ("a", "b")}, ("a", "b")), ({"given": frozenset({"labels"})}, ())],
+)
+def test_an_artifact_names_the_classes_that_its_model_names_unless_the_file_does(given, labels):
+    artifact = replace(of_engine(None), kind="hybrid", model={"labels": ["person", "bicycle"]})
+    config = ModelConfig()
+    assert with_metadata(replace(config, decode=replace(config.decode, **given)), artifact).decode.labels == labels
 
 
 def test_int8_borders_need_the_scales_of_an_artifact():

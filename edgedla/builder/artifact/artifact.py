@@ -89,7 +89,7 @@ class Artifact:
         backend: "tensorrt" or "host".
         simulated: True for the host backend, whose results are computed on the host, not on a DLA.
         model: {"name", "sha256"} of the ONNX file; "external": file name -> sha256 of its external data files; "outputs":
-            the outputs before `fix` changed them (importers.model_file.changed_outputs).
+            the outputs before `fix` changed them (importers.model_file.changed_outputs); "labels": its metadata's class names.
         platform: Platform.to_dict() of the target.
         software: versions that built it: tensorrt, jetpack, dla_software, onnxruntime (None where absent or unknown).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).

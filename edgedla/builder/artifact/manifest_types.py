@@ -94,6 +94,7 @@ _OPTIONAL: Mapping[Tuple[str, str], Check] = {
     ("model", "name"): _text,
     ("model", "sha256"): _text,
     ("model", "external"): _map_of(_text),
+    ("model", "labels"): _list_of(_text),
     ("model", "outputs"): _list_of(_record(_CHANGED_OUTPUT)),
     ("platform", "jetpack"): _text,
 }

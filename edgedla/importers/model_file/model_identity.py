@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -12,6 +13,8 @@ from edgedla.io.files import sha256_of
 
 #: TensorProto.DataLocation of weights that stand in a file beside the model.
 EXTERNAL = 1
+#: Longest text of class names that is read; 1,000 names of ImageNet take 30,000 characters.
+MOST_NAMES = 1_000_000
 
 
 def model_identity(path: Path) -> Dict[str, Any]:
@@ -26,7 +29,8 @@ def model_identity(path: Path) -> Dict[str, Any]:
 def identity_of(file: OnnxFile) -> Dict[str, Any]:
     """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights or its decoder.
 
-    "outputs" is added where `fix` changed outputs: their state before it, see changed_outputs.
+    "outputs" is added where `fix` changed outputs: their state before it, see changed_outputs. "labels" is added where the
+    model's metadata names its classes.
 
     Raises:
         ModelError: the decoder beside the model belongs to another one.
@@ -41,7 +45,11 @@ def identity_of(file: OnnxFile) -> Dict[str, Any]:
     folder = file.folder or Path()
     external = {name: sha256_of(folder / name) for name in sorted(locations) if (folder / name).is_file()}
     identity = {"name": file.name, "sha256": file.sha256, "external": external}
-    changed = changed_outputs({p.key: p.value for p in file.model.metadata_props}.get(METADATA), file.where)
+    metadata = {p.key: p.value for p in file.model.metadata_props}
+    labels = class_names(metadata.get("names", ""))
+    if labels:
+        identity["labels"] = list(labels)
+    changed = changed_outputs(metadata.get(METADATA), file.where)
     if changed.outputs:
         identity["outputs"] = [output.to_dict() for output in changed.outputs]
     decoder = decoder_path(folder / f"{file.name}.onnx")
@@ -54,6 +62,18 @@ def identity_of(file: OnnxFile) -> Dict[str, Any]:
                 hint="run `edgedla fix` on the model again",
             )
     return identity
+
+
+def class_names(text: str) -> Tuple[str, ...]:
+    """The class names in `names` of a model's metadata, as Ultralytics' exporter writes them ("{0: 'person', 1: 'bicycle'}"),
+    or a list of them; () for anything else."""
+    try:
+        names = ast.literal_eval(text) if len(text) <= MOST_NAMES else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ()
+    if isinstance(names, dict):
+        names = [names.get(number) for number in range(len(names))]
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def dynamic_inputs(file: OnnxFile) -> Tuple[str, ...]:

@@ -39,7 +39,8 @@ class DecodeOptions:
             It is called with ({output name: array (1, ...) in real values}, the Geometry that brings boxes back to the frame,
             these options). It returns a list of results: Detection, ClassScore, or any object with to_dict() and, to be
             drawn, draw(image, scale).
-        labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
+        labels: class names; those in the model's metadata if not given.
+        outputs: names of the outputs in the decoder's order; the artifact's order if empty.
         score: drop detections below it. iou: threshold of NMS. limit: maximum detections per frame. k: of the classification top-k.
         reg_max: bins per side of a YOLOv8 box. priors: .npy file with SSD's prior boxes.
         keypoints: number of keypoints per person of a pose network.

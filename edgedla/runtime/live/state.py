@@ -6,7 +6,7 @@ import collections
 import logging
 import threading
 import time
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.runtime.board.monitor import sample_between
 from edgedla.runtime.live.scenes import Scenes
@@ -21,8 +21,9 @@ from edgedla.text.addresses import without_secrets
 WINDOW_S = 10.0
 #: A camera is not live after this long, and after so many frame intervals, without a frame.
 STALE_S, STALE_FRAMES = 2.0, 5
+DROPPING = "dropping frames"
 WORDS = {
-    "live": "ok", "dropping": "warn", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad",
+    "live": "ok", DROPPING: "warn", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad",
     "ended": "plain",
 }  # fmt: skip
 STAGE_TITLES = {
@@ -119,11 +120,9 @@ class State:
         taken, dropped = (rates.get(f"{kind} {name}", 0.0) for kind in ("taken", "dropped"))
         # What `max_rate` or `every` leaves out was not asked for, so it is not counted as dropped.
         if word == "live" and dropped > taken:
-            word = "dropping"
+            word = DROPPING
         ages = [lane.ages[name].to_dict()["p50_ms"] for lane in self._pipeline.lanes if name in lane.ages]
-        # None: no result in the last minutes.
-        known_ms = [age_ms for age_ms in ages if age_ms is not None]
-        scene = self._scenes.of(name)
+        known_ms = [age_ms for age_ms in ages if age_ms is not None]  # None: no result in the last minutes.
         return {
             "name": name or "camera",
             "key": name or "-",
@@ -137,7 +136,7 @@ class State:
             "captured": c.captured,
             "reconnects": c.reconnects,
             "silent_s": None if silent_s is None else round(silent_s, 1),
-            "objects": scene.objects,
+            "objects": self._scenes.of(name).objects,
             "why": told["why"],
         }
 
@@ -190,17 +189,17 @@ def _events(outputs: Sequence[Mapping[str, Any]]) -> List[Dict[str, str]]:
 
 
 def _health(sources: List[Dict[str, Any]], broken: Sequence[str]) -> Tuple[str, str, str]:
-    live = [s for s in sources if s["word"] in ("live", "dropping", "ended")]
-    worst: Optional[str] = next((w for w in ("bad", "warn") if any(s["level"] == w for s in sources)), None)
-    counted = f"{len(live)} of {len(sources)} sources live."
+    live = sum(s["word"] in ("live", DROPPING, "ended") for s in sources)
+    counted = f"{live} of {len(sources)} sources live."
     if broken:
         return "bad", "Act now", f"{counted} Every result of {', '.join(broken)} holds NaN or infinity."
-    others = [
-        f"{s['name']} {'drops most frames' if s['word'] == 'dropping' else 'is ' + s['word']}"
-        for s in sources
-        if s["word"] not in ("live", "ended")
-    ]
+    others = [f"{s['name']} is {s['word']}" for s in sources if s["level"] in ("warn", "bad")]
     tell = f"{counted} {', '.join(others)}." if others else counted
-    return {"bad": ("bad", "Act now", tell), "warn": ("warn", "Degraded", tell)}.get(
-        worst or "", ("ok", "All live", counted)
+    levels = {s["level"] for s in sources}
+    return (
+        ("bad", "Act now", tell)
+        if "bad" in levels
+        else ("warn", "Degraded", tell)
+        if others
+        else ("ok", "All live", tell)
     )

@@ -1,4 +1,4 @@
-"""What an engine's own metadata says of pictures and outputs, where the user says nothing of them."""
+"""What the metadata of an engine or model says of pictures, outputs and classes, where the user says nothing of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ FIT_OF = {"classify": "crop"}
 
 
 def with_metadata(config: ModelConfig, artifact: Artifact) -> ModelConfig:
-    """The settings with what the metadata says filled in; what a file or option gave stays. Artifacts say it elsewhere.
+    """The settings with what the metadata says filled in; what a file or option gave stays. An artifact knows the class names.
 
     Raises:
         UsageError: the engine reads or writes INT8, whose scale it does not hold.
     """
     if artifact.kind != BARE_ENGINE:
-        return config
+        labels = tuple(artifact.model.get("labels") or ())
+        if config.decode.labels or "labels" in config.decode.given:
+            return config
+        return replace(config, decode=replace(config.decode, labels=labels))
     steps = [b.name for b in artifact.bindings if b.dtype == "INT8"]
     if steps:
         raise UsageError(

@@ -283,7 +283,7 @@ def test_the_page_tells_why_a_camera_has_not_come_yet():
     assert not good["why"]
 
 
-@pytest.mark.parametrize(("every", "word"), [(1, "dropping"), (20, "live")])
+@pytest.mark.parametrize(("every", "word"), [(1, "dropping frames"), (20, "live")])
 def test_a_camera_whose_frames_are_mostly_dropped_is_degraded_unless_the_file_asks_for_fewer(every, word):
     p = pipeline(
         [camera("a", counter(rate=50))], [lane(engine(150.0), ["a"])], limits=Limits(seconds=60), every={"": every}
@@ -301,7 +301,7 @@ def test_a_camera_whose_frames_are_mostly_dropped_is_degraded_unless_the_file_as
     (source,) = document["sources"]
     assert source["word"] == word
     assert 0 < source["analysed"] < source["rate"]
-    assert document["health"]["word"] == {"dropping": "Degraded", "live": "All live"}[word]
+    assert document["health"]["word"] == {"dropping frames": "Degraded", "live": "All live"}[word]
     assert document["health"]["tell"] == "1 of 1 sources live." + (
         " a drops most frames." if word == "dropping" else ""
     )

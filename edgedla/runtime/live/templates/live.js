@@ -94,7 +94,7 @@ function tile(s) {
   caption.hidden = s.level === "ok";
   caption.replaceChildren(
     s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end."
-      : s.word === "dropping" ? "Most frames are dropped: the models are too slow." : "No frame for " + s.silent_s + " s",
+      : s.word === "dropping frames" ? "Most frames are dropped: the models are too slow." : "No frame for " + s.silent_s + " s",
     make("small", "", [s.why, opened].filter(Boolean).join("; ")));
 }
 
