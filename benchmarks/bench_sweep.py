@@ -168,9 +168,8 @@ def on_dask(models: Sequence[str], jobs: int, folder: Path) -> Dict[str, Any]:
 
 def in_browser(models: Sequence[str], folder: Path, rows_wanted: int) -> Dict[str, Any]:
     """Milliseconds of Chromium for a page of so many rows: until it is loaded, and of filtering, sorting and drawing after it."""
-    from selenium import webdriver
-    from selenium.webdriver.common.by import By
-
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from docs.chrome import open_page
     from edgedla.reports.sweeps.page import sweep_page
     from edgedla.sweep.row import COLUMNS
 
@@ -181,29 +180,21 @@ def in_browser(models: Sequence[str], folder: Path, rows_wanted: int) -> Dict[st
     ]
     page = folder / "sweep.html"
     page.write_text(sweep_page(many, COLUMNS, {}), encoding="utf-8")
-    options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,900"):
-        options.add_argument(word)
-    with webdriver.Chrome(options=options) as browser:
-        loaded = seconds(lambda: browser.get(page.as_uri()))
-
-        def shown() -> int:
-            return len(browser.find_elements(By.CSS_SELECTOR, "tbody tr"))
-
-        before = shown()
-        box = browser.find_element(By.CSS_SELECTOR, "input")
-
-        def search() -> None:
-            box.send_keys("resnet")
-            browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-
-        def sort() -> None:
-            browser.find_elements(By.CSS_SELECTOR, "th button, th")[3].click()
-            browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-
-        searched, after = seconds(search), shown()
-        sorted_s = seconds(sort)
-        errors = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    shown = "document.querySelectorAll('tbody tr').length"
+    drawn = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    with open_page(1400, 900) as browser:
+        loaded = seconds(lambda: browser.go(page.as_uri()))
+        before = browser.ask(shown)
+        type_in = "box.value = 'resnet'; box.dispatchEvent(new Event('input', {bubbles: true}))"
+        searched = seconds(
+            lambda: browser.ask(
+                f"(() => {{ const box = document.querySelector('input'); {type_in}; return {drawn}; }})()"
+            )
+        )
+        after = browser.ask(shown)
+        click = "document.querySelectorAll('th button, th')[3].click()"
+        sorted_s = seconds(lambda: browser.ask(f"(() => {{ {click}; return {drawn}; }})()"))
+        errors = list(browser.console)
     return {
         "rows": rows_wanted, "page_mb": round(page.stat().st_size / 1e6, 2), "load_ms": round(1e3 * loaded),
         "filter_ms": round(1e3 * searched), "sort_ms": round(1e3 * sorted_s), "rows_drawn_before": before,
