@@ -14,7 +14,7 @@ The sum of noise assumes independent rounding errors, so callers must check the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Container, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.program.highs import Linear, LinearModel
@@ -113,9 +113,9 @@ def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Op
     chosen = set(layers)
     tensors = tuple(c.tensor for c in candidates if chosen.issuperset(c.layers))
     cost = sum(model.cost[column] * answer.values[column] for column in (*fp16.values(), *gpu.values(), *handed))
-    return Choice(
-        layers, tensors, cost - len(layers) * _LAYER_US - _standing(prices, gpu), answer.status == "optimal", moved
-    )
+    moving = (b for b in prices.borders if any(name in gpu for name in (b.producer, *b.readers)))
+    before_us = len(layers) * _LAYER_US + transitions_us(moving, prices.on_gpu)
+    return Choice(layers, tensors, cost - before_us, answer.status == "optimal", moved)
 
 
 def _borders(model: LinearModel, gpu: Mapping[str, int], prices: Prices) -> List[int]:
@@ -142,14 +142,12 @@ def _borders(model: LinearModel, gpu: Mapping[str, int], prices: Prices) -> List
     return columns
 
 
-def _standing(prices: Prices, gpu: Mapping[str, int]) -> float:
-    """Present cost (us) of the borders that may change, before any layer moves."""
+def transitions_us(borders: Iterable[Border], on_gpu: Container[Optional[str]]) -> float:
+    """Predicted time of the transitions at these borders with these layers on the GPU, and all others on the DLA."""
     total = 0.0
-    for border in prices.borders:
-        if not any(name in gpu for name in (border.producer, *border.readers)):
-            continue
-        from_gpu = border.producer is None or border.producer in prices.on_gpu
-        to_gpu = [name in prices.on_gpu for name in border.readers] + ([True] if border.is_output else [])
+    for border in borders:
+        from_gpu = border.producer is None or border.producer in on_gpu
+        to_gpu = [name in on_gpu for name in border.readers] + ([True] if border.is_output else [])
         total += border.to_gpu_us if not from_gpu and any(to_gpu) else 0.0
         total += border.to_dla_us if from_gpu and not all(to_gpu) else 0.0
     return total

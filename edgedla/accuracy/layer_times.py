@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, Mapping, Tuple
 
-from edgedla.accuracy.choose_fp16 import Border, Prices
+from edgedla.accuracy.choose_fp16 import Border, Prices, transitions_us
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
 from edgedla.targets import Platform
@@ -33,6 +33,12 @@ class LayerTimes:
         """The cost of leaving INT8, given the layers already on the GPU."""
         gpu = {name: self.gpu_us[name] - self.int8_us[name] for name in self.int8_us if name not in on_gpu}
         return Prices(self.extra_us(), gpu, self.borders, frozenset(on_gpu))
+
+    def to_gpu_us(self, layers: Collection[str], on_gpu: Collection[str]) -> float:
+        """Extra time of these layers on the GPU in place of the DLA. `on_gpu`: those that are there already."""
+        own_us = sum(self.gpu_us[name] - self.int8_us[name] for name in layers if name in self.gpu_us)
+        after, before = (transitions_us(self.borders, {*on_gpu, *more}) for more in (layers, ()))
+        return own_us + after - before
 
     def without_scale_us(self, layers: Iterable[str]) -> float:
         """Predicted extra time of these layers, which run in FP16 on the DLA because a tensor has no scale."""

@@ -7,7 +7,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
-from edgedla.accuracy.simulation import Simulation, to_share
+from edgedla.accuracy.simulation import Simulation
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
@@ -122,7 +122,7 @@ def layers_to_fp16(
     prices = replace(times.prices({x.name for x in state.graph.layers} - on_dla), no_fp16=frozenset(no_fp16))
     old_precisions, old_devices = dict(state.precisions), dict(state.devices)
     # Without a goal in dB, first remove half of the noise.
-    excess = total - to_share(goal_db) if goal_db is not None else total * 0.5
+    excess = total - 10.0 ** (-goal_db / 10.0) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
     tried: Set[Tuple[Tuple[str, ...], ...]] = set()
     for _ in range(_ROUNDS):

@@ -76,11 +76,6 @@ def to_db(share: float) -> float:
     return math.inf if share <= 0 else -10.0 * math.log10(share)
 
 
-def to_share(db: float) -> float:
-    """Noise share of an SQNR in dB."""
-    return float(10.0 ** (-db / 10.0))
-
-
 class Simulation:
     """FP32 and simulated INT8 side by side on samples.
 

@@ -120,7 +120,7 @@ def test_salient_noise_detects_what_plain_noise_does_not() -> None:
                 yield [exact]
 
     feeds: Any = ("loud", "quiet", "quiet", "quiet")
-    at_object, elsewhere = (SalientNoise(Constant(k), feeds).share() for k in (2, 0))  # type: ignore[arg-type]
+    at_object, elsewhere = (sum(SalientNoise(Constant(k), feeds).parts()) for k in (2, 0))  # type: ignore[arg-type]
     # m = 2 at the third element: distances 6, -2, -2, -2; sum (y - m)**2 = 48, sum (y - m)**4 = 1344.
     assert at_object == pytest.approx(48 / 1344)
     assert elsewhere == 0.0

@@ -1,13 +1,14 @@
-"""Gives back channels that a shared scale rounded away: the least costly layers in FP16 with which every group is alive."""
+"""Gives back channels that a shared scale rounded away: the least costly layers out of INT8 with which every group is alive."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Callable, List, Sequence, Set, Tuple
 
 from edgedla.accuracy.channels.measure import ChannelGroup, ChannelNoise
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.state import State, Step
 from edgedla.quantization.samples import Feed
+from edgedla.vocabulary import GPU
 
 
 def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
@@ -18,35 +19,39 @@ def dead(groups: Sequence[ChannelGroup], least_db: float) -> List[ChannelGroup]:
 def repair_channels(
     state: State, noise: ChannelNoise, feeds: Sequence[Feed], least_db: float, times: LayerTimes
 ) -> None:
-    """Puts layers in FP16 if that gives back every group that is dead; changes nothing if no choice does.
+    """Takes layers out of INT8 if that gives back every group that is dead; changes nothing if no choice does.
 
     A concatenation in FP16 needs no shared scale. Tried: the joins in front of the output, also what makes the dead
-    channels, and every join of the network with what makes and reads its tensors.
+    channels, and every join of the network with what makes and reads its tensors; each in FP16 on the DLA, and on the GPU,
+    which ends the DLA's part in front of them.
     """
     simulation = state.simulation()
     before = dead(noise.groups(simulation, feeds), least_db)
     if not before or state.report.platform.release.strongly_typed:
         return
-    extra, old = times.extra_us(), dict(state.precisions)
-    choices = sorted(_choices(state, noise, before), key=lambda names: (_cost(names, extra), len(names)))
+    extra, old, on_dla = times.extra_us(), (dict(state.precisions), dict(state.devices)), set(state.on_dla())
+    on_gpu = {x.name for x in state.graph.layers} - on_dla
+    choices: List[Tuple[float, bool, Tuple[str, ...]]] = []
+    for names in _choices(state, noise, before):
+        choices.append((sum(max(extra.get(name, 0.0), 0.0) for name in names), False, names))
+        if on_dla - set(names):
+            choices.append((max(times.to_gpu_us(names, on_gpu), 0.0), True, names))
     sqnr = simulation.noise(feeds).sqnr_db
     del simulation
-    for names in choices:
-        state.precisions = {**old, **dict.fromkeys(names, "fp16")}
+    for cost_us, to_gpu, names in sorted(choices, key=lambda choice: (choice[:2], len(choice[2]))):
+        state.precisions = {**old[0], **dict.fromkeys(names, "fp16")}
+        state.devices = {**old[1], **dict.fromkeys(names if to_gpu else (), GPU)}
         trial = state.simulation()
         left = dead(noise.groups(trial, feeds), least_db)
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         state.steps.append(
-            Step("channels apart in FP16", f"{len(before) - len(left)} of {len(before)} groups of channels back: {shown}",
-                 sqnr, trial.noise(feeds).sqnr_db, not left, _cost(names, extra))
+            Step(f"channels apart {'on the GPU' if to_gpu else 'in FP16'}",
+                 f"{len(before) - len(left)} of {len(before)} groups of channels back: {shown}",
+                 sqnr, trial.noise(feeds).sqnr_db, not left, cost_us)
         )  # fmt: skip
         if not left:
             return
-    state.precisions = old
-
-
-def _cost(names: Sequence[str], extra: Dict[str, float]) -> float:
-    return sum(max(extra.get(name, 0.0), 0.0) for name in names)
+    state.precisions, state.devices = old
 
 
 def _choices(state: State, noise: ChannelNoise, groups: Sequence[ChannelGroup]) -> List[Tuple[str, ...]]:

@@ -62,7 +62,7 @@ def output_thresholds(
     repaired = state.plan({**state.absmax, **changed}).calibration.absmax
     before, after = (simulation.noise(held_out, absmax).sqnr_db for absmax in (used, repaired))
     salient = SalientNoise(simulation, held_out)
-    gained_db = to_db(salient.share(repaired)) - to_db(salient.share(used))
+    gained_db = to_db(sum(salient.parts(repaired))) - to_db(sum(salient.parts(used)))
     kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
     noise_change = f"{abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"

@@ -40,14 +40,11 @@ class SalientNoise:
             for k, y in enumerate(outputs):
                 self.signal[k] += float((self._weights(k, y) ** 2).sum())
 
-    def share(self, absmax: Optional[Mapping[str, float]] = None) -> float:
-        """Mean share over the outputs that vary. `absmax`: tensor -> range in place of the plan's."""
-        return sum(self.parts(absmax))
-
-    def parts(self, absmax: Optional[Mapping[str, float]], known: Sequence[float] = ()) -> List[float]:
-        """What each sample adds to the share.
+    def parts(self, absmax: Optional[Mapping[str, float]] = None, known: Sequence[float] = ()) -> List[float]:
+        """What each sample adds to the share, which is the mean over the outputs that vary.
 
         Args:
+            absmax: tensor -> range in place of the plan's.
             known: the parts of other ranges: where the first samples have so much more noise than with them (`_WORSE`), the rest is
                 not run, and the answer is [infinity].
         """
