@@ -228,3 +228,34 @@ def test_heads_of_detectors_keep_every_part(kind: str) -> None:
     result = quantize(case.model, samples(16, 1), QuantizeRequest(**FAST), holdout=held_out)
     assert not result.dead
     assert min(part_db(case, result, held_out)) >= 15.0
+
+
+@pytest.mark.parametrize("side", [4, 40])
+def test_the_cheaper_of_fp16_and_the_gpu_gives_channels_back(side: int) -> None:
+    """One convolution makes pixels and scores: a small one costs least in FP16 on the DLA, a large one behind it on the GPU."""
+    from edgedla.accuracy.layer_times import layer_times
+    from edgedla.importers import load_onnx
+    from edgedla.targets import platform_for
+
+    rng = np.random.default_rng(5)
+    weights = {
+        "w": rng.standard_normal((64, 3, 3, 3)).astype("f") * 0.3,
+        "v": rng.standard_normal((8, 64, 3, 3)).astype("f"),
+    }
+    weights["v"][:4] *= 500
+    weights["v"][4:] *= 0.01
+    nodes = [node("Conv", "x w", "c", name="stem", pads=[1] * 4), node("Relu", "c", "r", name="relu"),
+             node("Conv", "r v", "y", name="head", pads=[1] * 4)]  # fmt: skip
+    model = onnx_model(nodes, {"x": (1, 3, side, side)}, {"y": (1, 8, side, side)}, weights, opset=17, name="heads")
+    feeds = [rng.standard_normal((1, 3, side, side)).astype(np.float32) for _ in range(12)]
+    data, held_out = (Samples([{"x": x} for x in part], False, "tests") for part in (feeds[:8], feeds[8:]))
+    result = quantize(model, data, QuantizeRequest(**FAST), holdout=held_out)
+    assert not result.dead
+    platform = platform_for("agx-orin-64gb")
+    times = layer_times(load_onnx(model, trt=platform.release.trt), platform)
+    on_gpu_us, in_fp16_us = times.to_gpu_us(["head"], ()), times.extra_us()["head"]
+    assert (on_gpu_us < in_fp16_us) == (side == 40), (on_gpu_us, in_fp16_us)
+    assert result.devices == ({"head": "GPU"} if side == 40 else {})
+    assert result.precisions == {"head": "fp16"}
+    assert [s.extra_us for s in result.steps if s.kept] == [pytest.approx(max(min(on_gpu_us, in_fp16_us), 0.0))]
+    assert min(part_db(Head("", model, 1, (("box", 0, 4), ("score", 4, 8))), result, held_out)) > 20
