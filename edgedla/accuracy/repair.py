@@ -155,12 +155,3 @@ def layers_to_fp16(
 
 def _tighter(excess: float, total: float) -> float:
     return min(excess + (total - excess) * 0.6, total)
-
-
-def goal(min_sqnr_db: Optional[float], drop_ok: Optional[Callable[[Simulation], bool]]) -> Enough:
-    """The user's goal as the `enough` function of `layers_to_fp16`."""
-
-    def enough(sqnr_db: float, simulation: Simulation) -> bool:
-        return (min_sqnr_db is None or sqnr_db >= min_sqnr_db) and (drop_ok is None or drop_ok(simulation))
-
-    return enough

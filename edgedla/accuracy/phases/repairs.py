@@ -8,7 +8,7 @@ from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.phases.network_changes import tensors_on_dla
-from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_fp16
+from edgedla.accuracy.repair import Enough, better_thresholds, layers_to_fp16
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
@@ -79,7 +79,11 @@ class Repairs:
         request = self.job.request
         if request.min_sqnr_db is None and request.max_drop is None:
             return
-        enough = goal(request.min_sqnr_db, self._drop_ok())
+        least_db, drop_ok = request.min_sqnr_db, self._drop_ok()
+
+        def enough(sqnr_db: float, simulation: Simulation) -> bool:
+            return (least_db is None or sqnr_db >= least_db) and (drop_ok is None or drop_ok(simulation))
+
         if not self._is_good_enough(enough):
             self.job.announce("trying better thresholds")
             better_thresholds(self.state, errors, self.feeds, enough)

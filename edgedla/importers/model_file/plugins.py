@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.value_names import graphs_in
 
 DEFAULT_DOMAINS = ("", "ai.onnx")
 #: Other domains whose operators ONNX Runtime has.
@@ -102,7 +103,5 @@ def _plugins(node: Any, functions: Any, inside: Tuple[Any, ...]) -> Iterator[str
 def _nodes_of(node: Any) -> Iterator[Any]:
     """The node, and those of its subgraphs."""
     yield node
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _nodes_of(inner)
+    for body in (body for attribute in node.attribute for body in (attribute.g, *attribute.graphs)):
+        yield from (inner for graph in graphs_in(body) for inner in graph.node)
