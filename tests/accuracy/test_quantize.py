@@ -27,6 +27,7 @@ from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
+from tests.amounts import amount
 from tests.models import node, onnx_model, save
 
 Data = Tuple[Samples, Samples]
@@ -100,7 +101,7 @@ def test_the_adjustable_simulation_equals_that_of_the_plan(network: Any, data: D
 @pytest.mark.parametrize("factor", [8.0, 1 / 8])
 def test_broken_scales_are_named_and_repaired(network: Any, data: Data, factor: float) -> None:
     good = run(network, data)
-    for broken in ("x", "r0", "r1"):
+    for broken in ("x", "r0", "r1")[-amount(1, 3) :]:
         absmax = {**good.absmax, broken: good.absmax[broken] * factor}
         bad = run(network, data, absmax=absmax)
         assert bad.errors[0].tensor == broken

@@ -180,14 +180,16 @@ def attribute_of_another_type() -> ModelProto:
     ],
     ids=lambda f: f.__name__,
 )
-def test_fix_of_a_broken_model_exits_with_3_and_a_message(make: Callable[[], ModelProto], tmp_path: Path) -> None:
+def test_fix_of_a_broken_model_exits_with_3_and_a_message(
+    make: Callable[[], ModelProto], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     save(make(), str(tmp_path / "m.onnx"))
-    command = [sys.executable, "-m", "edgedla", "fix", str(tmp_path / "m.onnx"), "--dry-run"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 3, done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-    assert f"edgedla: error: {tmp_path / 'm.onnx'}" in done.stderr
-    assert "_deserialize" not in done.stderr
+    code = exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run"])
+    out, err = capfd.readouterr()
+    assert code == 3, err
+    assert "\x1b" not in out + err
+    assert f"edgedla: error: {tmp_path / 'm.onnx'}" in err
+    assert "_deserialize" not in err
 
 
 def doubled_values() -> ModelProto:

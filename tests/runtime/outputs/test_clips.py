@@ -134,9 +134,11 @@ def test_closing_during_a_clip_keeps_its_pictures_so_far(tmp_path):
     assert not [t for t in threading.enumerate() if t.name.startswith("edgedla-clips")]
 
 
-#: Films an event without end until it is killed.
+#: Films an event without end until it is killed. OpenCV writes a file once it holds enough: noise fills it soonest.
 FILMING = """
 import sys, time
+from dataclasses import replace
+import numpy as np
 from edgedla.runtime.outputs.films.clip_config import ClipConfig
 from edgedla.runtime.outputs.films.clips import Clips
 from edgedla.runtime.outputs.event_rule import EventRule
@@ -144,8 +146,10 @@ from edgedla.runtime.outputs.events import Events
 from tests.runtime.outputs.test_clips import PERSON, Told, result
 events = Events({"e": EventRule(frames=1)}, [Told()], Clips(ClipConfig(sys.argv[1], rate=20, before_s=0)))
 print(flush=True)
+noise = np.random.default_rng(0).integers(0, 255, (240, 320, 3), np.uint8)
 for i in range(3000):
-    events.write(result(i, PERSON, grey=i % 200))
+    filmed = result(i, PERSON)
+    events.write(replace(filmed, frame=replace(filmed.frame, image=noise)))
     time.sleep(0.02)
 """
 
