@@ -21,6 +21,7 @@ from edgedla.placement.check_cost import with_cost
 from edgedla.quantization.session import open_session
 from edgedla.regions import check_graph
 from edgedla.targets import platform_for
+from tests.amounts import examples
 from tests.fixes.rewrite_examples import outcome
 from tests.models import constant, ints, node, onnx_model
 from tests.placement.cut_blocks import c2f
@@ -93,7 +94,7 @@ def operators(model: onnx.ModelProto) -> List[str]:
     return sorted(n.op_type for n in model.graph.node)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     some.lists(some.integers(1, 40), min_size=1, max_size=5),
     some.sampled_from(sorted(ACTIVATIONS)),

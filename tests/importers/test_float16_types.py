@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from edgedla.importers.model_file.float16_tensors import HALF
 from edgedla.importers.model_file.float16_types import Halved, in_float16
 from edgedla.quantization.session import open_session
+from tests.amounts import examples
 from tests.models import constant, node, onnx_model
 
 
@@ -144,7 +145,7 @@ def test_models_with_float16_or_quantisation_or_without_float_data_are_left_alon
 _STEPS = ("Relu", "Sigmoid", "Mul", "Add", "Concat", "MaxPool", "Cast", "Identity", "Constant")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(_STEPS), min_size=1, max_size=7), st.sets(st.integers(0, 7)), st.booleans())
 def test_any_chain_computes_the_same_in_both_types(steps: List[str], kept: Any, own_ends: bool) -> None:
     """Whatever stays FLOAT, the model is sound and within FLOAT16's rounding."""

@@ -25,6 +25,7 @@ from edgedla.regions.ranking import changed
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform, platform_for
+from tests.amounts import examples
 from tests.models import node, onnx_model
 from tests.placement.cut_blocks import c2f
 from tests.placement.tiny_networks import tiny_network
@@ -88,7 +89,7 @@ def networks(draw: st.DrawFn) -> Tuple[LayerGraph, Tuple[Verdict, ...], str]:
     return graph, tuple(verdicts), precision
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(networks(), st.lists(st.frozensets(st.sampled_from(REMEDIES)), min_size=1, max_size=5), st.integers(1, 2))
 def test_every_set_costs_what_a_new_network_with_it_costs(
     network: Tuple[LayerGraph, Tuple[Verdict, ...], str], sets: List[FrozenSet[str]], cores: int
