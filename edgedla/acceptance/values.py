@@ -47,10 +47,7 @@ class StepResult:
     findings: Tuple[Dict[str, Any], ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "id": self.id, "state": self.state, "seconds": self.seconds, "reason": self.reason,
-            "findings": list(self.findings),
-        }  # fmt: skip
+        return {**vars(self), "findings": list(self.findings)}
 
 
 def state_of(findings: List[Dict[str, Any]]) -> str:

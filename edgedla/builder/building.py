@@ -45,7 +45,7 @@ from edgedla.vocabulary import GPU
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
 #: In it: the model as FLOAT16, where a strongly typed release builds it so.
-CONVERTED = "fp16.onnx"
+CONVERTED = "built.onnx"
 
 
 @typed
@@ -95,9 +95,9 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     with as_file(model) as path:
         source, script = OnnxSource(path), Path(out)
         folder = script if script.suffix != ".sh" or script.is_dir() else script.parent
-        written = folder / f"{path.stem}.fp16.onnx"
+        written = folder / f"{path.stem}.{CONVERTED}"
         plan = _plan(source, request, None, say, converted=written)
-        return scripts_of(plan, script, None if source.halved is None else written)
+        return scripts_of(plan, script, written if source.converted else None)
 
 
 def build(

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.onnx_input import MOST_WEIGHT_BYTES, fix_inputs, load_model, read_model
+from edgedla.errors import ModelError
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.float16_types import Halved
 from edgedla.importers.model_file.float32_types import in_float32, lacks_half
 from edgedla.importers.model_file.model_identity import dynamic_inputs, identity_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.shared_parameters import read_directly, shared_parameters
 from edgedla.io.files import write_atomic
 from edgedla.regions.float16_model import half_model, half_source
 from edgedla.targets import Platform
@@ -27,13 +29,16 @@ class OnnxSource:
 
     Attributes:
         path: of the file.
-        halved: how the model was converted to FLOAT16; None where it is built as it is. `path` is then that of the converted model.
+        halved: how the model was converted to FLOAT16; None where it was not.
+        converted: whether `path` is that of a file made of the user's: as FLOAT16, or with parameters read directly that the user's
+            file, exported untrained, shares.
         scales: the samples behind the build's INT8 scales; None unless the scales were measured on samples.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = self._original = path
         self.halved: Optional[Halved] = None
+        self.converted = False
         self.scales: Optional[MeasuredScales] = None
         self._identity: Optional[Dict[str, Any]] = None
         self._file: Optional[OnnxFile] = None
@@ -70,7 +75,7 @@ class OnnxSource:
         batch: Optional[int],
         written: Optional[Path],
     ) -> None:
-        """Converts the model to FLOAT16 where the release is strongly typed and its types are FLOAT.
+        """Converts the model to FLOAT16 where the release is strongly typed and its types are FLOAT, and reads shared parameters directly.
 
         Args:
             mode: as in `check`. written: file for the converted model; None: nothing reads its weights.
@@ -78,18 +83,28 @@ class OnnxSource:
         Raises:
             ModelError: unreadable, external data missing, or too large for one message.
         """
-        if not platform.release.strongly_typed or self.halved is not None:
+        typed, shared = platform.release.strongly_typed, shared_parameters(self.file.model.graph)
+        if self.converted or not (typed or shared):
             return
         # That of the user's file, before it is replaced.
         self._identity = self.identity
-        model: Any = self.file if written is None else load_model(self.path, most_bytes=MOST_WEIGHT_BYTES)
-        self.halved = half_model(model, platform, mode, shapes=shapes, batch=batch)
-        if self.halved is None:
+        try:
+            whole = self.file.model if written is None else load_model(self.path, most_bytes=MOST_WEIGHT_BYTES)
+        except ModelError:
+            if typed:
+                raise
+            # A script needs no weights: what it builds is the file as it is.
             return
-        self._file = half_source(self.file, self.halved)
+        read_directly(whole, shared)
+        source = replace(self.file, model=whole)
+        self.halved = half_model(source, platform, mode, shapes=shapes, batch=batch) if typed else None
+        if self.halved is None and not shared:
+            return
+        self._file = source if self.halved is None else half_source(source, self.halved)
+        self.converted = written is not None
         if written is None:
             return
-        write_atomic(written, self.halved.model.SerializeToString(), follow=False)
+        write_atomic(written, self._file.model.SerializeToString(), follow=False)
         self.path = written
         # A placement or a report of the user's file holds for its conversion.
         self._file = replace(read(written), name=self._file.name, notes=self._file.notes, sha256=self._file.sha256)

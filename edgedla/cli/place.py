@@ -13,6 +13,7 @@ from edgedla.cli.arguments.place_modes import names_placement, require_made_for,
 from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, limits_for, numbers
 from edgedla.cli.options import (
     TRTEXEC_NOTE_OF_PLACE,
+    clocks_option,
     network_options,
     output_options,
     platform_flags,
@@ -89,6 +90,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     metavar="NAME",
     help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
 )
+@clocks_option
 @option(
     "--profile",
     metavar="FILE",
@@ -172,6 +174,7 @@ def place(
     min_region: int,
     loadables_per_core: Optional[int],
     power_mode: Optional[str],
+    clocks_locked: Optional[bool],
     profile: Optional[str],
     layer_info: Optional[str],
     use_unknown: bool,
@@ -206,7 +209,7 @@ def place(
         return _verify(verified, models, shapes, batch, targets, given)
     if evaluated:
         return _evaluate(
-            models, evaluated, targets, given, power_mode=power_mode, profile=profile, layer_info=layer_info,
+            models, evaluated, targets, given, power_mode=power_mode, clocks_locked=clocks_locked, profile=profile, layer_info=layer_info,
             use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
             concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
@@ -234,6 +237,7 @@ def place(
         in_flight=in_flight,
         one_process=one_process,
         power_mode=power_mode or own_power_mode(target),
+        clocks_locked=clocks_locked,
         profile=profile,
         layer_info=layer_info,
         use_unknown=use_unknown,

@@ -64,14 +64,7 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         if not isinstance(other, Cost):
             return NotImplemented
-        return Cost(
-            self.latency_us + other.latency_us,
-            self.energy_mj + other.energy_mj,
-            weakest((self.basis, other.basis)),
-            _joined(self.spread, self.latency_us, other.spread, other.latency_us),
-            _joined(self.energy_spread, self.energy_mj, other.energy_spread, other.energy_mj),
-            self.transfer_us + other.transfer_us,
-        )
+        return total((self, other))
 
     def scaled(self, factor: float) -> Cost:
         """The cost with its latency and energy multiplied by `factor` (contention, repeated runs)."""
@@ -128,8 +121,3 @@ def total(costs: Iterable[Cost]) -> Cost:
         energy_deviation / energy if energy > 0 else energy_spread,
         transfer,
     )
-
-
-def _joined(spread_a: float, weight_a: float, spread_b: float, weight_b: float) -> float:
-    weight = weight_a + weight_b
-    return (spread_a * weight_a + spread_b * weight_b) / weight if weight > 0 else max(spread_a, spread_b)

@@ -5,12 +5,6 @@ DLA: energy_mj = (active_w * share * latency_ms + pj_per_mac * macs / 1e9) * vol
 the host's work to submit it and to wait
 share = the engine's clock against the highest of AGX Orin 64 GB, whose power was measured; voltage: see `voltage`
 activity = share * (1 + multiprocessors that are on, against those of AGX Orin) / 2
-
-The half of the GPU's power that does not shrink with its multiprocessors is cache, fabric, memory and host: two figures of an
-Orin NX, which has half of them, are predicted 31 % low with it and 50 % low without.
-
-The figures hold for an engine that runs all the time. At a low duty cycle the governors lower the clocks and the engines'
-own idle power decides; no published figure says by how much.
 """
 
 from __future__ import annotations

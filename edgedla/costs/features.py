@@ -1,6 +1,6 @@
 """What a layer's work costs in ideal engine time, feature by feature. A fitted coefficient stands before each feature.
 
-latency_us = sum over features of coefficient * feature
+latency_us = sum over features of coefficient * feature. rules/costs/EFFECTS.md has the figures behind each.
 
 DLA features (microseconds, times a dimensionless or per-byte coefficient):
     mac.dense, mac.first, mac.depthwise = macs' / (mac_per_clock * dla_mhz)
@@ -13,22 +13,11 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
         buffer-full of the other: min(weight_bytes * (n_input - 1), read_bytes * (n_weight - 1)) for each sample of the batch
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
-    sample = samples - 1                         each further sample of an operator's batch, which a DLA works on one after the
-        other. Without it, of ResNet-50 at batch 2 (NVIDIA) and at batch 1 (another source) one is too fast and the other too
-        slow. The 5.3 us that NVIDIA's figures show hold for DETR, which the fit does not use: products of 850 rows with a constant
-        matrix, each row a sample, 10,400 at INT8 and 16,800 at FP16. It is predicted at 75 and 390 ms, and takes 78 and 399
-        (rows p675, p676); without samples 21 and 303.
+    sample = samples - 1                         each further sample of an operator's batch, which a DLA works on one after the other
     lut = elements / dla_mhz                     an activation that is looked up in a table, alone or behind a convolution
-        At FP16, 0.2 clocks for each element, by the loadable of YOLO11n that has no slices (row p657). A constant for each
-        table is wrong: YOLO26n takes 6.8 ms at 320 x 320 and 27.7 ms at 640 x 640, with as many tables (rows p661, p663).
-        At INT8 the figure of YOLOv5s (row p319) leaves no time for tables.
-    slice = bytes / dla_mhz                      what a slice cuts out: 0.7 clocks for each byte, by the other two loadables of
-        YOLO11n at FP16 (rows p587, p656). At INT8 YOLO11n without attention takes as much more than all else in it (row
-        p664, which the fit does not use) as half the bytes cost. YOLOv5s has no slices and takes no such time. Sums of
-        additions behind them grow alike; YOLOv5s has those too.
-    softmax = elements / dla_mhz                 a softmax; 15 clocks for each element at FP16 (row p588), 17 at INT8 (rows
-        p658, p659), all over 2 x 400 x 400. Slices and transposes run in the same loadables, so the times hold those of
-        attention. How the time grows with the axis is not known.
+    slice = bytes / dla_mhz                      what a slice cuts out
+    softmax = elements / dla_mhz                 a softmax, with the slices and transposes of its loadable; how the time grows with
+                                                 the axis is not known
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them); a group of two or three
@@ -37,11 +26,8 @@ GPU features:
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock represents both
     kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there and a graph without Q/DQ does not
-                                                 show: reformats between its kernels, what Q/DQ cut off (`operators`), smaller
-                                                 kernels. Fitted to every figure at INT8 without CUDA graphs, since the
-                                                 way an engine was quantised is not known. A graph with Q/DQ
-                                                 shows its own kernels. Builds for INT8 allow FP16: an operator that is faster
-                                                 without it costs what it costs at FP16
+                                                 show. Builds for INT8 allow FP16: an operator that is faster without it costs
+                                                 what it costs at FP16
 
 A DLA's memory terms follow the memory clock, not the module's bus width: one core cannot fill the bus (28 to 63 GB/s of 136
 to 205 measured), so that its transfers are bound by latency. The GPU's follow the DRAM's peak bandwidth.
@@ -76,32 +62,26 @@ FIXED_FEATURES = frozenset(
 #: Spread of a softmax: all figures are of one shape, and none says whether its elements, its axis or the transposes count.
 SOFTMAX_SPREAD = 0.7
 
-#: Spread of FP16 layers on a DLA below the module's highest DLA clock. Figures in such modes are 1.4 times as long as figures
-#: in the highest modes say (AGX Orin at 50W, rows p587, p656, p657; at 30W, rows p595 to p598), or 0.6 times (YOLO11n on an Orin NX
-#: with TensorRT 8.5.2). Boards read back the modes' DLA clocks under load; the memory's clock, what ran where, or a cost
-#: that does not follow the DLA's clock may be the cause.
+#: Spread of FP16 layers on a DLA below the module's highest DLA clock, where figures are 0.6 to 1.45 times as long as predicted.
 LOWER_CLOCK_SPREAD = 0.4
 
-#: Spread of the GPU with TensorRT before 8, which runs on Xavier. The coefficients rest on TensorRT 7.1.3 (one source) and 8.0. Of
-#: 105 other figures with TensorRT 5 to 7, from six sources, the medians by source are 1.4 to 2.0 times as long as predicted: ResNet
-#: 1.2 to 1.4 times (rows p701, p702, p707 to p710), YOLOv4 1.6 to 2.6 times. With TensorRT 8.0, 24 figures are 1.04 and 0.94 times
-#: as long on AGX Xavier and Xavier NX (p684 to p697 among them). With this spread 64 % of the 105 lie within one deviation, all
-#: within two.
+#: Spread of the GPU with TensorRT before 8, which runs on Xavier: the medians of six sources are 1.4 to 2.0 times as long as predicted.
 OLD_RELEASE_SPREAD = 0.4
 
-#: Spread of the GPU of a small Orin module whose power mode is not stated. 147 figures of Orin NX and Nano from three sources that
-#: state none are 1.2 times as long as the default mode says, nearly all in one direction: lower modes, or clocks that are not
-#: locked. As many figures of AGX boards that state none are not.
+#: Spread of the GPU of a small Orin module whose clocks are not known to be locked. 147 figures of Orin NX and Nano from three sources
+#: that state no mode are 1.2 times as long as the default mode says, nearly all in one direction; AGX boards' are not.
 UNSTATED_MODE_SPREAD = 0.2
+
+#: Additional relative deviation for an engine with several loadables, or with layers that fall back to the GPU, by precision: INT8
+#: engines took 1 to 5 times as long as predicted (median 1.8), by the layers that run in FP16 and the reformats that these add.
+STRUCTURE_SPREAD: Mapping[str, float] = {"fp16": 0.25, "int8": 0.6}
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.
 NARROWEST_GROUP = 4
 #: A narrower group costs as much as one of this many input and output channels: no kernel packs several such groups, so each
-#: fills a whole tile. Chosen between the two networks that show it (rows p603 to p606, one source), which are predicted within 15 to
-#: 31 %. At INT8 there is no faster kernel. The larger network alone would give 48, the smaller 70: its 32-channel
-#: depthwise convolutions may be slow too. A layer profile of either would show which.
+#: fills a whole tile, at INT8 too. One source shows it, in two networks (rows p603 to p606): within 15 to 31 %.
 NARROW_TILE = 54
 #: How many times the multiply-accumulates of FP16 a tensor core does.
 INT8_RATE: Mapping[str, float] = {"fp16": 1.0, "int8": 2.0}
@@ -158,11 +138,7 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
 
 
 def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
-    """Features of a layer fused into the one before it: its second operand, and the pass of an activation that is not fused there.
-
-    The figures of YOLOX and YOLO11n show that pass's traffic, which grows with the image, but no launch of its own: with
-    the traffic the mean error of unseen sources falls from 15.5 to 10.6 %, with a launch too it rises to 24 %.
-    """
+    """Features of a layer fused into the one before it: its second operand, and the pass of an activation that is not fused there."""
     return {"memory": work.moved_bytes("GPU", fused=True) / (clocks.dram_gb_s * 1000.0)}
 
 
@@ -172,11 +148,7 @@ def engine_features(clocks: Clocks) -> Features:
 
 
 def loadable_features(clocks: Clocks) -> Features:
-    """Features of one loadable: submit and wait.
-
-    The host and the GPU do it; published times grow in lower power modes, which lower the CPU's and the GPU's clocks
-    together. The GPU's clock represents both.
-    """
+    """Features of one loadable: the host and the GPU submit and wait."""
     return {"loadable": 1.0, "loadable_clock": 1000.0 / clocks.gpu_mhz}
 
 
@@ -236,8 +208,3 @@ def reload_bytes(work: Work, buffer_bytes: int) -> float:
 def up(value: int, multiple: int) -> int:
     """`value` rounded up to a multiple."""
     return -(-value // multiple) * multiple
-
-
-def dot(coefficients: Mapping[str, float], features: Features) -> float:
-    """sum of coefficient * feature; a feature without coefficient is an error of the program, not of the data."""
-    return sum(coefficients[name] * value for name, value in features.items() if value)

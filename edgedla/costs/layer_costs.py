@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.costs.cost import Cost, device_kind
@@ -148,11 +148,9 @@ def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:
 
 def _difference(alone: Cost, fused: Cost) -> Cost:
     """What running alone costs more than running fused."""
-    return Cost(
-        max(alone.latency_us - fused.latency_us, 0.0),
-        max(alone.energy_mj - fused.energy_mj, 0.0),
-        alone.basis,
-        alone.spread,
-        alone.energy_spread,
-        max(alone.transfer_us - fused.transfer_us, 0.0),
+    return replace(
+        alone,
+        latency_us=max(alone.latency_us - fused.latency_us, 0.0),
+        energy_mj=max(alone.energy_mj - fused.energy_mj, 0.0),
+        transfer_us=max(alone.transfer_us - fused.transfer_us, 0.0),
     )

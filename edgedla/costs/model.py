@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import contention_numbers
-from edgedla.costs.contention import Slowdown, slowdown_of
+from edgedla.costs.contention import slowdown_of
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, highest_clocks
@@ -52,6 +52,7 @@ class CostModel(Prices):
         power_mode: Optional[str] = None,
         *,
         clocks: Optional[Mapping[str, float]] = None,
+        clocks_locked: Optional[bool] = None,
         sparsity: bool = False,
         profile: Optional[Profile] = None,
     ) -> CostModel:
@@ -61,6 +62,7 @@ class CostModel(Prices):
             precision: "fp16" or "int8" (INT8 with FP16 allowed).
             power_mode: a name of platform.module.power_modes; None is the module's default, not known to be the board's.
             clocks: overrides in MHz by "dla" (all cores), "gpu", "emc".
+            clocks_locked: by `sudo jetson_clocks`; None: only where a power mode or clocks are given.
             sparsity: weights are 2:4 sparse and the builder may use it.
             profile: measured times that replace predictions.
 
@@ -78,12 +80,13 @@ class CostModel(Prices):
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )
         energy = energy_for(module, precision, mode or "", mode_clocks)
-        unstated = power_mode is None and not clocks and module.family in SMALL_ORIN
+        locked = power_mode is not None or bool(clocks) if clocks_locked is None else clocks_locked
+        unstated = not locked and module.family in SMALL_ORIN
         notes = (*_given_notes(module, clocks or {}), *_notes(platform, mode, mode_clocks, cores, clocks or {}))
         if unstated:
             notes += (
-                f"Times are for {mode} with locked clocks (`sudo jetson_clocks`). Boards of this size whose mode is not stated are "
-                f"1.2 times slower on the GPU (±{UNSTATED_MODE_SPREAD:.0%} for it); `--power-mode {mode}` states it.",
+                f"Times are for {mode} with locked clocks (`sudo jetson_clocks`). Boards of this size that state neither are up to "
+                f"{1 + UNSTATED_MODE_SPREAD:g} times slower on the GPU (±{UNSTATED_MODE_SPREAD:.0%} for it); `--clocks locked` states it.",
             )
         model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, unstated, None, notes)
         return model if profile is None else model.with_profile(profile)
@@ -132,10 +135,15 @@ class CostModel(Prices):
         self._latest[:] = [(graph, costs)]
         return costs
 
+    def at(self, precision: str) -> CostModel:
+        """A model like this one at another precision, without measured times."""
+        return CostModel.load(self.platform, precision, self.power_mode or None, clocks_locked=not self.unstated)
+
     @property
-    def stated_mode(self) -> Optional[str]:
-        """The power mode, to load a model like this one; None where none was stated, or the module has none."""
-        return None if self.unstated else self.power_mode or None
+    def mode_text(self) -> str:
+        """The power mode, and how much longer the GPU may take where its clocks are not known to be locked; "" for no mode."""
+        longest = f", clocks locked (else the GPU is up to {1 + UNSTATED_MODE_SPREAD:g} times slower)"
+        return f"{self.power_mode}{longest if self.unstated else ''}"
 
     @cached_property
     def number(self) -> int:
@@ -224,27 +232,6 @@ class CostModel(Prices):
         """What one call of a TensorRT engine costs, whatever it holds: once per frame of each model."""
         return self.cost("GPU", self.gpu_numbers(), engine_features(self.clocks), 0)
 
-    def contention(self, gpu_load: float, dla_load: float) -> Slowdown:
-        """Slowdown while the GPU and the DLA cores run together.
-
-        achieved = min(demand, max(total - external, floor)), with total and floor as shares of the DRAM's peak; the
-        slowdown is that of the transfers and so an upper bound for work that computes meanwhile. Two DLA cores scale by 2.0
-        as long as their sum stays below `total`.
-
-        Args:
-            gpu_load, dla_load: DRAM traffic that each side asks for, in GB/s (`LayerCosts.traffic_bytes` over latency);
-                dla_load is the sum over the cores.
-        """
-        numbers = contention_numbers()
-        total, floor = (s * self.clocks.dram_gb_s for s in (numbers.total_share, numbers.floor_share))
-        measured = self.platform.module.family == "agx-xavier"
-        return Slowdown(
-            slowdown_of(gpu_load, dla_load, total, floor),
-            slowdown_of(dla_load, gpu_load, total, floor, several=True),
-            "fitted" if measured else "guessed",
-            numbers.spread,
-        )
-
     def transfer_factor(self, device: str, demand: float, external: float) -> float:
         """How much longer the transfers of one engine take while others move `external` GB/s.
 
@@ -270,6 +257,7 @@ class CostModel(Prices):
             "target": self.platform.module.id,
             "precision": self.precision,
             "power_mode": self.power_mode,
+            "mode_text": self.mode_text,
             "clocks_mhz": {"dla": list(self.core_mhz), "gpu": self.clocks.gpu_mhz, "emc": self.clocks.emc_mhz},
             "dram_gb_s": round(self.clocks.dram_gb_s, 1),
             "sparsity": self.sparsity,

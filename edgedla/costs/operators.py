@@ -30,15 +30,10 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
 
     An element-wise layer joins the operator of a producer of one of its inputs when nothing else reads that tensor and it
     is no network output. SiLU, x * sigmoid(x), is one such layer, and so is hard swish. With two such producers it joins
-    the later one: the other input is ready before. TensorRT joins that of the Add's first input and runs the other before it,
-    which makes as many operators (of ResNet-18 from torchvision 24 with 8.5.3; of MXNet's, TensorRT 10.1,
-    github.com/NVIDIA/TensorRT/issues/4020). An operator takes one second activation operand (the residual Add), as the fused convolutions
-    of DLA and GPU do.
+    the later one: the other input is ready before. An operator takes one second activation operand, the residual Add.
 
     Quantize and Dequantize join what writes their input. An Add behind a Dequantize stays apart: its convolution has
-    written INT8 (TensorRT Developer Guide, "Q/DQ Layer-Placement Recommendations": quantize the residual input alone). Of
-    ResNet-50 with pairs on both inputs of its 16 Adds, and between convolutions and ReLUs, TensorRT 10.3 made an engine of
-    72 kernels; without pairs, 56.
+    written INT8 (TensorRT Developer Guide, "Q/DQ Layer-Placement Recommendations": quantize the residual input alone).
     """
     return graph.once("operators", _operators)
 

@@ -95,10 +95,7 @@ class Work:
         softmax_elements: of a softmax.
         slice_bytes: that a slice cuts out.
         gpu_pass_bytes: bytes that an activation by table, or a gate, after a convolution costs on a GPU, as if read and written again.
-            TensorRT always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
-            logs; pytorch/TensorRT issue 3678). Logs of INT8 builds show them fused unless an Add follows, and yet they cost
-            time: without it YOLOv5s at six batches and YOLOv7 (rows p623 to p633) came out 12 to 34 % too fast, with twice
-            as much YOLOv5s would come out 25 to 37 % too slow.
+            TensorRT fuses ReLU; SiLU and its kin cost time there, as kernels of their own or not (rows p623 to p633).
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
         reads_dequantized: its graph shows with Q/DQ where it is at INT8.
     """
@@ -135,18 +132,14 @@ class Work:
         """The same work for another batch: weights are read once, all else grows with the batch."""
         if batch == 1:
             return self
-        return replace(
-            self,
-            macs=round(self.macs * batch),
-            samples=self.samples * batch,
-            read_bytes=self.read_bytes * batch,
-            operand_bytes=self.operand_bytes * batch,
-            write_bytes=self.write_bytes * batch,
-            gpu_pass_bytes=self.gpu_pass_bytes * batch,
-            table_elements=self.table_elements * batch,
-            softmax_elements=self.softmax_elements * batch,
-            slice_bytes=self.slice_bytes * batch,
-        )
+        grown = {name: getattr(self, name) * batch for name in _GROWING}
+        return replace(self, macs=round(self.macs * batch), **grown)
+
+
+#: What of a layer's work grows with the batch, beside its multiply-accumulates.
+_GROWING = (
+    "samples", "read_bytes", "operand_bytes", "write_bytes", "gpu_pass_bytes", "table_elements", "softmax_elements", "slice_bytes",
+)  # fmt: skip
 
 
 def tensor_bytes(tensor: Tensor, element_bytes: float) -> float:
@@ -197,10 +190,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
 
 
 def in_fp32(work: Work) -> Work:
-    """The work of FP16 as a GPU does it in FP32: twice the bytes, and TF32 at half the rate, which TensorRT allows by default.
-
-    ResNet-50 on AGX Orin takes 1.88 times as long (rows p517, p518).
-    """
+    """The work of FP16 as a GPU does it in FP32: twice the bytes, and TF32 at half the rate, TensorRT's default (rows p517, p518)."""
     twice = ("macs", "read_bytes", "operand_bytes", "write_bytes", "weight_bytes", "gpu_pass_bytes")
     return replace(work, **{name: 2 * getattr(work, name) for name in twice})
 
@@ -221,10 +211,7 @@ def _follows_product(layer: Layer, graph: LayerGraph) -> bool:
 def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:
     """For the product of x and g(x), which nothing else reads, the index of that activation; g is one of GATES.
 
-    Such a product is one operator. With a kernel of its own for each hard swish, EfficientViT on AGX Orin (rows p698 to
-    p700) came out 20 to 38 % too slow, and MobileNetV3 on both Xaviers (p687, p688, p694, p695) 21 to 57 %. Like SiLU,
-    they are 1 to 29 % too slow; MobileNetV3 on AGX Orin (p680, p681) went from 3 % too slow to 15 % too fast. A build log
-    of TensorRT 10 shows a longer product of this kind, the Erf form of GELU, in its convolution (ptlflow issue 65).
+    Such a product is one operator, also on the GPU (rows p698 to p700, p687, p688, p694, p695).
     """
     if layer.type != "ELEMENTWISE" or layer.params.get("op") != "PROD" or len(layer.inputs) != 2:
         return None

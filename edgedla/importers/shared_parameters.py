@@ -8,7 +8,7 @@ training the tensors differ, and neither is there.
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 #: Inputs that hold parameters which training changes, by operator.
 TRAINED_INPUTS: Dict[str, Tuple[int, ...]] = {
@@ -42,8 +42,9 @@ def shared_parameters(graph: Any) -> FrozenSet[str]:
     return frozenset((shared & read) - {o.name for o in graph.output})
 
 
-def read_directly(model: Any) -> None:
-    """Takes out the Identity nodes that hand on initializers: whoever reads them reads the initializers. The outputs stay, bit by bit."""
+def read_directly(model: Any, only: Optional[FrozenSet[str]] = None) -> None:
+    """Takes out the Identity nodes that hand on initializers, of these outputs if `only` is given: whoever reads them reads the
+    initializers. The outputs stay, bit by bit."""
     constants = {i.name for i in model.graph.initializer}
     outputs = {o.name for o in model.graph.output}
     aliases: Dict[str, str] = {}
@@ -51,7 +52,8 @@ def read_directly(model: Any) -> None:
     for node in model.graph.node:
         for i, value in enumerate(node.input):
             node.input[i] = aliases.get(value, value)
-        if node.op_type == "Identity" and node.input[0] in constants and node.output[0] not in outputs:
+        hands_on = node.op_type == "Identity" and node.input[0] in constants and node.output[0] not in outputs
+        if hands_on and (only is None or node.output[0] in only):
             aliases[node.output[0]] = node.input[0]
         else:
             nodes.append(node)

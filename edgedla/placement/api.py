@@ -60,6 +60,7 @@ def place(
     frames_per_second: Optional[Sequence[float]] = None,
     in_flight: str = "many",
     one_process: bool = False,
+    clocks_locked: Optional[bool] = None,
 ) -> Placement:
     """Finds the placement of layers at the optimum of the predicted cost, with proof, baselines and reasons.
 
@@ -74,7 +75,7 @@ def place(
     request = PlacementRequest(
         target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
         layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, gap, clocks,
-        frames_per_second, in_flight, one_process,
+        frames_per_second, in_flight, one_process, clocks_locked,
     )  # fmt: skip
     return place_request(models, request)
 
@@ -165,8 +166,9 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
     request.check_models(len(several))
     allowed = devices_of(platform, request.objective, request.devices)
     costs = CostModel.load(
-        platform, request.precision, request.power_mode, clocks=request.clocks, sparsity=request.sparsity
-    )
+        platform, request.precision, request.power_mode, clocks=request.clocks, clocks_locked=request.clocks_locked,
+        sparsity=request.sparsity,
+    )  # fmt: skip
     inputs = read_models(
         several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
         request.rates,

@@ -43,6 +43,7 @@ class PlacementRequest:
         gap: the search ends within this share of the optimum; by default 0.001 for throughput, 0.01 for a makespan, else 0.0001.
         time_limit_s: seconds from reading the models to the answer. At its end the best placement found is returned with its bound.
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
+        clocks_locked: by `sudo jetson_clocks`; None: as far as a power mode or clocks are given. It matters for Orin NX and Nano.
 
     Raises:
         UsageError: a value that is not allowed.
@@ -71,6 +72,7 @@ class PlacementRequest:
     frames_per_second: Optional[Sequence[float]] = None
     in_flight: str = "many"
     one_process: bool = False
+    clocks_locked: Optional[bool] = None
 
     def __post_init__(self) -> None:
         require_field_types(self)

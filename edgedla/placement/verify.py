@@ -44,7 +44,7 @@ def verify(
     for source, placed in zip(models, placement.models):
         from edgedla.placement.problem.read_models import read_graph
 
-        graph = read_graph(source, platform, shapes, batch)
+        graph = read_graph(source, platform, shapes, batch, placement.precision)
         names = [layer.name for layer in graph.layers]
         if [x.name for x in placed.layers] != names or (
             placed.sha256 and graph.sha256 and placed.sha256 != graph.sha256

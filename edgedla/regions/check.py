@@ -139,7 +139,7 @@ def check_graph(
         findings = rules.check_io(graph, platform, precision, mode)
         assumed = known_as(graph, verdicts, prediction, platform, precision)
         strict = check_strict(graph, prediction, platform, mode, findings, assumed)
-    as_exported = _as_exported(graph, platform, precision, mode, rules)
+    exported = as_exported(graph, platform, precision, mode, rules)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
     # In strongly typed releases INT8 means Q/DQ, and the DLA runs the other layers in FP16.
@@ -160,8 +160,8 @@ def check_graph(
         totals=_totals(layers, prediction, work_is_known(graph), skipped_macs(graph, work)),
         ranking=prediction.ranking,
         strict=strict,
-        notes=_notes(graph, platform, len(narrow), prediction, as_exported),
-        as_exported=as_exported,
+        notes=_notes(graph, platform, len(narrow), prediction, exported),
+        as_exported=exported,
         narrow_layers=len(narrow),
         verdicts=verdicts if mode == "fallback" else (),
     )
@@ -244,7 +244,9 @@ def _totals(
     )
 
 
-def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: str, rules: RuleSet) -> Optional[Totals]:
+def as_exported(
+    graph: LayerGraph, platform: Platform, precision: str, mode: str, rules: Optional[RuleSet] = None
+) -> Optional[Totals]:
     """Totals of the file as exported, if the graph is the model as it will be after training; else None."""
     if graph.as_exported is None:
         return None
@@ -252,23 +254,23 @@ def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: st
 
 
 def untrained_note(as_exported: Totals) -> str:
-    """That an answer is for the trained model, beside what a build of the untrained file has."""
+    """That an answer is for the trained model, beside what trtexec makes of the untrained file."""
     live = as_exported.layers_dla + as_exported.layers_gpu
     loadables, dropped = as_exported.regions, as_exported.regions_dropped
     return (
-        "this answer is for the trained model. The file was exported untrained: PyTorch wrote equal parameters once and "
-        "shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with such a "
-        f"bias off the DLA; a build of this file has {as_exported.layers_dla} of {live} layers on the DLA in {loadables} "
+        "this answer is for the trained model, which edgedla also builds. The file was exported untrained: PyTorch wrote equal "
+        "parameters once and shares them through Identity nodes. That keeps BatchNormalization from folding, and convolutions with "
+        f"such a bias off the DLA; trtexec's build of this file has {as_exported.layers_dla} of {live} layers on the DLA in {loadables} "
         f"loadable{'s' * (loadables != 1)}{f' ({dropped} more dropped by their limit)' * bool(dropped)}; export after training"
     )
 
 
 def _notes(
-    graph: LayerGraph, platform: Platform, narrow: int, prediction: Prediction, as_exported: Optional[Totals]
+    graph: LayerGraph, platform: Platform, narrow: int, prediction: Prediction, exported: Optional[Totals]
 ) -> Tuple[str, ...]:
     notes = list(graph.notes) + list(prediction.notes)
-    if as_exported is not None:
-        notes.insert(0, untrained_note(as_exported))
+    if exported is not None:
+        notes.insert(0, untrained_note(exported))
     if narrow:
         notes.insert(
             0,

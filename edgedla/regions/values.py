@@ -252,16 +252,18 @@ class FixGain(NamedTuple):
 
 
 class GivenCosts(NamedTuple):
-    """What the user gave for the costs: a power mode, files of measured times and of the layers that they are of."""
+    """What the user gave for the costs: a power mode, files of measured times and of the layers that they are of, the state of clocks."""
 
     power_mode: Optional[str] = None
     profile: Optional[str] = None
     layer_info: Optional[str] = None
+    clocks_locked: Optional[bool] = None
 
-    def measured(self) -> str:
-        """The command-line options for the files; "" for none."""
+    def options(self) -> str:
+        """The command-line options for files and clocks; "" for none."""
         files = {"--profile": self.profile, "--layer-info": self.layer_info}
-        return "".join(f" {name} {shlex.quote(file)}" for name, file in files.items() if file)
+        clocks = "" if self.clocks_locked is None else f" --clocks {'locked' if self.clocks_locked else 'unlocked'}"
+        return clocks + "".join(f" {name} {shlex.quote(file)}" for name, file in files.items() if file)
 
 
 class Prediction(NamedTuple):

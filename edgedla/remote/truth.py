@@ -48,7 +48,7 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
 
     artifact = measured.artifact
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
-    graph = load_onnx(model, trt=platform.release.trt, shapes=_shapes(measured))
+    graph = load_onnx(model, trt=platform.release.trt, shapes=_shapes(measured), as_trained=True)
     verdicts, answers = _verdicts(measured), _answers(measured)
     real = artifact.placement_real or {}
     layers: List[Dict[str, Any]] = []

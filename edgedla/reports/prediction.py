@@ -52,7 +52,7 @@ def _in_columns(lines: Iterable[str], width: int = 80) -> str:
 
 
 def _prediction_lines(p: Prediction) -> Iterator[str]:
-    mode = p.costs.get("power_mode") or "no power mode"
+    mode = p.costs["mode_text"] or "no power mode"
     yield f"{p.platform['title']}, {p.precision.upper()}, {mode}, TensorRT {p.platform['trt']}: predicted, {p.basis}"
     several = len(p.streams) > 1
     rows = [["model", "on", "latency ms", *(["beside others"] if p.concurrent else []), "frames/s", "energy mJ"]]

@@ -102,7 +102,7 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
             "GPU alone",
             f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ",
         )
-    mode = f", {worth.power_mode}" if worth.power_mode else ""
+    mode = f", {worth.mode_text}" if worth.mode_text else ""
     yield "cost", f"predicted per {frame_word(report)}, {gpu.cost.basis}{mode}; {'; '.join(beside(report))}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,23 +20,26 @@ def test_more_external_traffic_never_speeds_an_engine_up(demand: float, external
     assert slowdown_of(demand, external + more, 80, 45) >= slowdown_of(demand, external, 80, 45) >= 1
 
 
-def test_below_the_bandwidth_limit_nothing_slows_down() -> None:
-    model = CostModel.load(platform_for("agx-orin-64gb"), "int8")
-    both = model.contention(40, 2 * 25)
-    assert (both.gpu, both.dla, both.basis) == (1.0, 1.0, "guessed")
-
-
-def test_demand_above_the_bandwidth_slows_both_engines_down() -> None:
-    model = CostModel.load(platform_for("agx-xavier-32gb"), "fp16")
-    both = model.contention(75, 75)
-    assert both.gpu > 1.3
-    assert both.dla > 1.3
-    assert both.basis == "fitted"
+@pytest.mark.parametrize(
+    ("target", "mode", "demand", "external", "factor"),
+    [
+        ("agx-orin-64gb", "MAXN", 40, 2 * 25, 1.0),
+        ("agx-xavier-32gb", "MAXN", 75, 20, 75 / 60),
+        ("agx-xavier-32gb", "MAXN", 75, 75, 75 / 45),
+    ],
+)
+def test_transfers_take_longer_where_all_ask_for_more_than_the_memory_gives(
+    target: str, mode: str, demand: float, external: float, factor: float
+) -> None:
+    model = CostModel.load(platform_for(target), "int8" if target.endswith("64gb") else "fp16", mode)
+    assert model.transfer_factor("GPU", demand, external) == pytest.approx(factor, rel=0.03)
 
 
 def test_a_low_memory_clock_leaves_less_to_share() -> None:
-    fast, slow = (CostModel.load(platform_for("agx-orin-64gb"), "int8", m).contention(70, 60) for m in ("MAXN", "15W"))
-    assert slow.gpu > fast.gpu >= 1
+    fast, slow = (
+        CostModel.load(platform_for("agx-orin-64gb"), "int8", m).transfer_factor("GPU", 70, 60) for m in ("MAXN", "15W")
+    )
+    assert slow > fast >= 1
 
 
 def test_predictions_match_the_published_matrix_within_its_error() -> None:
@@ -49,9 +53,3 @@ def test_predictions_match_the_published_matrix_within_its_error() -> None:
         predicted = achieved_gb_s(float(words["demand"]), float(words["external"]), total, floor)
         errors.append(abs(predicted / row.value - 1))
     assert sum(errors) / len(errors) < 0.06
-
-
-def test_two_dla_cores_scale_by_two_until_their_sum_exceeds_the_memory() -> None:
-    model = CostModel.load(platform_for("agx-xavier-32gb"), "fp16")
-    assert model.contention(0, 2 * 35).dla == 1.0
-    assert model.contention(0, 2 * 60).dla > 1.4

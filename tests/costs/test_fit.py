@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from edgedla.costs.coefficients import coefficients
 from edgedla.costs.cost import total
 from edgedla.costs.fit.__main__ import fit_files, main
-from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, unseen
+from edgedla.costs.fit.crossvalidation import orders, power_mode_errors, report_lines, unseen
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
-from edgedla.costs.fit.extras import predicted_us
+from edgedla.costs.fit.extras import checked, predicted_us
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.power import fit_power
 from edgedla.costs.fit.report import number
@@ -287,10 +287,22 @@ def test_a_slice_costs_the_same_per_byte_at_both_precisions(fitted) -> None:
 
 def test_the_report_names_each_figure_and_its_error(fitted) -> None:
     power = fit_power(load_rows(), fitted)
-    text = "\n".join(report_lines(fitted, power))
+    compared = checked(load_rows(), fitted)
+    text = "\n".join(report_lines(fitted, power, compared))
     assert "mean error of" in text
     assert all(f.row.id in text for f in power.figures if f.unseen is not None)
     assert all(u.row.id in text for u in unseen(fitted))
+    assert all(f"{o.said:<9} {o.faster.id}" in text for o in orders(fitted, compared))
+
+
+def test_no_published_comparison_is_predicted_the_wrong_way_round(fitted) -> None:
+    """Orders of one source's figures: GPU against DLA, INT8 against FP16. Wrong ones are within the spread, and said to be undecided."""
+    compared = orders(fitted, checked(load_rows(), fitted))
+    assert len(compared) >= 50
+    assert not [o for o in compared if o.said == "wrong"]
+    assert sum(o.said == "right" for o in compared) / len(compared) > 0.75
+    close = next(o for o in compared if {o.faster.id, o.slower.id} == {"p585", "p586"})
+    assert close.said == "undecided"
 
 
 def test_int8_on_xaviers_dla_is_near_the_figures_that_nothing_was_fitted_to(fitted) -> None:

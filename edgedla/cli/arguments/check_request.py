@@ -29,12 +29,12 @@ class CheckRequest:
                 "a table of platforms shows no rewrites", where="--with-fixes", allowed="without --compare"
             )
         self.formats = (given["input_formats"] or "", given["output_formats"] or "")
-        self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
-        if any(self.costs.values()):
+        self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info", "clocks_locked")}
+        if any(value is not None for value in self.costs.values()):
             measured = given["profile"] or given["layer_info"]
             if self.cost is False or (given["compare"] and measured):
                 raise UsageError(
-                    "--power-mode, --profile and --layer-info change only the cost",
+                    "--power-mode, --clocks, --profile and --layer-info change only the cost",
                     where="--compare" if given["compare"] else "--no-cost",
                     allowed="a check of one platform, with its cost",
                 )

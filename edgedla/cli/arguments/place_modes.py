@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NETWORK = "models shapes batch output_format output trtexec_onnx trtexec_fallback"
 _PLATFORM = "target jetpack trt precision trtexec_fp16 trtexec_int8 trtexec_best"
-_COSTS = "power_mode profile layer_info use_unknown clocks"
+_COSTS = "power_mode clocks_locked profile layer_info use_unknown clocks"
 
 #: Mode -> the parameters that have a meaning in it. A parameter in neither set is for solving only.
 TAKES: Mapping[str, FrozenSet[str]] = {

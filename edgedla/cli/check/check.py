@@ -12,6 +12,7 @@ from edgedla.cli.arguments.models import ModelSource, model_sources
 from edgedla.cli.arguments.option import option
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
+    clocks_option,
     format_options,
     network_options,
     output_options,
@@ -57,6 +58,7 @@ FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
 @option(
     "--power-mode", metavar="NAME", help="nvpmodel mode to predict the cost for (`edgedla targets MODULE` lists them)."
 )
+@clocks_option
 @option(
     "--profile",
     metavar="FILE",

@@ -58,7 +58,7 @@ def fit(
 
     profiles = [read_profile(path) for path in evidence]
     trt = platform_for(profiles[0].target).release.trt
-    graphs = {model: load_onnx(model, trt=trt, shapes=shapes, batch=batch) for model in models}
+    graphs = {model: load_onnx(model, trt=trt, shapes=shapes, batch=batch, as_trained=True) for model in models}
     fitted = fit_board(graphs, profiles)
     if output:
         write_profile(fitted.profile, output)

@@ -10,11 +10,11 @@ import click
 
 from edgedla.costs.fit.crossvalidation import report_lines
 from edgedla.costs.fit.evidence import load_rows
-from edgedla.costs.fit.extras import fit_contention, fit_sparsity, predicted_us
+from edgedla.costs.fit.extras import checked, fit_contention, fit_sparsity
 from edgedla.costs.fit.power import fit_power
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
 from edgedla.costs.fit.samples import samples_of
-from edgedla.costs.fit.solve import CARRIED, fit_all, stretch
+from edgedla.costs.fit.solve import CARRIED, fit_all
 from edgedla.io.data import rules_dir
 from edgedla.io.files import write_atomic
 
@@ -30,17 +30,11 @@ def fit_files() -> Dict[str, str]:
         f"{name}.yaml": engine_yaml(name, f, guessed, sparsity=sparsity if name == "dla2-int8" else None)
         for name, f in fitted.items()
     }
-    guesses = {name: fitted[source] for name, source in CARRIED}
     for name, source in CARRIED:
-        files[f"{name}.yaml"] = engine_yaml(name, guesses[name], guessed, carried_from=source)
-    numbers = {**guesses, **fitted}
-    checked = [
-        (s, predicted_us(s, numbers[s.group]) * stretch(s.row, fitted.values()) / s.time_us - 1.0)
-        for s in samples_of(rows, "check")
-    ]
+        files[f"{name}.yaml"] = engine_yaml(name, fitted[source], guessed, carried_from=source)
     files["power.yaml"] = power_yaml(power)
     files["contention.yaml"] = contention_yaml(contention)
-    files["README.md"] = readme(fitted, checked, power, contention, sparsity)
+    files["README.md"] = readme(fitted, checked(rows, fitted), power, contention, sparsity)
     return files
 
 
@@ -53,7 +47,7 @@ def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
     if what == "report":
         rows = load_rows()
         fitted = fit_all(samples_of(rows, "fit"))
-        for line in report_lines(fitted, fit_power(rows, fitted)):
+        for line in report_lines(fitted, fit_power(rows, fitted), checked(rows, fitted)):
             click.echo(line)
         return
     folder = Path(out) if out else rules_dir() / "costs"

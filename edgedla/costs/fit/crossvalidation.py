@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Mapping, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from edgedla.costs.features import FIXED_FEATURES
+from edgedla.costs.engines import clocks_for, highest_clocks
+from edgedla.costs.features import FIXED_FEATURES, LOWER_CLOCK_SPREAD, STRUCTURE_SPREAD, grouped_as_published
 from edgedla.costs.fit.evidence import Row
-from edgedla.costs.fit.power import Power
+from edgedla.costs.fit.power import Power, word
 from edgedla.costs.fit.report import FIXED_SPREAD, is_network, percent, signed, spread_of
-from edgedla.costs.fit.samples import Sample
-from edgedla.costs.fit.solve import Fitted, tied_features
+from edgedla.costs.fit.samples import Sample, graph_of
+from edgedla.costs.fit.solve import CARRIED, Fitted, tied_features
+from edgedla.costs.work import work_of
+from edgedla.targets.modules import module_for
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,56 @@ def power_mode_errors(fitted: Mapping[str, Fitted]) -> Tuple[Tuple[Row, float], 
     return tuple(errors)
 
 
-def report_lines(fitted: Mapping[str, Fitted], power: Power) -> Iterator[str]:
+@dataclass(frozen=True)
+class Order:
+    """Two figures of one source that differ in the engine or the precision alone, the faster one first.
+
+    Attributes:
+        measured, predicted: slower / faster.
+        spread: of `predicted`.
+    """
+
+    faster: Row
+    slower: Row
+    measured: float
+    predicted: float
+    spread: float
+
+    @property
+    def said(self) -> str:
+        """ "right" or "wrong", "undecided" where the spread reaches 1."""
+        if max(self.predicted, 1 / self.predicted) <= 1 + self.spread:
+            return "undecided"
+        return "right" if self.predicted > 1 else "wrong"
+
+
+def orders(fitted: Mapping[str, Fitted], checked: Sequence[Tuple[Sample, float]]) -> Tuple[Order, ...]:
+    """Every published comparison of whole networks, predicted without its source where the rest can tell."""
+    known = [
+        (sample, error, fitted.get(sample.group) or fitted[dict(CARRIED)[sample.group]]) for sample, error in checked
+    ]
+    for f in fitted.values():
+        known += [(s, e if out is None else out, f) for s, e, out in zip(f.samples, f.errors, f.left_out)]
+    rows = []
+    for sample, error, f in known:
+        row, on_gpu = sample.row, float(word(sample.row, "gpu_ms")) * 1e3
+        if row.metric in ("latency", "throughput") and row.model and (is_network(sample) or "0-141" in row.work):
+            rows.append((row, sample.time_us + on_gpu, sample.time_us * (1 + error) + on_gpu, _widened(f, sample)))
+    found = []
+    for (a, time_a, predicted_a, spread_a), (b, time_b, predicted_b, spread_b) in itertools.combinations(rows, 2):
+        same = all(
+            getattr(a, key) == getattr(b, key) for key in ("origin", "model", "module", "power_mode", "clocks", "batch")
+        )
+        if same and ((a.engine != b.engine) != (a.precision != b.precision)) and "qdq" not in a.work + b.work:
+            spread = math.hypot(spread_a, spread_b)
+            if time_a <= time_b:
+                found.append(Order(a, b, time_b / time_a, predicted_b / predicted_a, spread))
+            else:
+                found.append(Order(b, a, time_a / time_b, predicted_a / predicted_b, spread))
+    return tuple(found)
+
+
+def report_lines(fitted: Mapping[str, Fitted], power: Power, checked: Sequence[Tuple[Sample, float]]) -> Iterator[str]:
     """The report of `python -m edgedla.costs.fit report`."""
     rows = unseen(fitted)
     yield "Networks, predicted with their source left out of the fit"
@@ -72,9 +126,22 @@ def report_lines(fitted: Mapping[str, Fitted], power: Power) -> Iterator[str]:
         yield f"  {name} ({len(errors_of_group)}): {percent(_mean(iter(errors_of_group))) if errors_of_group else '-'}"
     modes = power_mode_errors(fitted)
     yield f"power modes, relative to the highest ({len(modes)}): {percent(_mean(abs(e) for _, e in modes))}"
-    for sigma in (1, 2):
-        share = sum(abs(u.error) <= sigma * u.spread for u in rows) / len(rows)
-        yield f"within {sigma} spread{'s' * (sigma > 1)}: {percent(share)}"
+    yield f"  {_within([(u.error, u.spread) for u in rows])}"
+    for name, by in (("the figure", "left_one"), ("its source", "left_out")):
+        parts = [(s, e, f) for f in fitted.values() for s, e in zip(f.samples, getattr(f, by)) if not is_network(s)]
+        layers = [(e, _stated(f, s)) for s, e, f in parts if e is not None]
+        mean = percent(_mean(abs(e) for e, _ in layers))
+        yield f"layers and groups of layers, {name} left out ({len(layers)}): {mean}; {_within(layers)}"
+
+    yield ""
+    yield "Order of published comparisons: how many times slower the second one is"
+    compared = orders(fitted, checked)
+    for o in compared:
+        one, other = (f"{r.id} {r.engine} {r.precision}" for r in (o.faster, o.slower))
+        ratio = f"{o.measured:5.2f}, predicted {o.predicted:5.2f} ±{percent(o.spread)}"
+        yield f"  {o.said:<9} {one:<17} {other:<17} {ratio}  {o.faster.model}, {o.faster.module} {o.faster.power_mode}"
+    said = [o.said for o in compared]
+    yield f"of {len(said)}: {', '.join(f'{said.count(w)} {w}' for w in ('right', 'undecided', 'wrong'))}"
 
     yield ""
     yield "Energy of the GPU above idle, predicted without its source"
@@ -95,8 +162,33 @@ def _stated(f: Fitted, sample: Sample) -> float:
     whole = sum(terms.values())
     fixed = sum(v for n, v in terms.items() if n.replace(".tuned", "") in FIXED_FEATURES)
     share = fixed / whole if whole > 0 else 0.0
-    spread = spread_of(f)
-    return share * max(FIXED_SPREAD, spread) + (1 - share) * spread
+    return share * max(FIXED_SPREAD, spread_of(f)) + (1 - share) * spread_of(f)
+
+
+def _widened(f: Fitted, sample: Sample) -> float:
+    """The same with what `Prices` and `placement` add for doubtful clocks, narrow groups and engines of several loadables."""
+    row, spreads = sample.row, [_stated(f, sample)]
+    if row.engine == "DLA" and float(word(row, "loadable") or 1) > 1:
+        spreads.append(STRUCTURE_SPREAD[row.precision])
+    if row.engine == "GPU" and row.work.startswith("net ") and not _as_published(row):
+        spreads.append(FIXED_SPREAD)
+    module = module_for(row.module)
+    dla_mhz = clocks_for(module, row.power_mode or None, row.clocks).dla_mhz
+    if f.group.name == "dla2-fp16" and dla_mhz < highest_clocks(module).dla_mhz:
+        spreads.append(LOWER_CLOCK_SPREAD)
+    return math.hypot(*spreads)
+
+
+def _as_published(row: Row) -> bool:
+    """Whether a GPU is known to work on all groups of the figure's network as on one convolution."""
+    graph, _ = graph_of(row)
+    return all(grouped_as_published(work_of(layer, graph, 1)) for layer in graph.layers)
+
+
+def _within(errors: Sequence[Tuple[float, float]]) -> str:
+    """Which share of the (error, spread) keeps the spread once and twice."""
+    once, twice = (_mean(float(abs(e) <= n * spread) for e, spread in errors) for n in (1, 2))
+    return f"{percent(once)} within 1 spread, {percent(twice)} within 2"
 
 
 def _mean(values: Iterator[float]) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import List, Mapping, Sequence, Tuple
 
 from edgedla.costs.contention import achieved_gb_s
 from edgedla.costs.fit.evidence import Row
-from edgedla.costs.fit.samples import Sample, sample_of
-from edgedla.costs.fit.solve import Fitted, tied_features
+from edgedla.costs.fit.samples import Sample, sample_of, samples_of
+from edgedla.costs.fit.solve import CARRIED, Fitted, stretch, tied_features
 from edgedla.targets.modules import module_for
 
 
@@ -78,6 +78,15 @@ def fit_sparsity(rows: Sequence[Row], dense: Fitted) -> Sparsity:
 def predicted_us(sample: Sample, fitted: Fitted) -> float:
     features = tied_features(sample.features, fitted.group)
     return sum(fitted.coefficients.get(n, 0.0) * v for n, v in features.items())
+
+
+def checked(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> List[Tuple[Sample, float]]:
+    """Figures that no coefficient was fitted to, with the errors of their predictions."""
+    numbers = {**{name: fitted[source] for name, source in CARRIED}, **fitted}
+    return [
+        (s, predicted_us(s, numbers[s.group]) * stretch(s.row, fitted.values()) / s.time_us - 1.0)
+        for s in samples_of(tuple(rows), "check")
+    ]
 
 
 def _demands(row: Row) -> Tuple[float, float]:

@@ -85,10 +85,7 @@ class Power:
 
     @property
     def spread(self) -> float:
-        """The error on unseen sources that two thirds of the figures keep: one standard deviation of a normal distribution.
-
-        Their root mean square is lower, because two submitters disagree about half of the figures by one and the same third.
-        """
+        """The error on unseen sources that two thirds of the figures keep: one standard deviation of a normal distribution."""
         return float(np.quantile([abs(f.unseen) for f in self.figures if f.unseen is not None], 0.68))
 
 
@@ -204,7 +201,7 @@ def _dense_ratios(rows: Sequence[Row]) -> List[Row]:
 
 def gmacs(row: Row) -> float:
     """1e9 multiply-accumulates of one inference."""
-    return _word(row, "gmacs") or _gmacs_of(row.work.split()[1])
+    return word(row, "gmacs") or _gmacs_of(row.work.split()[1])
 
 
 @lru_cache(maxsize=None)
@@ -214,14 +211,14 @@ def _gmacs_of(name: str) -> float:
 
 
 def _run_ms(row: Row) -> float:
-    return _word(row, "run_ms")
+    return word(row, "run_ms")
 
 
 def _loadables(row: Row) -> float:
-    return _word(row, "loadable") or 1.0
+    return word(row, "loadable") or 1.0
 
 
-def _word(row: Row, name: str) -> float:
+def word(row: Row, name: str) -> float:
     """The number behind a word of `includes`; 0 without one."""
     return next((float(w.partition("=")[2]) for w in row.includes if w.startswith(f"{name}=")), 0.0)
 

@@ -124,10 +124,7 @@ def readme(
         "and licence in each row) of the networks in `rules/evidence/networks/`. Nothing here was measured by this project.\n\n",
         "- in sample: error of the fit on the figures it was fitted to.\n",
         "- figure left out, source left out: error with the figure, or everything from its source, left out of the fit. A dash\n",
-        "  says that the remaining figures cannot tell: one of the features would have no figure left.\n",
-        "- energy_mj is energy above the board's idle power, at full duty. At a low duty cycle the engines' own idle and\n",
-        "  the governors of the clocks decide, and a DLA can cost more than the GPU that finishes sooner: no published\n",
-        "  figure covers it.\n\n",
+        "  says that the remaining figures cannot tell: one of the features would have no figure left.\n\n",
         "| engine | figures | mean error in sample | figure left out | source left out | spread of a prediction |\n",
         "|---|---|---|---|---|---|\n",
     ]

@@ -99,14 +99,12 @@ GROUPS: Tuple[Group, ...] = (
 )
 
 #: Groups without fitted figures of their own: (name, taken from). Coefficients are relative to the published peak and clocks.
-#: INT8 on DLA v1 has three figures, of two sources (rows p610, p704, p706): too few to fit, but FP16's coefficients predict them
-#: 11 % too slow to 2 % too fast. With arithmetic 1.3 times as far from its peak as FP16's, they came out 9 to 25 % too slow.
+#: FP16's predict the three figures of INT8 on DLA v1 (rows p610, p704, p706) 11 % too slow to 2 % too fast.
 CARRIED: Tuple[Tuple[str, str], ...] = (("dla1-int8", "dla1-fp16"), ("gpu-thor", "gpu-orin"))
 
 #: Features that belong to a figure, not to the model.
 NUISANCE = ("fc", "runner", "kernel.tuned", "engine.tuned")
-#: Words of `includes` whose figures exceed the model by a factor of their source that nobody states, so that the fit finds it. Such
-#: figures alone cannot tell: as much time in every coefficient would do as well.
+#: Words of `includes` whose figures exceed the model by a factor of their source that nobody states, so that the fit finds it.
 STRETCHED = ("overlapped", "unlocked")
 #: The factors that are tried.
 STRETCHES = tuple(1.0 + step / 50 for step in range(51))

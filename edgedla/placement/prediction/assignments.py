@@ -21,9 +21,6 @@ Assignment = Union[str, Path, Placement, Mapping[str, str]]
 #: Names that `devices_of_model` gives to assignments layer by layer.
 SAID_BY_LAYER = ("pins", "placement")
 
-#: Assignments that name no layer of the file: they hold for the model after training too.
-NAMELESS = ("GPU", "DLA0", "DLA1", "tensorrt")
-
 ALLOWED = "GPU, DLA0, DLA1, tensorrt, a placement file, or pins such as conv1:DLA0,*:GPU"
 
 

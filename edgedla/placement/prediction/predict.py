@@ -14,7 +14,6 @@ from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
 from edgedla.placement.prediction.assignments import (
-    NAMELESS,
     SAID_BY_LAYER,
     Assignment,
     devices_of_model,
@@ -67,6 +66,7 @@ def predict(
     use_unknown: bool = False,
     profile: Union[None, str, Path, Profile] = None,
     layer_info: Union[None, str, Path] = None,
+    clocks_locked: Optional[bool] = None,
 ) -> Prediction:
     """Predicts time, throughput, energy and memory of an assignment, without solving or building.
 
@@ -75,8 +75,7 @@ def predict(
         target, jetpack, trt, precision, power_mode: None means those of the placement in `devices`. Without a
             placement, target is required; the others default to the module's newest release with a DLA, "fp16" ("int8" is
             INT8 with FP16 allowed), and the module's default mode. A note says where they differ from the placement's.
-        devices: a device or "tensorrt" for a file that was exported untrained predicts the model after training, as `check` does; a note
-            names the time of the file. For all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
+        devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
         clocks: in MHz by "dla", "gpu", "emc"; they replace the power mode's.
@@ -86,7 +85,7 @@ def predict(
         concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
         one_process: the models run in one process, as in `edgedla run`, and their kernels take turns on the GPU. Else each
             model has its own process, as with several trtexec: on Orin whole frames take turns, on Xavier kernels.
-        profile, layer_info: measured times that replace predictions, as in `place`.
+        profile, layer_info, clocks_locked: as in `PlacementRequest`.
 
     Raises:
         UsageError: an unknown target, device, clock or format; a model with open dims.
@@ -102,11 +101,12 @@ def predict(
     platform = platform_for(named.target, jetpack=named.jetpack, trt=named.trt)
     if placement is not None and power_mode is None and platform.module.id == placement.platform.get("target"):
         power_mode = placement.power_mode or None
-    costs = CostModel.load(platform, named.precision, power_mode, clocks=clocks, sparsity=sparsity)
+    costs = CostModel.load(
+        platform, named.precision, power_mode, clocks=clocks, clocks_locked=clocks_locked, sparsity=sparsity
+    )
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
-    as_trained = all(isinstance(a, str) and a in NAMELESS for a in assignments)
-    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None, as_trained)
+    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
     require_profile(profile, layer_info)
     if isinstance(profile, Profile):
         costs = costs.with_profile(profile)
@@ -114,28 +114,7 @@ def predict(
         costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent
-    prediction = predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
-    notes = (_as_exported(m, predictor, assignment) for m, assignment in zip(inputs, assignments))
-    return replace(prediction, notes=(*filter(None, notes), *prediction.notes))
-
-
-def _as_exported(model: Model, predictor: Predictor, assignment: Assignment) -> str:
-    """What a build of a file that was exported untrained takes; "" for any other. `check` answers for the trained model too."""
-    from edgedla.rules import load_rules
-
-    exported, costs, platform = model.graph.as_exported, predictor.costs, predictor.platform
-    if exported is None:
-        return ""
-    verdicts = load_rules().check(exported, platform, costs.precision)
-    alone = Predictor(
-        [replace(model, graph=exported, verdicts=verdicts)], costs, platform, use_unknown=predictor.use_unknown
-    )
-    (stream,) = alone.predict(assignment).streams
-    loadables = len(stream.loadables)
-    return (
-        f"{model.graph.name}: this is the trained model. The file was exported untrained, with equal parameters shared: a build of it "
-        f"takes {significant(stream.latency.latency_us / 1e3)} ms in {loadables} loadable{'s' * (loadables != 1)}; export after training."
-    )
+    return predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
 
 
 class Predictor:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from edgedla.costs.features import LOWER_CLOCK_SPREAD
+from edgedla.costs.features import LOWER_CLOCK_SPREAD, STRUCTURE_SPREAD
 from edgedla.costs.prices import Prices
 from edgedla.costs.work import TABLE_ACTIVATIONS
 from edgedla.graph.branches import Choice
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
 SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tells; `--profile times.json` uses it."

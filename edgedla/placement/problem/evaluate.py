@@ -45,7 +45,7 @@ class Evaluation:
         crossings: all transitions, by flow.
         separations: (link index, device of the consumer) of every operator that is split between devices.
         loads: (model, device) -> time and energy of one frame there, without slowdown.
-        widening: by model, additional spread for the structure of its engine; see `problem.STRUCTURE_SPREAD`.
+        widening: by model, additional spread for the structure of its engine; see `features.STRUCTURE_SPREAD`.
         engines: devices with layers; a device with only reformats does not count.
     """
 

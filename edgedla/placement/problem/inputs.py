@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
+from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.costs.model import CostModel
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
@@ -17,7 +18,7 @@ from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, times_made
 from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.priced import Priced, priced
-from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Flow, Item, Limits, Link, Problem
+from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import CAP_RULE, subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, outer_name
 from edgedla.targets import Platform

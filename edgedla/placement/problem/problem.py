@@ -7,15 +7,10 @@ from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Opt
 
 from edgedla.arguments import require_field_types
 from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.errors import UsageError
 from edgedla.graph.branches import Choice
 from edgedla.vocabulary import DEVICES, GPU
-
-#: Additional relative deviation for an engine with several loadables, or with layers that fall back to the GPU, by precision. The few
-#: figures of such engines differ by this much: how TensorRT waits between the parts of an engine is not published. INT8 engines
-#: took 1 to 5 times as long as predicted (MobileNetV2, ResNet-18, YOLO11n, YOLOv5s, GoogLeNet, DETR; median 1.8; ResNet-50
-#: 1.0 times): which layers run in FP16 there, and how many reformats that adds, depends on the scales of the build.
-STRUCTURE_SPREAD: Mapping[str, float] = {"fp16": 0.25, "int8": 0.6}
 
 #: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]

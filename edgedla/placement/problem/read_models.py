@@ -27,13 +27,8 @@ def read_models(
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
     rates: Optional[Sequence[float]],
-    as_trained: bool = False,
 ) -> Tuple[Model, ...]:
-    """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own.
-
-    Args:
-        as_trained: as in load_onnx.
-    """
+    """Reads graphs with verdicts and pins. Of several models a pin may match only in one; models of one name get names of their own."""
     from edgedla.rules import load_rules
 
     if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
@@ -41,7 +36,7 @@ def read_models(
         raise UsageError(text, where="rates", allowed="a number > 0 for each")
     rules = load_rules()
     parsed = parse_pins(pins)
-    graphs = [read_graph(s, platform, shapes, batch, as_trained) for s in sources]
+    graphs = [read_graph(s, platform, shapes, batch, precision) for s in sources]
     names = distinct_names([g.name for g in graphs], [_file(s) for s in sources])
     graphs = [g if g.name == name else replace(g, name=name) for g, name in zip(graphs, names)]
     for pin in parsed:
@@ -67,18 +62,16 @@ def read_graph(
     platform: Platform,
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
-    as_trained: bool = False,
+    precision: str,
 ) -> LayerGraph:
-    """The graph of a source as a build takes it, or `as_trained`; a LayerGraph of the platform's parser is returned unchanged."""
+    """The graph of a source as a build takes it; a LayerGraph of the platform's parser is returned unchanged. A note names what trtexec
+    makes of a file that was exported untrained."""
     from edgedla.importers import load_onnx
+    from edgedla.regions.check import as_exported, untrained_note
     from edgedla.regions.float16_model import as_built
 
     source = as_built(source, platform, shapes=shapes, batch=batch)
-    return load_onnx(
-        source,
-        trt=platform.release.trt,
-        shapes=shapes,
-        batch=batch,
-        open_batch=TRTEXEC_BATCH,
-        as_trained=as_trained,
-    )
+    trt = platform.release.trt
+    graph = load_onnx(source, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True)
+    totals = as_exported(graph, platform, precision, "fallback")
+    return graph if totals is None else replace(graph, notes=(untrained_note(totals), *graph.notes))

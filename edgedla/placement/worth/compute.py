@@ -41,11 +41,12 @@ SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
 
 @dataclass(frozen=True)
 class CostOptions:
-    """Options of predicted costs: the power mode, and files with measured times that replace predictions."""
+    """Options of predicted costs: the power mode, whether its clocks are locked, and files with measured times that replace predictions."""
 
     power_mode: Optional[str] = None
     profile: Optional[PathLike] = None
     layer_info: Optional[PathLike] = None
+    clocks_locked: Optional[bool] = None
 
 
 class Worthiness:
@@ -145,7 +146,7 @@ def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Opt
 
     options = options or CostOptions()
     require_profile(options.profile, options.layer_info)
-    costs = CostModel.load(platform, precision, options.power_mode)
+    costs = CostModel.load(platform, precision, options.power_mode, clocks_locked=options.clocks_locked)
     if options.profile is None:
         return costs
     return with_measurements(costs, options.profile, [graph], options.layer_info)
@@ -172,7 +173,7 @@ def worth_of(
 
         other = "fp16" if costs.precision == "int8" else "int8"
         verdicts = load_rules().check(graph, platform, other)
-        beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.stated_mode))
+        beside = Worthiness(graph, platform, verdicts, costs.at(other))
         # An FP16 search where the DLA is made for INT8 would answer what nobody asked, in as much time as the whole check.
         ways += [
             *(beside.way(name) for name in names),
@@ -189,6 +190,7 @@ def worth_of(
         worthiness.pinned(),
         idle_w=costs.idle_power_w,
         energy_known=costs.energy.known,
+        mode_text=costs.mode_text,
     )
 
 

@@ -29,8 +29,7 @@ def to_metadata(graph: LayerGraph, platform: Platform, costs: CostModel) -> str:
     rows = []
     for precision in PRECISIONS:
         verdicts = load_rules().check(graph, platform, precision)
-        priced = CostModel.load(platform, precision, costs.stated_mode)
-        problem = problem_on((Model(graph, tuple(verdicts), {}, 1.0),), priced, platform, most_cores=1)
+        problem = problem_on((Model(graph, tuple(verdicts), {}, 1.0),), costs.at(precision), platform, most_cores=1)
         cost = on_device(problem, GPU).latency(0)
         rows.append({"precision": precision, "latency_us": cost.latency_us, "energy_mj": cost.energy_mj})
     return json.dumps({**_where(platform, costs), "rows": rows}, sort_keys=True)

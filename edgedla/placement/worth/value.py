@@ -133,6 +133,7 @@ class Ways:
         baselines: by precision; () where the checked model is the user's own.
         idle_w: of the board, all engines waiting.
         energy_known: whether figures tell which engine takes more energy; not of Xavier.
+        mode_text: of the mode, as `CostModel.mode_text`.
     """
 
     precision: str
@@ -146,6 +147,7 @@ class Ways:
     baselines: Tuple[Baseline, ...] = ()
     idle_w: float = 0.0
     energy_known: bool = True
+    mode_text: str = ""
 
     def way(self, name: str, precision: str = "") -> Optional[Way]:
         """One way, at the headline's precision or another; None if it is not known."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from edgedla.costs.cost import Cost, total
+from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.memory import alive_bytes, weight_bytes
 from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.evaluate import Evaluation, engine_device, evaluate
-from edgedla.placement.problem.problem import STRUCTURE_SPREAD, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.placement.worth.value import ALIKE, Spreads, Way
 from edgedla.regions.work import work_of
 from edgedla.vocabulary import GPU

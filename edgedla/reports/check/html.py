@@ -125,7 +125,7 @@ def _against(report: CheckReport) -> str:
         return ""
     whose = "your own model" if priced.baseline() else "the model"
     batch = f" A frame is a batch of {priced.batch}." if priced.batch > 1 else ""
-    mode = f", {priced.power_mode}" if priced.power_mode else ""
+    mode = f", {priced.mode_text}" if priced.mode_text else ""
     return (
         f"With the DLA against {whose} on the GPU alone, {report.precision.upper()}{mode}. To the left the DLA saves, to the right it "
         f"costs; the whisker is ± one standard deviation of the ratio.{batch}"

@@ -53,7 +53,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     split = None if whole else split_that_gains(report)
     if split is not None and (fails or split.name != "tensorrt"):
         objective = "" if split.name in ("latency", "tensorrt") else f" --objective {split.name}"
-        return f"edgedla place {rest}{report.given_costs.measured()}{objective}"
+        return f"edgedla place {rest}{report.given_costs.options()}{objective}"
     if fails or (worth_of(report) is not None and split is None and not whole):
         return None
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"

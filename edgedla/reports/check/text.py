@@ -156,7 +156,7 @@ def _worth(report: CheckReport) -> Iterator[Line]:
         yield "", 2, gains.why_not_costed(report)
         return
     bases = {way.cost.basis for way in priced.ways if way.precision == priced.precision}
-    mode = f", {priced.power_mode}" if priced.power_mode else ""
+    mode = f", {priced.mode_text}" if priced.mode_text else ""
     own = "your model on the " if priced.baseline() else ""
     against = f"per frame, against {own}GPU alone in {report.precision.upper()}{mode}"
     yield "dim", 2, f"{against}; {', '.join(sorted(bases))} costs, ± one standard deviation"

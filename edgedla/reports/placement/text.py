@@ -99,7 +99,7 @@ def headline(placement: Placement) -> Tuple[str, str]:
     names = ", ".join(clean(m.name) for m in placement.models)
     p = placement.platform
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
-    mode = f"{placement.power_mode}, " if placement.power_mode else ""
+    mode = f"{placement.costs.get('mode_text', placement.power_mode)}, " if placement.power_mode else ""
     subject = f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
     return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
 

@@ -155,6 +155,7 @@ def _costed_model(artifact: Artifact, request: BenchRequest) -> Optional[Tuple[L
         shapes=request.shapes,
         batch=request.batch,
         open_batch=TRTEXEC_BATCH,
+        as_trained=True,
     )
     layer_profile.check_shapes(artifact, graph)
     return graph, model
