@@ -15,11 +15,10 @@ import edgedla
 from edgedla.builder.request import BuildRequest, resolved
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.importers import load_onnx
 from edgedla.placement.prediction.streams import Lane, side_by_side
 from edgedla.placement.problem.model import Model, import_notes
+from edgedla.regions import check
 from edgedla.targets import platform_for
-from edgedla.text.printable import significant
 from tests.importers import test_shared_parameters as shared_parameters
 from tests.models import node, onnx_model
 from tests.placement.placement_models import refused_model, small_model
@@ -353,15 +352,17 @@ def test_the_format_of_a_tensor_that_is_no_border_is_refused() -> None:
     assert caught.value.allowed == "x, y, inputs, outputs"
 
 
-def test_an_untrained_export_is_predicted_as_the_trained_model_and_the_file_is_named() -> None:
-    """As `check` answers: a build of the file, whose convolutions with shared parameters stay on the GPU, is a note."""
+def test_an_untrained_export_is_answered_as_the_trained_model_and_the_file_is_named() -> None:
+    """As `check` answers; what trtexec makes of the file, whose convolutions with shared parameters stay on the GPU, is a note."""
     untrained, trained = (shared_parameters.network(trained=t, blocks=4) for t in (False, True))
-    for devices in ("tensorrt", "DLA0", "GPU"):
-        one, other = (edgedla.predict(m, devices=devices, **ORIN) for m in (untrained, trained))
-        assert one.latency_us == pytest.approx(other.latency_us)
-        notes = [n for n in one.notes if "this is the trained model" in n]
-        assert len(notes) == 1
-        assert not any("this is the trained model" in n for n in other.notes)
-        file = load_onnx(untrained, trt=one.platform["trt"])
-        as_exported = edgedla.predict(file, devices=devices, **ORIN)
-        assert f"takes {significant(as_exported.latency_us / 1e3)} ms" in notes[0]
+    said = next(n for n in check(untrained, **ORIN).notes if "the trained model" in n)
+    placed, of_trained = (edgedla.place(m, **ORIN) for m in (untrained, trained))
+    assert placed.proof.value == pytest.approx(of_trained.proof.value)
+    assert said in placed.notes
+    assert edgedla.verify(placed, [untrained]) == ()
+    for devices in ("tensorrt", "DLA0", "GPU", placed):
+        one = edgedla.predict(untrained, devices=devices, **ORIN)
+        other = edgedla.predict(trained, devices="DLA0" if devices is placed else devices, **ORIN)
+        assert said in one.notes
+        assert said not in other.notes
+        assert devices is placed or one.latency_us == pytest.approx(other.latency_us)

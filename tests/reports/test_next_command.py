@@ -323,7 +323,7 @@ SHOWN = {"on_device", *DECIDING, *NEEDS,
 VALUES = {
     "target": ["--target", "orin-nx-16gb"], "jetpack": ["--jetpack", "6.0"], "trt": ["--trt", "10.7.0"],
     "precision": ["--precision", "int8"], "shapes": ["--shapes", "x:2x8x64x64"], "batch": ["--batch", "3"],
-    "power_mode": ["--power-mode", "30W"], "profile": ["--profile", "times.json"],
+    "power_mode": ["--power-mode", "30W"], "clocks_locked": ["--clocks", "locked"], "profile": ["--profile", "times.json"],
     "input_formats": ["--input-formats", "fp16:dla_linear"], "output_formats": ["--output-formats", "fp16:dla_linear"],
     "layer_info": ["--profile", "times.json", "--layer-info", "layers.json"],
 }  # fmt: skip
