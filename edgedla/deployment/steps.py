@@ -43,7 +43,7 @@ class Steps:
         platform = platform_for(**self.request.platform)
         if not platform.release.strongly_typed:
             return ""
-        return conversion_of(read_graph(self.source, platform, self.request.shapes, self.request.batch))
+        return conversion_of(read_graph(self.source, platform, self.request.shapes, self.request.batch, "fp16"))
 
     def types(self, wide: Turned) -> Tuple[str, ...]:
         """The types that were converted to FLOAT in the model, and how far a sample proves that."""
