@@ -137,3 +137,16 @@ def test_double_and_bfloat16_go_to_float16_by_way_of_float(kind: int, tmp_path: 
     assert "types converted to FLOAT16 (" in found.types
     kept = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", trt="11.4.1", skip=["float32-types"])
     assert kept.after.layers_dla == 0
+
+
+def test_an_output_without_an_error_is_equal_or_was_not_measured() -> None:
+    """Neither reads as an error of 0.0."""
+    from onnx import helper
+
+    from edgedla.fixes.proofs.float16 import measured_text
+    from tests.models import onnx_model
+
+    nodes = [helper.make_node("Relu", ["x"], ["e"]), helper.make_node("Sub", ["x", "x"], ["z"])]
+    model = onnx_model(nodes, {"x": (1, 4)}, {"e": (1, 4), "z": (1, 4)}, {})
+    text = measured_text(model, model, [{"x": np.arange(4, dtype=np.float32)[None]}], "the data")
+    assert text == "error measured on the data (relative L2): e equal; z 0 on every input: not measured"

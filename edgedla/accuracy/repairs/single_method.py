@@ -17,7 +17,7 @@ from edgedla.quantization.samples import Feed
 #: `auto` may lose this much to the best single method at an output; less is chance.
 MOST_LOSS_DB = 0.3
 #: Most held-out samples to compare on. On 32 a few samples with clipped values decide: two methods changed places by 2 dB.
-MOST_SAMPLES = 256
+MOST_SAMPLES = 1024
 #: Beyond this SQNR outputs count as equal.
 _EXACT_DB = 100.0
 

@@ -56,17 +56,18 @@ def measured_text(model: Any, halved: Any, feeds: Sequence[Mapping[str, np.ndarr
         after = open_session(rounded_half(halved).SerializeToString())
         names = [output.name for output in model.graph.output]
         kinds = {v.name: v.type.tensor_type.elem_type for v in halved.graph.input}
-        errors: Dict[str, List[Tuple[float, float]]] = {}
+        errors: Dict[str, List[Tuple[float, float, bool]]] = {}
         for feed in feeds:
             narrow = {n: v.astype(np.float16) if kinds.get(n) == 10 else v for n, v in feed.items()}
             for name, a, b in zip(names, before.run(names, dict(feed)), after.run(names, narrow)):
-                errors.setdefault(name, []).append(_errors(np.asarray(a), np.asarray(b)))
+                errors.setdefault(name, []).append((*_errors(np.asarray(a), np.asarray(b)), bool(np.any(a))))
     except EdgedlaError as e:
         return f"error not measured: {e.what}"
     worst = []
     for name, pairs in errors.items():
-        whole, groups = (max(pair[i] for pair in pairs) for i in (0, 1))
-        worst.append(f"{name} {whole:.1e}" + (f", its worst channels {groups:.1e}" if groups else ""))
+        whole, groups, seen = (max(pair[i] for pair in pairs) for i in range(3))
+        shown = f"{whole:.1e}" if whole else "equal" if seen else "0 on every input: not measured"
+        worst.append(f"{name} {shown}" + (f", its worst channels {groups:.1e}" if groups else ""))
     return f"error measured on {inputs} (relative L2): {'; '.join(worst)}"
 
 
