@@ -65,7 +65,7 @@ MUTANTS ?= --sample 50
 mutants: $(STAMP)
 	$(BIN)/python benchmarks/mutants.py $(MUTANTS)
 
-# dist/: sdist, wheel, CycloneDX bill of materials, SHA256SUMS.
+# dist/: sdist, wheel, CycloneDX bill of materials, SHA256SUMS; the wheel tried in fresh environments of Python 3.8, 3.10, 3.12, 3.13.
 release:
 	.ci/release $(PYTHON)
 

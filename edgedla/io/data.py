@@ -67,23 +67,39 @@ def _folder(name: str, holds: Path, what: str) -> Path:
 
 
 def kept(path: Path, data: bytes, skip: FrozenSet[str], make: Callable[[], Any]) -> Any:
-    """The value that `make` reads from a rule file's `data`, as JSON holds it: from the form that an earlier process kept, if there is one.
+    """The value that `make` reads from a rule file's `data`, as JSON holds it: from a form made earlier, if there is one.
 
-    Forms lie in the user's cache folder and load five times as fast as YAML. One counts only for the very bytes that it was made of.
-    Like Python's bytecode it is not written where PYTHONDONTWRITEBYTECODE says so, or the folder cannot be written.
+    Forms load five times as fast as YAML. The wheel has one beside each file; in a checkout they lie in the user's cache folder. One counts
+    only for the very bytes that it was made of. Like Python's bytecode none is written where PYTHONDONTWRITEBYTECODE says so, or the folder
+    cannot be written.
     """
-    source = f"{FORMAT} {sha256_of_bytes(data)}"
+    source = _source(data)
     place = _place(path, skip)
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        with open(place, encoding="utf-8") as f:
-            form = json.load(f)
-        if form["source"] == source:
-            return form["value"]
+    for form_at in (path.with_name(compiled_name(path, skip)), place):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with open(form_at, encoding="utf-8") as f:
+                form = json.load(f)
+            if form["source"] == source:
+                return form["value"]
     value = make()
     if not sys.dont_write_bytecode:
         with contextlib.suppress(Exception):
-            write_atomic(place, json.dumps({"source": source, "value": value}, ensure_ascii=False))
+            write_atomic(place, form_of(data, value))
     return value
+
+
+def form_of(data: bytes, value: Any) -> str:
+    """The text of a form: a value and the bytes that it was read from."""
+    return json.dumps({"source": _source(data), "value": value}, ensure_ascii=False)
+
+
+def compiled_name(path: Path, skip: FrozenSet[str]) -> str:
+    """The name of the form that the wheel has beside a rule file."""
+    return "-without-".join((path.stem, *sorted(skip))) + ".json"
+
+
+def _source(data: bytes) -> str:
+    return f"{FORMAT} {sha256_of_bytes(data)}"
 
 
 def _place(path: Path, skip: FrozenSet[str]) -> str:

@@ -137,10 +137,15 @@ def load(path: Path, skip: FrozenSet[str] = frozenset()) -> Any:
     name = "/".join(path.parts[-2:])
     try:
         data = path.read_bytes()
-        packed = kept(path, data, skip, lambda: _packed(loads(data.decode("utf-8"), name, skip)))
+        value = kept(path, data, skip, lambda: packed(data, name, skip))
     except (OSError, UnicodeDecodeError) as e:
         raise RuleError(f"cannot read the rule data: {e}", where=str(path)) from e
-    return _unpacked(packed, name)
+    return _unpacked(value, name)
+
+
+def packed(data: bytes, name: str, skip: FrozenSet[str] = frozenset()) -> Any:
+    """A YAML document as JSON holds it, which `load` keeps."""
+    return _packed(loads(data.decode("utf-8"), name, skip))
 
 
 def _packed(value: Any) -> Any:

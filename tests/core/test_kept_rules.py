@@ -11,7 +11,7 @@ import pytest
 
 from edgedla.errors import RuleError
 from edgedla.io import strict_yaml
-from edgedla.io.data import rules_dir
+from edgedla.io.data import compiled_name, form_of, rules_dir
 from edgedla.io.strict_yaml import SKIPPED, Table, load
 
 TEXT = "a: 1\nb:\n  - {c: 2.5, d: [x, null, true]}\nexamples: [{e: é}]\n"
@@ -90,3 +90,25 @@ def test_nothing_is_written_where_bytecode_is_not(tmp_path: Path, cache: Path, m
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert load(path)["a"] == 1
+
+
+def test_the_form_beside_a_rule_file_counts_for_its_own_bytes_alone(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel's compiled rules: read without a word of YAML, and never of an edited file."""
+    path, skip = tmp_path / "some.yaml", frozenset({"examples"})
+    path.write_text(TEXT, encoding="utf-8")
+    for left_out in (frozenset(), skip):
+        form = form_of(path.read_bytes(), strict_yaml.packed(path.read_bytes(), "some.yaml", left_out))
+        (tmp_path / compiled_name(path, left_out)).write_text(form, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(strict_yaml, "loads", lambda *_: pytest.fail("the YAML was read"))
+        assert load(path)["examples"] == [{"e": "é"}]
+        assert load(path, skip)["examples"] is SKIPPED
+        assert load(path).where("b").endswith("some.yaml:2")
+    assert not cache.exists()
+    path.write_text(TEXT.replace("a: 1", "a: 2"), encoding="utf-8")
+    assert (load(path)["a"], load(path, skip)["a"]) == (2, 2)
+    path.write_text(TEXT, encoding="utf-8")
+    (tmp_path / compiled_name(path, skip)).write_text("{", encoding="utf-8")
+    assert load(path, skip)["a"] == 1

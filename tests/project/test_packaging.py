@@ -10,18 +10,25 @@ from typing import Set
 
 import pytest
 
+from edgedla.io import strict_yaml
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> Set[str]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling", reason="hatchling builds the wheel; pip install -e .[test] brings it")
     from hatchling.builders.wheel import WheelBuilder
 
     folder = tmp_path_factory.mktemp("wheel")
     (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    with zipfile.ZipFile(built) as wheel:
-        return set(wheel.namelist())
+    return Path(built)
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> Set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
 
 
 def test_the_wheel_holds_every_module_and_data_file(names: Set[str]) -> None:
@@ -33,6 +40,19 @@ def test_the_wheel_holds_the_rules_at_the_path_that_the_code_reads(names: Set[st
     kept = [p for p in (ROOT / "rules").rglob("*.yaml") if p.is_file()]
     assert len(kept) > 20
     assert {f"edgedla/_rules/{p.relative_to(ROOT / 'rules').as_posix()}" for p in kept} <= names
+
+
+def test_the_wheel_holds_a_compiled_form_of_each_rule_file_that_counts(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    rules = tmp_path / "edgedla" / "_rules"
+    assert len(list(rules.glob("layers/*-without-examples.json"))) == len(list(rules.glob("layers/*.yaml")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strict_yaml, "loads", lambda *_: pytest.fail("a rule file has no form that counts"))
+        for path in rules.rglob("*.yaml"):
+            strict_yaml.load(path)
+        for path in rules.glob("layers/*.yaml"):
+            strict_yaml.load(path, frozenset({"examples"}))
 
 
 def test_the_wheel_holds_every_page_that_help_prints(names: Set[str]) -> None:
