@@ -36,9 +36,9 @@ from edgedla.fixes.proofs.comparison import distance
 from edgedla.fixes.proofs.float_types import parts_of, run_values
 from edgedla.fixes.seeded import with_seeded_weights
 from edgedla.importers.model_file.onnx_file import read
+from edgedla.placement.check_cost import check
 from edgedla.quantization.rounded_half import rounded_half
 from edgedla.quantization.session import open_session
-from edgedla.regions import check
 from edgedla.regions.float16_model import half_model
 from edgedla.targets import platform_for
 

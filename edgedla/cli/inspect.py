@@ -73,7 +73,7 @@ def inspect(
     worse: Tuple[str, ...] = ()
     if first.kind == second.kind == "onnx":
         from edgedla.inspection.inspect_file import with_verdicts
-        from edgedla.regions import check
+        from edgedla.placement.check_cost import check
         from edgedla.reports.gate.standing import change, standing_of
 
         before, after = (

@@ -14,7 +14,7 @@ from typing import Any, List, Optional, Tuple
 import click
 
 from edgedla.cli.arguments.began import Began
-from edgedla.cli.arguments.project_file import take_defaults
+from edgedla.cli.arguments.project_file import SAID, take_defaults
 from edgedla.cli.arguments.show_version import show_version
 from edgedla.cli.output import echo, on_terminal
 from edgedla.cli.terminal.interruption import note_interruptions, was_interrupted
@@ -116,10 +116,13 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as e:
             raise PipeClosed from e
-        except UsageError as e:
-            from edgedla.cli.arguments.option import typed_name
+        except (UsageError, click.UsageError) as e:
+            if SAID in ctx.meta:
+                echo(ctx.meta[SAID], err=True)
+            if isinstance(e, UsageError):
+                from edgedla.cli.arguments.option import typed_name
 
-            e.where = typed_name(e.where, ctx)
+                e.where = typed_name(e.where, ctx)
             raise
 
 

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError
+from edgedla.placement.check_cost import check
 from edgedla.placement.prediction.predict import predict
 from edgedla.placement.result.placement import Figures, Placement
-from edgedla.regions import check
 from edgedla.vocabulary import GPU, PRECISIONS
 
 

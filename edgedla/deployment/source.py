@@ -16,7 +16,8 @@ from edgedla.importers.model_file.float32_types import lacks_half
 from edgedla.importers.model_file.plugins import Front, part_in_front
 from edgedla.importers.shared_parameters import read_directly, shared_parameters
 from edgedla.io.files import write_atomic
-from edgedla.regions.check import check, untrained_note
+from edgedla.placement.check_cost import check
+from edgedla.regions.check import untrained_note
 from edgedla.targets import platform_for
 
 #: Facts of a conversion; None if the model came as ONNX.

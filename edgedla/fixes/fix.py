@@ -57,10 +57,10 @@ OBJECTIVES = ("latency", "throughput", "energy", "gpu-time", "loadables")
 def fix(
     model: Union[str, Path, bytes, Any],
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     purpose: str = "hybrid",
     objective: str = "latency",
     change_outputs: Optional[bool] = None,
@@ -81,8 +81,7 @@ def fix(
     Args:
         model: path of an ONNX file, its bytes, an onnx.ModelProto or an onnx_ir.Model; it is not changed. Weights may
             be in external files, which are not loaded, or missing.
-        target, jetpack, trt: as for `check`.
-        precision: "fp16" or "int8".
+        target, jetpack, trt, precision: as for `check`.
         purpose: "hybrid" (GPU fallback allowed), "strict" (without it) or "standalone" (one DLA loadable).
         objective: what a hybrid build is judged by: "latency" of a frame, "throughput" (time of the busiest device per
             frame), "energy", "gpu-time" (of the GPU per frame), or "loadables" (as few DLA subgraphs as possible).
@@ -102,7 +101,8 @@ def fix(
         ModelError: the model cannot be read, `opset` is older than 11, or it has more than 6,000 layers.
         EnvironmentMissing: Python older than 3.10, onnx-ir or ONNX Runtime missing.
     """
-    precision = one_of("precision", precision, PRECISIONS)
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    precision = one_of("precision", precision or platform.precision, PRECISIONS)
     purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
     objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
@@ -111,7 +111,6 @@ def fix(
         raise UsageError("without proofs nothing reads it", where="data", allowed="with proofs")
     require_samples(data)
     source = _path_of(model)
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
     changes_outputs = purpose != "hybrid" if change_outputs is None else change_outputs
     goal = Goal(precision, changes_outputs, approximate, platform.release.trt, platform.module.chip)
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)

@@ -110,7 +110,7 @@ def _predicted(
         raise UsageError(
             f"a {file.kind} is not a prediction", where="--against", allowed="an ONNX model, a check document"
         )
-    from edgedla.regions import check
+    from edgedla.placement.check_cost import check
 
     notes: List[str] = []
     if isinstance(real, BuildLog) and real.version and not (trt or jetpack):

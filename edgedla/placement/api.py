@@ -37,7 +37,7 @@ ANSWERING = 0.8
 def place(
     models: Union[ModelSource, Sequence[ModelSource]],
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
     precision: str = "fp16",

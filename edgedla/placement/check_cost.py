@@ -68,10 +68,10 @@ def with_cost(
 def check(
     model: Union[str, Path, bytes, Any],
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     mode: str = "fallback",
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
@@ -84,9 +84,10 @@ def check(
 
     Args:
         model: path of an ONNX file, its bytes, a ModelProto, or a LayerGraph. Weights are not needed.
-        target: a module's name, for example "agx-orin-64gb", or an alias.
+        target: a module's name, for example "agx-orin-64gb", or an alias. By default this Jetson; elsewhere agx-orin-64gb.
         jetpack, trt: the software release; without both, the module's newest with a DLA.
-        precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).
+        precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16). By default what `edgedla check` answers first:
+            INT8 on Orin, FP16 on Xavier and where a model's own types decide.
         mode: "fallback" (--allowGPUFallback), "strict" (without it) or "standalone" (--buildDLAStandalone).
         shapes: dims for dynamic inputs, by input name.
         batch: replaces the first dim of every input.
@@ -100,5 +101,5 @@ def check(
     if power_mode is not None and not cost:
         raise UsageError("it changes only the cost", where="power_mode", allowed="with cost=True")
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    graph, report = read_and_check(model, platform, precision, mode, shapes, batch)
+    graph, report = read_and_check(model, platform, precision or platform.precision, mode, shapes, batch)
     return with_cost(report, graph, CostOptions(power_mode)) if cost else report

@@ -49,7 +49,7 @@ class PlacementRequest:
         UsageError: a value that is not allowed.
     """
 
-    target: str
+    target: Optional[str] = None
     jetpack: Optional[str] = None
     trt: Optional[str] = None
     precision: str = "fp16"

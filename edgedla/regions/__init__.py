@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgedla.regions.candidates import candidates
 from edgedla.regions.cap import apply_cap, subgraphs_per_core
-from edgedla.regions.check import check, check_graph, compare
+from edgedla.regions.check import check_graph, compare
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import (
@@ -37,7 +37,6 @@ __all__ = [
     "Transition",
     "apply_cap",
     "candidates",
-    "check",
     "check_graph",
     "compare",
     "predict",

@@ -18,27 +18,11 @@ from edgedla.regions.report import CheckReport, LayerReport, RegionReport, Stric
 from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, skipped_macs, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
-from edgedla.targets import Platform, platform_for
+from edgedla.targets import Platform
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
     from edgedla.rules import RuleSet
-
-
-@typed
-def check(
-    model: Union[str, Path, bytes, Any],
-    *,
-    target: str,
-    jetpack: Optional[str] = None,
-    trt: Optional[str] = None,
-    precision: str = "fp16",
-    mode: str = "fallback",
-    shapes: Optional[Mapping[str, Sequence[int]]] = None,
-    batch: Optional[int] = None,
-) -> CheckReport:
-    """`edgedla.check` without costs."""
-    return read_and_check(model, platform_for(target, jetpack=jetpack, trt=trt), precision, mode, shapes, batch)[1]
 
 
 def read_and_check(
@@ -79,12 +63,15 @@ def compare(
     model: Union[str, Path, bytes, Any],
     platforms: Sequence[Platform],
     *,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     mode: str = "fallback",
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[CheckReport, ...]:
     """Checks one model on several platforms, in their order. Platforms of one release share one import of the model.
+
+    Args:
+        precision: of all; by default each platform's, as in `edgedla.check`.
 
     Raises:
         UsageError: no platform, unknown precision or mode.
@@ -92,13 +79,14 @@ def compare(
     """
     from edgedla.importers import load_onnx
 
-    precision = one_of("precision", precision, PRECISIONS)
+    asked = None if precision is None else one_of("precision", precision, PRECISIONS)
     mode = one_of("mode", mode, CHECK_MODES)
     if not platforms:
         raise UsageError("there is nothing to compare", hint="name at least one target")
     graphs: Dict[Tuple[int, ...], LayerGraph] = {}
     reports = []
     for platform in platforms:
+        precision = asked or platform.precision
         trt = platform.release.trt
         if platform.release.strongly_typed:
             # What stays FLOAT depends on the module.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple
@@ -62,36 +63,6 @@ def _check_line(report: Any) -> str:
     return render_check([report], "text", quiet=True).strip()
 
 
-def _placement(placement: Any, form: str) -> str:
-    from edgedla.reports.placement import render_placement
-
-    return render_placement(placement, form)
-
-
-def _prediction(prediction: Any, form: str) -> str:
-    from edgedla.reports.prediction import render_prediction
-
-    return render_prediction(prediction, form)
-
-
-def _fix(result: Any, form: str) -> str:
-    from edgedla.reports.fixes import render_fix
-
-    return render_fix(result, form)
-
-
-def _quantized(result: Any, form: str) -> str:
-    from edgedla.reports.quantization import render_quantized
-
-    return render_quantized(result, form)
-
-
-def _deployment(deployment: Any, form: str) -> str:
-    from edgedla.reports.deployment import render_deployment
-
-    return render_deployment(deployment, form)
-
-
 def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:
     """The text's title, and the line behind it if that is no table: what was asked, and the answer."""
 
@@ -104,12 +75,22 @@ def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:
     return line
 
 
+def _kind(room: str, name: str) -> Kind:
+    """Of a result whose line is the head of its text. `name`: the function of a room of reports, imported when it is first used."""
+
+    def render(value: Any, form: str) -> str:
+        text: str = getattr(importlib.import_module(f"edgedla.reports.{room}"), name)(value, form)
+        return text
+
+    return Kind(render, _headed(render))
+
+
 #: Class -> how it is shown. To add a class: derive it from Shown with `repr=False` in its dataclass, and a row here.
 KINDS: Mapping[str, Kind] = {
     "CheckReport": Kind(_check, _check_line),
-    "Placement": Kind(_placement, _headed(_placement)),
-    "Prediction": Kind(_prediction, _headed(_prediction)),
-    "FixResult": Kind(_fix, _headed(_fix)),
-    "Quantized": Kind(_quantized, _headed(_quantized)),
-    "Deployment": Kind(_deployment, _headed(_deployment)),
+    "Placement": _kind("placement", "render_placement"),
+    "Prediction": _kind("prediction", "render_prediction"),
+    "FixResult": _kind("fixes", "render_fix"),
+    "Quantized": _kind("quantization", "render_quantized"),
+    "Deployment": _kind("deployment", "render_deployment"),
 }

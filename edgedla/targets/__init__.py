@@ -6,26 +6,34 @@ from functools import lru_cache
 from typing import Optional, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.targets.modules import module_for, module_ids, modules
+from edgedla.targets.modules import COMMON_TARGET, module_for, module_ids, modules
 from edgedla.targets.platform import Module, Platform, PowerMode, Release
 from edgedla.targets.releases import JetPack, ReleaseTable, TensorRT, dla_answer, release_for, releases
 from edgedla.targets.versions import Version, VersionRange, padded, parse_version
 
 
-def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Platform:
+def platform_for(target: Optional[str] = None, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Platform:
     """The platform that the user names. A pair without DLA is an answer, not an error: see `Platform.no_dla`.
 
     Args:
-        target: a module's name ("agx-orin-64gb") or an alias ("orin").
+        target: a module's name ("agx-orin-64gb") or an alias ("orin"). None: the Jetson that this runs on; elsewhere COMMON_TARGET.
         jetpack: for example "6.2".
         trt: TensorRT, two to four numbers: "10.3", "8.5.2", "10.3.0.30". A short one means the newest release that begins with it.
             Without jetpack and trt it is the module's default release (rules/targets/).
 
     Raises:
-        UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry.
+        UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry; no target on a Jetson of unknown
+            module.
     """
+    if target is None:
+        from edgedla.targets.board import this_board
+
+        board = this_board()
+        target = COMMON_TARGET if board is None else board.known_target()
+        if board is not None and jetpack is None and trt is None:
+            jetpack = board.jetpack
     for name, value in (("target", target), ("jetpack", jetpack), ("trt", trt)):
-        if not isinstance(value, str) and (value is not None or name == "target"):
+        if not isinstance(value, str) and value is not None:
             # A number cannot tell 10.10 from 10.1.
             what = f"{value!r} of type {type(value).__name__}"
             raise UsageError(what, where=name, allowed='text: "orin", "6.2", "10.3"')
@@ -71,6 +79,7 @@ def _counted(module: Module, release: Release) -> Optional[Tuple[str, str]]:
 
 
 __all__ = [
+    "COMMON_TARGET",
     "JetPack",
     "Module",
     "Platform",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.errors import UsageError
 from edgedla.targets.device_files import clock_caps_hz, read_board
 from edgedla.targets.jetson import file_text, in_container, on_jetson, read_text, root
 from edgedla.targets.platform import Module, PowerMode
@@ -82,6 +83,16 @@ class Board:
     container: bool
     jetpack_nearest: bool = False
     dla_caps_mhz: Mapping[int, float] = field(default_factory=dict)
+
+    def known_target(self) -> str:
+        """edgedla's name of the module; UsageError if it knows no such module."""
+        if self.target is None:
+            raise UsageError(
+                "this is a Jetson, but edgedla cannot tell which module",
+                where="target",
+                hint="Name it. In a container `edgedla doctor` says which files to pass in.",
+            )
+        return self.target
 
     def release(self, installed: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
         """(JetPack, TensorRT) as arguments of `platform_for`, led by the installed TensorRT, which need not be JetPack's own.

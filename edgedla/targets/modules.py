@@ -23,6 +23,8 @@ _REQUIRED = (
     "dram_gb_s",
     "memory_gib",
 )
+#: The module of a question that names none, where it is not asked on a Jetson.
+COMMON_TARGET = "agx-orin-64gb"
 #: Modules without a DLA that users ask for (NVIDIA's Jetson module specifications).
 WITHOUT_DLA = {
     "nano": "Jetson Nano",

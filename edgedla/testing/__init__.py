@@ -14,10 +14,10 @@ _MOST_NAMED = 10
 def assert_fits(
     model: Union[str, Path, bytes, Any],
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     mode: str = "fallback",
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
@@ -37,7 +37,8 @@ def assert_fits(
         min_dla_macs: least share of the multiply-accumulates on the DLA, 0 to 1.
         max_loadables: on one core. max_gpu_layers: layers off the DLA.
         max_latency_us, max_energy_mj: predicted, of one frame as TensorRT places the model.
-        baseline: a file of `edgedla check --baseline FILE --update-baseline`; nothing in it may have got worse. `model` is a path then.
+        baseline: a file of `edgedla check --baseline FILE --update-baseline`, which holds the model, given as a path, on this platform;
+            nothing in it may have got worse.
 
     Returns:
         The report, with its predicted cost where a limit or the baseline needs one.
@@ -51,9 +52,18 @@ def assert_fits(
     from edgedla.reports import gate
     from edgedla.reports.gate.baseline import against, read_baseline
     from edgedla.reports.gate.thresholds import Thresholds
+    from edgedla.vocabulary import one_of
 
     limits = Thresholds(min_dla_macs, max_loadables, max_gpu_layers, max_latency_us, max_energy_mj)
-    fail_on = fail_on or ("never" if baseline is not None or limits != Thresholds() else "unsupported")
+    for name, limit in limits._asdict().items():
+        if limit is not None and not 0 <= limit <= (1 if name == "min_dla_macs" else float("inf")):
+            raise UsageError(
+                f"{limit!r} is not a limit",
+                where=name,
+                allowed="0.95 for 95 %" if name == "min_dla_macs" else "from 0 on",
+            )
+    unless_said = "never" if baseline is not None or limits != Thresholds() else "unsupported"
+    fail_on = one_of("fail_on", fail_on or unless_said, gate.FAIL_ON)
     if baseline is not None and not isinstance(model, (str, Path)):
         raise UsageError("a baseline knows models by their path", where="model", allowed="the path of an ONNX file")
     cost = limits.needs_cost or baseline is not None
@@ -64,12 +74,17 @@ def assert_fits(
     if not gate.passes(report, fail_on):
         faults += _layers(report, fail_on) or ["the build without GPU fallback does not succeed"]
     if baseline is not None:
-        answers = against(read_baseline(str(baseline)), {str(model): report}, ())
-        faults += [f"worse than {baseline}: {sentence}" for answer in answers for sentence in answer.change.worse]
+        (answer,) = against(read_baseline(str(baseline)), {str(model): report}, ())
+        faults += [f"worse than {baseline}: {sentence}" for sentence in answer.change.worse]
+        if not answer.known:
+            # Another name or precision would else never fail.
+            faults.append(f"{baseline} does not hold it on {answer.place}: `edgedla check --update-baseline` adds it")
     if faults:
         off = [] if not gate.passes(report, fail_on) else _layers(report, "unknown")
         raise AssertionError(
-            "\n".join([f"{report.model} does not fit {target}:", *(f"  {fault}" for fault in faults + off)])
+            "\n".join(
+                [f"{report.model} does not fit {report.platform.module.id}:", *(f"  {fault}" for fault in faults + off)]
+            )
         )
     return report
 

@@ -7,8 +7,8 @@ from typing import List, Optional, Sequence
 
 from torch import nn
 
+from edgedla.placement.check_cost import check as check_model
 from edgedla.regions import CheckReport
-from edgedla.regions import check as check_model
 from edgedla.regions.report import LayerReport
 from edgedla.regions.values import Placed
 from edgedla.torch.exporting import OPSET, Inputs, to_onnx
@@ -28,10 +28,10 @@ def check(
     module: nn.Module,
     example_inputs: Inputs,
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     mode: str = "fallback",
     exporter: str = "torchscript",
     opset: int = OPSET,
@@ -56,13 +56,13 @@ def assert_dla(
     module: nn.Module,
     example_inputs: Inputs,
     *,
-    target: str,
+    target: Optional[str] = None,
     max_loadables: Optional[int] = None,
     max_gpu_layers: int = 0,
     gpu: Sequence[str] = (),
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     mode: str = "fallback",
     exporter: str = "torchscript",
 ) -> CheckReport:

@@ -16,10 +16,10 @@ from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError, UsageError
+from edgedla.placement.check_cost import check
 from edgedla.quantization.qdq import strip_qdq
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
-from edgedla.regions import check
 from edgedla.targets import platform_for
 from edgedla.vocabulary import QDQ_FORMS
 from tests.models import node, onnx_model

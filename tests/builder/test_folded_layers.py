@@ -15,7 +15,7 @@ from edgedla.builder.plan.text import describe
 from edgedla.builder.request import BuildRequest
 from edgedla.io.documents import schema
 from edgedla.placement.api import place
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 from edgedla.reports.build import render_build
 from edgedla.reports.placement import render_placement
 from edgedla.runtime.runners import uses_dla

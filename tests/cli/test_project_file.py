@@ -64,6 +64,42 @@ def test_anything_else_is_an_error_that_names_the_file(text: str, told: str, tmp
     assert str(path) in str(failure.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["[tool]\nedgedla.target = 'orin'", "[tool]\nedgedla = {target = 'orin'}", "tool.edgedla.target = 'orin'"]
+)
+def test_every_spelling_of_the_table_counts(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a" / "pyproject.toml", text)
+    found = project_file(tmp_path / "a")
+    assert found is not None
+    assert (found.path, dict(found.values)) == (path, {"target": "orin"})
+
+
+@pytest.mark.parametrize("text", ["[[tool.edgedla]]\ntarget = 'orin'", "[tool]\nedgedla = 5"])
+def test_what_is_no_table_is_an_error_that_names_the_file(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "pyproject.toml", text)
+    with pytest.raises(DocumentError, match="is no table") as failure:
+        project_file(tmp_path)
+    assert str(path) in str(failure.value)
+
+
+@pytest.mark.parametrize("text", ["tool = 5 # edgedla", "[project]\ndependencies = ['edgedla']"])
+def test_a_file_that_only_mentions_edgedla_is_passed_over(text: str, tmp_path: Path) -> None:
+    shared = write(tmp_path / "pyproject.toml", "[tool.edgedla]\ntarget = 'orin'")
+    write(tmp_path / "a" / "pyproject.toml", text)
+    found = project_file(tmp_path / "a")
+    assert found is not None
+    assert found.path == shared
+
+
+def test_a_value_that_an_option_refuses_is_told_with_the_file_that_set_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "edgedla.toml", "max-loadables = 1.5")
+    monkeypatch.chdir(tmp_path)
+    assert exit_code_of(["check", "m.onnx"]) == 2
+    assert f"edgedla: {path} sets max-loadables=1.5" in capsys.readouterr().err
+
+
 def test_every_key_is_an_option_of_a_verb_that_it_holds_for() -> None:
     context = main.make_context("edgedla", ["check"], resilient_parsing=True)
     for name, key in KEYS.items():

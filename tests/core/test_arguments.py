@@ -88,7 +88,7 @@ def right(argument: str, annotation: str) -> Any:
         (lambda: edgedla.PlacementRequest("orin-nx-16gb", devices=[1]), "devices", "text, a list of texts or None"),  # type: ignore[list-item]
         (lambda: edgedla.DeployRequest("orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
         (lambda: edgedla.fix(MODEL, target="orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
-        (lambda: edgedla.check(MODEL, target=5), "target", "text"),  # type: ignore[arg-type]
+        (lambda: edgedla.check(MODEL, target=5), "target", "text or None"),  # type: ignore[arg-type]
     ],
 )
 def test_the_error_names_the_argument_and_what_is_allowed(call: Callable[[], Any], where: str, allowed: str) -> None:

@@ -517,7 +517,7 @@ def test_onnx_runtimes_message_is_shown_without_its_codes():
 
 def test_times_are_written_as_check_writes_them_and_equal_networks_differ_by_nothing() -> None:
     example = Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx"
-    result = edgedla.fix(example, target="orin-nx-16gb", power_mode="MAXN_SUPER", prove=False)
+    result = edgedla.fix(example, target="orin-nx-16gb", precision="fp16", power_mode="MAXN_SUPER", prove=False)
     assert ("latency per frame", "1.04 ms", "1.04 ms") in figure_rows(result.before, result.after)
     proven = replace(result, network=NetworkProof(True, 0.0, 0.0))
     assert proof_text(proven) == "sites: none; whole network: no difference"

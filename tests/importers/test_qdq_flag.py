@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.importers.parser_releases import ADJUST, REPORT, UINT8, parser_flags
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 from tests.models import node, onnx_model
 
 

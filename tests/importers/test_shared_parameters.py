@@ -8,7 +8,8 @@ from onnx import helper
 
 from edgedla.importers import load_onnx
 from edgedla.importers.shared_parameters import read_directly
-from edgedla.regions import check, compare
+from edgedla.placement.check_cost import check
+from edgedla.regions import compare
 from edgedla.targets import platform_for
 from tests.importers.onnx_models import constant, model, value, weights
 

@@ -11,7 +11,7 @@ from edgedla.graph.document import from_document, to_document
 from edgedla.graph.source import SourceLocation
 from edgedla.importers import load_onnx
 from edgedla.importers.source_location import module_of_name, module_of_scopes, user_frame
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 from tests.importers.onnx_models import model, value
 
 STACK = (

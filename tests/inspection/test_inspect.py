@@ -203,9 +203,9 @@ def test_tampered_artifacts_are_refused(tmp_path):
 
 
 def check_document(path: Path, model: Path) -> Path:
-    from edgedla import regions
+    import edgedla
 
-    report = regions.check(str(model), target="agx-orin-64gb", trt="10.3")
+    report = edgedla.check(str(model), target="agx-orin-64gb", trt="10.3", precision="fp16")
     path.write_text(json.dumps(report.to_dict()))
     return path
 

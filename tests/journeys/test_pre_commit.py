@@ -11,8 +11,8 @@ from typing import Dict
 
 import pytest
 
+from tests.journeys.test_pull_request import falls_back, fits
 from tests.models import save
-from tests.journeys.test_pull_request import fits, falls_back
 
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 

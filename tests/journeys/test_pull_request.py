@@ -90,14 +90,19 @@ def test_a_model_without_a_row_is_new_and_no_failure(repository: Path) -> None:
     assert "edgedla: new: models/fourth.onnx" in done.stderr
 
 
-def test_a_damaged_baseline_is_refused_and_stays_as_it_is(repository: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [("layers_gpu", -1, "a count is a whole number"), ("passes", "yes", "`passes`"), ("refused", ["x"], "a refusal"),
+     ("share_macs_dla", 2, "a share"), ("off_dla", ["a"], "not a baseline"), ("unheard", 1, "unknown field")],
+)  # fmt: skip
+def test_a_damaged_baseline_is_refused_and_stays_as_it_is(repository: Path, field: str, value: Any, told: str) -> None:
     path = repository / "dla.json"
     held: Dict[str, Any] = json.loads(path.read_text())
-    next(iter(held["models"]["models/first.onnx"].values()))["layers_gpu"] = -1
+    next(iter(held["models"]["models/first.onnx"].values()))[field] = value
     path.write_text(json.dumps(held))
     done = edgedla(repository, "check", "models", *PLACE, "-q", "--baseline", "dla.json", "--update-baseline")
     assert done.returncode == 3
-    assert "a count is a whole number" in done.stderr
+    assert told in done.stderr
     assert path.read_text() == json.dumps(held)
 
 

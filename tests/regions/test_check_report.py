@@ -11,7 +11,8 @@ import pytest
 from edgedla.errors import ModelError, UsageError
 from edgedla.importers import load_onnx
 from edgedla.io.documents import schema
-from edgedla.regions import Placed, check, check_graph, compare
+from edgedla.placement.check_cost import check
+from edgedla.regions import Placed, check_graph, compare
 from edgedla.targets import platform_for
 
 onnx = pytest.importorskip("onnx")

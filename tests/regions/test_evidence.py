@@ -11,7 +11,8 @@ from typing import Dict, List, Optional, Tuple
 
 import pytest
 
-from edgedla.regions import CheckReport, check
+from edgedla.placement.check_cost import check
+from edgedla.regions import CheckReport
 
 pytest.importorskip("onnx")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 
 onnx = pytest.importorskip("onnx")
 from onnx import helper, numpy_helper  # noqa: E402

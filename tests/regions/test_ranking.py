@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import pytest
 
 from edgedla.graph import LayerGraph
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 from edgedla.regions.prediction import predict
 from edgedla.regions.ranking import MOST_CHANGES, changed, removals
 from edgedla.regions.report import CheckReport

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgedla.importers import load_onnx
-from edgedla.regions import check
+from edgedla.placement.check_cost import check
 from edgedla.regions.check import check_graph
 from edgedla.regions.report import CheckReport
 from edgedla.targets import platform_for

@@ -286,7 +286,7 @@ def test_int8_is_not_suggested_where_it_is_slower() -> None:
             node("Mul", f"{before} s{i}", after),
         ]
     model = onnx_model(nodes, constants=[ones("w", 16, 3, 3, 3)])
-    report = with_cost(edgedla.check(model, target="orin"), load_onnx(model))
+    report = with_cost(edgedla.check(model, target="orin", precision="fp16"), load_onnx(model))
     assert way(report, "tensorrt", "int8").cost.latency_us > way(report, "tensorrt").cost.latency_us  # type: ignore[union-attr]
     assert "--precision int8" not in str(next_command(report, "m.onnx"))
 

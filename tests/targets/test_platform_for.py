@@ -310,9 +310,25 @@ def test_the_words_of_a_modules_name_stand_in_any_order(words, module):
     assert module_for(words).id == module
 
 
-@pytest.mark.parametrize(("target", "jetpack", "trt"), [(None, None, None), ("orin", 6.2, None), ("orin", None, 10.3)])
+def test_without_a_name_it_is_the_jetson_that_asks_and_elsewhere_a_common_module(tmp_path, monkeypatch):
+    assert platform_for() == platform_for("agx-orin-64gb")
+    monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path))
+    for name, text in (
+        ("etc/nv_tegra_release", "# R36 (release), REVISION: 3.0"),
+        ("proc/device-tree/model", "NVIDIA Jetson AGX Orin"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match="cannot tell which module"):
+        platform_for()
+    (tmp_path / "proc/device-tree/compatible").write_text("nvidia,p3509-0000+p3767-0000\0nvidia,tegra234\0")
+    assert platform_for() == platform_for("orin-nx-16gb", "6.0")
+    assert platform_for(jetpack="6.2") == platform_for("orin-nx-16gb", "6.2")
+
+
+@pytest.mark.parametrize(("target", "jetpack", "trt"), [(5, None, None), ("orin", 6.2, None), ("orin", None, 10.3)])
 def test_a_release_that_is_no_text_is_refused(target, jetpack, trt):
-    with pytest.raises(UsageError, match=r"of type (NoneType|float)"):
+    with pytest.raises(UsageError, match=r"of type (int|float)"):
         platform_for(target, jetpack=jetpack, trt=trt)
 
 

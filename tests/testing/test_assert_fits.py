@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,23 @@ def test_a_baseline_fails_only_what_got_worse(model: Path, tmp_path: Path) -> No
 def test_a_baseline_needs_a_path(model: Path, tmp_path: Path) -> None:
     with pytest.raises(edgedla.UsageError, match="by their path"):
         assert_fits(model.read_bytes(), **PLACE, baseline=tmp_path / "dla.json")
+
+
+def test_a_model_that_the_baseline_does_not_hold_fails(model: Path, tmp_path: Path) -> None:
+    """Another precision than the baseline's, or a renamed model: a gate that passes then guards nothing."""
+    report = edgedla.check(str(model), **{**PLACE, "precision": "fp16"})
+    held = Baseline(str(tmp_path / "dla.json"), {})
+    held.put(str(model), place_of(report), standing_of(report))
+    held.write(report.rules_version)
+    with pytest.raises(AssertionError, match=r"dla.json does not hold it on .*int8"):
+        assert_fits(model, **{**PLACE, "precision": "int8"}, baseline=held.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("min_dla_macs", 95.0), ("min_dla_macs", float("nan")), ("max_loadables", -1), ("max_latency_us", float("nan")),
+     ("max_energy_mj", -0.5), ("fail_on", "sometimes")],
+)  # fmt: skip
+def test_a_limit_that_cannot_hold_or_cannot_break_is_wrong_use(model: Path, name: str, value: Any) -> None:
+    with pytest.raises(edgedla.UsageError, match=name):
+        assert_fits(model, **PLACE, **{name: value})

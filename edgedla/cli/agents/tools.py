@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -24,12 +25,11 @@ _SIZES: Mapping[str, Any] = {
                "additionalProperties": {"type": "array", "maxItems": 16, "items": {"type": "integer", "minimum": 1}}},
     "batch": {"type": "integer", "minimum": 1, "description": "First dim of every input."},
 }  # fmt: skip
-_PRECISION = {"precision": {"enum": list(PRECISIONS), "description": "Default: that of the module's DLA."}}
 _PLATFORM: Mapping[str, Any] = {
     "target": _text("Module, as orin-nx-16gb. An unknown name is answered with the known ones."),
     "jetpack": _text("JetPack release; default: the module's newest with a DLA."),
     "trt": _text("TensorRT release, instead of jetpack."),
-    **_PRECISION,
+    "precision": {"enum": list(PRECISIONS), "description": "Default: that of the module's DLA."},
 }  # fmt: skip
 
 
@@ -61,13 +61,11 @@ def _on_platform(given: Dict[str, Any]) -> Dict[str, Any]:
 def _check(given: Dict[str, Any]) -> Answer:
     from edgedla.placement.check_cost import check
 
-    report = check(cost=True, **_on_platform(given))
+    report = check(cost=True, **given)
     return report.to_dict(), report.text(), report.html()
 
 
 def _compare(given: Dict[str, Any]) -> Answer:
-    import json
-
     from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.errors import ModelError
     from edgedla.placement.check_cost import check
@@ -92,7 +90,7 @@ def _compare(given: Dict[str, Any]) -> Answer:
 def _fix(given: Dict[str, Any]) -> Answer:
     from edgedla.fixes.fix import fix
 
-    result = fix(**_on_platform(given))
+    result = fix(**given)
     return result.to_dict(), result.text(), result.html()
 
 
@@ -104,8 +102,6 @@ def _predict(given: Dict[str, Any]) -> Answer:
 
 
 def _explain(given: Dict[str, Any]) -> Answer:
-    import json
-
     from edgedla.cli.explain import answer
 
     render, _ = answer(given["text"].strip(), given["text"].strip().splitlines())
@@ -113,8 +109,6 @@ def _explain(given: Dict[str, Any]) -> Answer:
 
 
 def _rules(given: Dict[str, Any]) -> Answer:
-    import json
-
     from edgedla.cli.rules import rules_for
     from edgedla.reports.rules import render_rules
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import click
 
@@ -31,7 +31,6 @@ NEEDS = {"need_fps": "fps", "need_ms": "ms", "max_w": "watts"}
 #: The options that hold for one platform.
 DECIDING = ("baseline", "update_baseline", *_LIMITS)
 NEED = click.FloatRange(0, 1e9, min_open=True)
-_MICROSECONDS = {"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def gate_options() -> Callable[[Command], Command]:
@@ -52,37 +51,35 @@ def gate_options() -> Callable[[Command], Command]:
             "refusal, a predicted time longer by more than its spread.",
         ),
         option("--update-baseline", is_flag=True, help="Write the answers of these models into --baseline's file."),
-        option("--min-dla-macs", metavar="SHARE", callback=_share, help="Exit with 1 below this share of MACs: 95%."),
+        option("--min-dla-macs", metavar="SHARE", callback=_SHARE, help="Exit with 1 below this share of MACs: 95%."),
         option("--max-loadables", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many loadables."),
         option("--max-gpu-layers", type=click.IntRange(0), metavar="N", help="Exit with 1 above this many layers off the DLA."),
-        option("--max-latency", metavar="TIME", callback=_time, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
-        option("--max-energy", metavar="MJ", callback=_energy, help="Exit with 1 above this energy per frame, in mJ."),
+        option("--max-latency", metavar="TIME", callback=_TIME, help="Exit with 1 above this time per frame: 5000 (us), 5ms."),
+        option("--max-energy", metavar="MJ", callback=_ENERGY, help="Exit with 1 above this energy per frame, in mJ."),
         option("--need-fps", type=NEED, metavar="N", help="--compare: mark boards that reach this many frames/s."),
         option("--need-ms", type=NEED, metavar="MS", help="--compare: mark boards that take at most this long per frame."),
         option("--max-w", type=NEED, metavar="W", help="--compare: mark boards that draw at most this power, idle included."),
     )  # fmt: skip
 
 
-def _share(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
-    return None if value is None else _number(value, "--min-dla-macs", {"%": 0.01, "": 1.0}, "95% or 0.95", most=1.0)
+def _limit(units: Mapping[str, float], allowed: str, most: float = 1e12) -> Callable[..., Optional[float]]:
+    """A callback that reads a number with one of these units."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: Optional[str]) -> Optional[float]:
+        if text is None:
+            return None
+        matched = re.fullmatch(r"([0-9]{1,12}(?:[.][0-9]{1,12})?) ?([a-zA-Z%]*)", text.strip())
+        unit = units.get(matched[2].lower()) if matched else None
+        if matched is None or unit is None or float(matched[1]) * unit > most:
+            raise UsageError(f"{text!r} is not a limit", where=parameter.opts[0], allowed=allowed)
+        return float(matched[1]) * unit
+
+    return read
 
 
-def _time(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
-    return (
-        None if value is None else _number(value, "--max-latency", _MICROSECONDS, "5000 (microseconds), 5000us or 5ms")
-    )
-
-
-def _energy(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[float]:
-    return None if value is None else _number(value, "--max-energy", {"": 1.0, "mj": 1.0}, "millijoules: 20 or 20mJ")
-
-
-def _number(text: str, where: str, units: Mapping[str, float], allowed: str, most: float = 1e12) -> float:
-    matched = re.fullmatch(r"([0-9]{1,12}(?:[.][0-9]{1,12})?) ?([a-zA-Z%]*)", text.strip())
-    unit = units.get(matched[2].lower()) if matched else None
-    if matched is None or unit is None or float(matched[1]) * unit > most:
-        raise UsageError(f"{text!r} is not a limit", where=where, allowed=allowed)
-    return float(matched[1]) * unit
+_SHARE = _limit({"%": 0.01, "": 1.0}, "95% or 0.95", most=1.0)
+_TIME = _limit({"": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6}, "5000 (microseconds), 5000us or 5ms")
+_ENERGY = _limit({"": 1.0, "mj": 1.0}, "millijoules: 20 or 20mJ")
 
 
 class Gate:
@@ -160,6 +157,5 @@ class Gate:
             held.write(rules)
             echo(f"edgedla: written: {self.baseline}", err=True)
             return False, [file for file, _, _ in refused]
-        before: Dict[Tuple[str, str], Any] = {(file, where): held.get(file, where) for file, where, _ in refused}
-        known = [file for (file, _), standing in before.items() if standing is not None and standing.refused]
+        known = [file for file, where, _ in refused if (held.get(file, where) or Standing()).refused]
         return any(answer.change.worse for answer in answers), known

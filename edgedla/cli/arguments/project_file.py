@@ -13,7 +13,9 @@ from edgedla.errors import DocumentError
 
 #: Read in this order in each folder.
 OWN_FILE, SHARED_FILE = "edgedla.toml", "pyproject.toml"
-_TABLE = "[tool.edgedla"
+_TABLE = "edgedla"
+#: Key in the click context's meta: what the file sets, for a command that ends as wrong use; its values may be what is wrong.
+SAID = "edgedla.project_file"
 _MOST_BYTES = 1 << 20
 
 
@@ -104,9 +106,10 @@ def project_file(start: Optional[Path] = None) -> Optional[ProjectFile]:
     for folder in _upwards(Path.cwd() if start is None else start):
         for name in (OWN_FILE, SHARED_FILE):
             text = _text(folder / name)
-            # The library is imported only where there is something to read.
-            if text is not None and (name == OWN_FILE or _TABLE in text):
-                return ProjectFile(folder / name, _checked(_parsed(text, folder / name), folder / name))
+            # The library is imported only where there may be something to read.
+            values = _parsed(text, folder / name) if text is not None and (name == OWN_FILE or _TABLE in text) else None
+            if values is not None:
+                return ProjectFile(folder / name, _checked(values, folder / name))
     return None
 
 
@@ -117,9 +120,12 @@ def take_defaults(ctx: click.Context, verb: str, command: click.Command, args: S
         return
     defaults = found.defaults(verb, command, args)
     ctx.default_map = {verb: defaults}
+    told = ", ".join(f"{name.replace('_', '-')}={value}" for name, value in defaults.items()) or "nothing"
+    said = f"edgedla: {found.path} sets {told}"
     if ctx.params.get("verbose"):
-        told = ", ".join(f"{name.replace('_', '-')}={value}" for name, value in defaults.items()) or "nothing"
-        echo(f"edgedla: {found.path} sets {told}", err=True)
+        echo(said, err=True)
+    elif defaults:
+        ctx.meta[SAID] = said
 
 
 def _upwards(start: Path) -> Iterator[Path]:
@@ -152,10 +158,17 @@ def _parsed(text: str, path: Path) -> Any:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as e:
         raise DocumentError(f"not valid TOML: {e}", where=str(path)) from e
-    return document if path.name == OWN_FILE else document.get("tool", {}).get("edgedla", {})
+    if path.name == OWN_FILE:
+        return document
+    tool = document.get("tool")
+    return tool.get(_TABLE) if isinstance(tool, dict) else None
 
 
 def _checked(values: Any, path: Path) -> Mapping[str, Any]:
+    if not isinstance(values, dict):
+        raise DocumentError(
+            "tool.edgedla is no table", where=str(path), allowed="[tool.edgedla] with one key on each line"
+        )
     for name, value in values.items():
         if name not in KEYS:
             from edgedla.vocabulary import nearest

@@ -11,9 +11,6 @@ from edgedla.errors import UsageError
 if TYPE_CHECKING:
     from edgedla.targets.board import Board
 
-#: Default module where the command does not run on a Jetson.
-COMMON_TARGET = "agx-orin-64gb"
-
 #: Key in the click context's meta for the board, which does not change while a command runs.
 _KEPT = "edgedla.board"
 
@@ -42,6 +39,7 @@ def _own_board() -> Optional[Board]:
 def _with_release(text: str, jetpack: Optional[str], trt: Optional[str]) -> Tuple[str, Optional[str], Optional[str]]:
     """Module, JetPack and TensorRT of "orin@6.2", as --compare writes it."""
     from edgedla.cli.arguments.platforms import parse_platform
+    from edgedla.targets import COMMON_TARGET
 
     parts = parse_platform(text, COMMON_TARGET)
     if "precision" in parts or (jetpack or trt) and ("jetpack" in parts or "trt" in parts):
@@ -70,7 +68,7 @@ def own_platform(
     Raises:
         UsageError: no target is named, and this is a Jetson of which edgedla cannot tell the module.
     """
-    from edgedla.targets import module_for
+    from edgedla.targets import COMMON_TARGET, module_for
 
     if target is not None and "@" in target:
         target, jetpack, trt = _with_release(target, jetpack, trt)
@@ -82,11 +80,7 @@ def own_platform(
         return named
     if board.target is None:
         if target is None and not tolerant:
-            raise UsageError(
-                "this is a Jetson, but edgedla cannot tell which module",
-                where="--target",
-                hint="Name it with --target. In a container `edgedla doctor` says which files to pass in.",
-            )
+            board.known_target()
         return named
     if target is not None and module_for(target).id != board.target:
         return named

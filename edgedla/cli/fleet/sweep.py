@@ -101,13 +101,14 @@ def sweep(
     by a limit, a crash or an error; 3: a model is broken, or TensorRT's parser refuses it.
     """
     from edgedla.cli.arguments.platforms import parse_platform
-    from edgedla.cli.arguments.this_board import COMMON_TARGET, own_label
+    from edgedla.cli.arguments.this_board import own_label
     from edgedla.rules import load_rules
     from edgedla.sweep.journal import Journal
     from edgedla.sweep.row import FAILED
     from edgedla.sweep.sweep import run_sweep
     from edgedla.sweep.task import find_models, tasks_of
     from edgedla.sweep.worker import Limits
+    from edgedla.targets import COMMON_TARGET
 
     if not models:
         raise UsageError("no model given", allowed="MODEL.onnx, or a folder with models")

@@ -82,6 +82,12 @@ def _standing(value: Mapping[str, Any]) -> Standing:
     numbers = (standing.share_macs_dla, standing.latency_us or 0.0, standing.spread)
     if any(isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 <= x < float("inf") for x in numbers):
         raise ValueError("a share, time or spread is a number from 0 on")
+    if (
+        standing.share_macs_dla > 1
+        or standing.passes not in (True, False, None)
+        or not isinstance(standing.refused, str)
+    ):
+        raise ValueError("a share is at most 1, `passes` true or false, a refusal text")
     return standing._replace(off_dla={str(name): str(why) for name, why in standing.off_dla.items()})
 
 
