@@ -77,7 +77,7 @@ def test_every_spelling_of_the_table_counts(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[[tool.edgedla]]\ntarget = 'orin'", "[tool]\nedgedla = 5"])
 def test_what_is_no_table_is_an_error_that_names_the_file(text: str, tmp_path: Path) -> None:
     path = write(tmp_path / "pyproject.toml", text)
-    with pytest.raises(DocumentError, match="is no table") as failure:
+    with pytest.raises(DocumentError, match="is not a table") as failure:
         project_file(tmp_path)
     assert str(path) in str(failure.value)
 

@@ -167,7 +167,7 @@ def _parsed(text: str, path: Path) -> Any:
 def _checked(values: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise DocumentError(
-            "tool.edgedla is no table", where=str(path), allowed="[tool.edgedla] with one key on each line"
+            "tool.edgedla is not a table", where=str(path), allowed="[tool.edgedla] with one key on each line"
         )
     for name, value in values.items():
         if name not in KEYS:
