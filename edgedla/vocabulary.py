@@ -20,8 +20,6 @@ HANDED_ON = "__"
 DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
 #: What costs and formats depend on.
 DEVICE_KINDS: Tuple[str, ...] = (GPU, "DLA")
-#: What a person may assign a layer to: "DLA" is any core.
-ASSIGNABLE: Tuple[str, ...] = (GPU, "DLA", *DLA_CORES)
 
 #: "int8" is INT8 with FP16 allowed, as trtexec --int8 --fp16 builds.
 PRECISIONS: Tuple[str, ...] = ("fp16", "int8")

@@ -22,8 +22,7 @@ def platform_for(target: Optional[str] = None, jetpack: Optional[str] = None, tr
             Without jetpack and trt it is the module's default release (rules/targets/).
 
     Raises:
-        UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry; no target on a Jetson of unknown
-            module.
+        UsageError: unknown target, JetPack or TensorRT, a TensorRT that the JetPack does not carry, or an unknown Jetson that asks.
     """
     if target is None:
         from edgedla.targets.board import this_board

@@ -87,11 +87,8 @@ class Board:
     def known_target(self) -> str:
         """edgedla's name of the module; UsageError if it knows no such module."""
         if self.target is None:
-            raise UsageError(
-                "this is a Jetson, but edgedla cannot tell which module",
-                where="target",
-                hint="Name it. In a container `edgedla doctor` says which files to pass in.",
-            )
+            hint = "Name it. In a container `edgedla doctor` says which files to pass in."
+            raise UsageError("this is a Jetson, but edgedla cannot tell which module", where="target", hint=hint)
         return self.target
 
     def release(self, installed: Optional[str]) -> Tuple[Optional[str], Optional[str]]:

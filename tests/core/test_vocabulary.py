@@ -31,7 +31,7 @@ def test_an_unknown_device_is_refused(value: object) -> None:
 
 
 def test_any_core_may_be_assigned() -> None:
-    assert vocabulary.device("dla", vocabulary.ASSIGNABLE) == "DLA"
+    assert vocabulary.device("dla", vocabulary.DEVICE_KINDS) == "DLA"
 
 
 @pytest.mark.parametrize(

@@ -93,14 +93,13 @@ class Gate:
         self.update: bool = given["update_baseline"]
         if self.update and self.baseline is None:
             raise UsageError("there is no file to write to", where="--update-baseline", allowed="with --baseline FILE")
-        chosen: Optional[str] = given["fail_on"]
         needs = [name for name in NEEDS if given[name] is not None]
         if needs and not given["compare"]:
             raise UsageError(
                 "it marks the boards of a table", where=f"--{needs[0].replace('_', '-')}", allowed="with --compare"
             )
         decides = self.baseline is not None or self.thresholds != Thresholds() or bool(needs)
-        self.fail_on: str = chosen or ("never" if decides else "unsupported")
+        self.fail_on: str = given["fail_on"] or ("never" if decides else "unsupported")
 
     @property
     def needs_cost(self) -> bool:
