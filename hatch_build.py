@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -33,7 +34,9 @@ class CompiledRules(BuildHookInterface[Any]):
                 name = within.with_name(compiled_name(path, skip))
                 form = Path(self.folder.name) / name
                 form.parent.mkdir(parents=True, exist_ok=True)
-                form.write_text(form_of(data, packed(data, str(within), skip)), encoding="utf-8")
+                form.write_text(
+                    json.dumps(form_of(data, packed(data, str(within), skip)), ensure_ascii=False), encoding="utf-8"
+                )
                 build_data["force_include"][str(form)] = f"edgedla/_rules/{name.as_posix()}"
 
     def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:

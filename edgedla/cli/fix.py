@@ -19,10 +19,11 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import FORMAT_OF_ENDING, deliver, destinations, require_apart, say_where
+from edgedla.cli.output import deliver, destinations, require_apart, say_where
 from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.io.files import require_room
+from edgedla.text.shown import FORMAT_OF_ENDING
 
 FORMATS = ("text", "json", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}

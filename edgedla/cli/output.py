@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Callable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import Callable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
 import click
 
@@ -13,17 +13,7 @@ from edgedla.cli.terminal.screen import columns
 from edgedla.errors import UsageError
 from edgedla.io.files import write_atomic
 from edgedla.text.printable import printable_text
-
-#: Ending -> format. The longest ending that fits wins.
-FORMAT_OF_ENDING: Mapping[str, str] = {
-    ".txt": "text", ".log": "text",
-    ".json": "json",
-    ".md": "markdown", ".markdown": "markdown",
-    ".sarif": "sarif", ".sarif.json": "sarif",
-    ".xml": "junit", ".junit": "junit",
-    ".html": "html", ".htm": "html",
-    ".csv": "csv",
-}  # fmt: skip
+from edgedla.text.shown import FORMAT_OF_ENDING, form_of_file
 
 
 def destinations(
@@ -48,8 +38,7 @@ def destinations(
         if output_format or path == "-":
             pairs.append((output_format or "text", path))
             continue
-        endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
-        form = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
+        form = form_of_file(path)
         if form not in formats:
             raise UsageError(
                 "the ending of this file names no output form of this command",

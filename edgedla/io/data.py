@@ -8,7 +8,7 @@ import os
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, FrozenSet
+from typing import Any, Callable, Dict, FrozenSet
 
 from edgedla.errors import RuleError
 from edgedla.io.files import sha256_of_bytes, write_atomic
@@ -25,17 +25,7 @@ def rules_dir() -> Path:
     Raises:
         RuleError: the installation has no such folder.
     """
-    # A checkout comes first: there a stale copy inside the package would hide an edited rule.
-    checkout = _PACKAGE.parent
-    if (checkout / "pyproject.toml").is_file() and (checkout / "rules" / "releases.yaml").is_file():
-        return checkout / "rules"
-    if (_PACKAGE / "_rules" / "releases.yaml").is_file():
-        return _PACKAGE / "_rules"
-    raise RuleError(
-        "the rule data is missing from this installation",
-        where=str(_PACKAGE / "_rules"),
-        hint="Install edgedla again; a checkout has the folder rules/ beside edgedla/.",
-    )
+    return _folder("rules", Path("releases.yaml"), "the rule data")
 
 
 def jetson_dir() -> Path:
@@ -58,6 +48,7 @@ def docs_dir() -> Path:
 
 def _folder(name: str, holds: Path, what: str) -> Path:
     """The folder of that name beside the package, in a checkout, or inside it; the one with the file `holds`."""
+    # A checkout comes first: there a stale copy inside the package would hide an edited file.
     for folder in (_PACKAGE.parent / name, _PACKAGE / f"_{name}"):
         if (folder / holds).is_file():
             return folder
@@ -73,33 +64,28 @@ def kept(path: Path, data: bytes, skip: FrozenSet[str], make: Callable[[], Any])
     only for the very bytes that it was made of. Like Python's bytecode none is written where PYTHONDONTWRITEBYTECODE says so, or the folder
     cannot be written.
     """
-    source = _source(data)
-    place = _place(path, skip)
+    form, place = form_of(data, None), _place(path, skip)
     for form_at in (path.with_name(compiled_name(path, skip)), place):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             with open(form_at, encoding="utf-8") as f:
-                form = json.load(f)
-            if form["source"] == source:
-                return form["value"]
+                found = json.load(f)
+            if found["source"] == form["source"]:
+                return found["value"]
     value = make()
     if not sys.dont_write_bytecode:
         with contextlib.suppress(Exception):
-            write_atomic(place, form_of(data, value))
+            write_atomic(place, json.dumps({**form, "value": value}, ensure_ascii=False))
     return value
 
 
-def form_of(data: bytes, value: Any) -> str:
-    """The text of a form: a value and the bytes that it was read from."""
-    return json.dumps({"source": _source(data), "value": value}, ensure_ascii=False)
+def form_of(data: bytes, value: Any) -> Dict[str, Any]:
+    """A form: a value, and the digest of the bytes that it was read from."""
+    return {"source": f"{FORMAT} {sha256_of_bytes(data)}", "value": value}
 
 
 def compiled_name(path: Path, skip: FrozenSet[str]) -> str:
     """The name of the form that the wheel has beside a rule file."""
     return "-without-".join((path.stem, *sorted(skip))) + ".json"
-
-
-def _source(data: bytes) -> str:
-    return f"{FORMAT} {sha256_of_bytes(data)}"
 
 
 def _place(path: Path, skip: FrozenSet[str]) -> str:

@@ -9,18 +9,7 @@ from typing import Any, Callable, Mapping, NamedTuple
 
 from edgedla.errors import UsageError
 from edgedla.io.files import write_atomic
-from edgedla.text.shown import Shown
-
-#: File ending -> form.
-ENDINGS: Mapping[str, str] = {
-    ".txt": "text",
-    ".json": "json",
-    ".html": "html",
-    ".md": "markdown",
-    ".sarif": "sarif",
-    ".xml": "junit",
-    ".csv": "csv",
-}
+from edgedla.text.shown import FORMAT_OF_ENDING, Shown, form_of_file
 
 
 class Kind(NamedTuple):
@@ -41,9 +30,11 @@ def form_of(value: Shown, form: str) -> str:
 
 
 def save(value: Shown, path: Path) -> Path:
-    form = ENDINGS.get(path.suffix.lower())
-    if form is None:
-        raise UsageError(f"no form has the ending {path.suffix!r}", where=str(path), allowed=", ".join(ENDINGS))
+    form = form_of_file(path.name)
+    if not form:
+        raise UsageError(
+            f"no form has the ending {path.suffix!r}", where=str(path), allowed=", ".join(FORMAT_OF_ENDING)
+        )
     return write_atomic(path, form_of(value, form))
 
 

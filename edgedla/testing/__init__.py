@@ -56,12 +56,9 @@ def assert_fits(
 
     limits = Thresholds(min_dla_macs, max_loadables, max_gpu_layers, max_latency_us, max_energy_mj)
     for name, limit in limits._asdict().items():
-        if limit is not None and not 0 <= limit <= (1 if name == "min_dla_macs" else float("inf")):
-            raise UsageError(
-                f"{limit!r} is not a limit",
-                where=name,
-                allowed="0.95 for 95 %" if name == "min_dla_macs" else "from 0 on",
-            )
+        most = 1.0 if name == "min_dla_macs" else float("inf")
+        if limit is not None and not 0 <= limit <= most:
+            raise UsageError(f"{limit!r} is not a limit", where=name, allowed=f"0 to {most:g}")
     unless_said = "never" if baseline is not None or limits != Thresholds() else "unsupported"
     fail_on = one_of("fail_on", fail_on or unless_said, gate.FAIL_ON)
     if baseline is not None and not isinstance(model, (str, Path)):
@@ -81,11 +78,8 @@ def assert_fits(
             faults.append(f"{baseline} does not hold it on {answer.place}: `edgedla check --update-baseline` adds it")
     if faults:
         off = [] if not gate.passes(report, fail_on) else _layers(report, "unknown")
-        raise AssertionError(
-            "\n".join(
-                [f"{report.model} does not fit {report.platform.module.id}:", *(f"  {fault}" for fault in faults + off)]
-            )
-        )
+        where = f"{report.model} does not fit {report.platform.module.id}:"
+        raise AssertionError("\n  ".join([where, *faults, *off]))
     return report
 
 

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Union
+from typing import Mapping, Union
 
 #: What writes the forms. It imports every result, so results name it and import it only when they are shown.
 _FORMS = "edgedla.reports.shown"
+
+#: Ending -> format. The longest ending that fits wins.
+FORMAT_OF_ENDING: Mapping[str, str] = {
+    ".txt": "text", ".log": "text",
+    ".json": "json",
+    ".md": "markdown", ".markdown": "markdown",
+    ".sarif": "sarif", ".sarif.json": "sarif",
+    ".xml": "junit", ".junit": "junit",
+    ".html": "html", ".htm": "html",
+    ".csv": "csv",
+}  # fmt: skip
+
+
+def form_of_file(path: str) -> str:
+    """The form that a file's ending names; "" for none."""
+    endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
+    return FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
 
 
 class Shown:

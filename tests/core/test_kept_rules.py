@@ -100,7 +100,7 @@ def test_the_form_beside_a_rule_file_counts_for_its_own_bytes_alone(
     path.write_text(TEXT, encoding="utf-8")
     for left_out in (frozenset(), skip):
         form = form_of(path.read_bytes(), strict_yaml.packed(path.read_bytes(), "some.yaml", left_out))
-        (tmp_path / compiled_name(path, left_out)).write_text(form, encoding="utf-8")
+        (tmp_path / compiled_name(path, left_out)).write_text(json.dumps(form), encoding="utf-8")
     with monkeypatch.context() as patch:
         patch.setattr(strict_yaml, "loads", lambda *_: pytest.fail("the YAML was read"))
         assert load(path)["examples"] == [{"e": "é"}]

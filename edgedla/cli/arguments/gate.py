@@ -135,13 +135,9 @@ class Gate:
 
         assert self.baseline is not None
         held = baselines.read_baseline(self.baseline, missing_is_empty=self.update)
-        rules = next((report.rules_version for report in reports.values()), "") or load_rules().version
+        rules = load_rules().version
         refused = [
-            (
-                u.file,
-                baselines.place(u.platform.module.id, u.platform.release.trt_text, u.precision, mode),
-                u.error.what,
-            )
+            (u.file, baselines.place(u.platform, u.precision, mode), u.error.what)
             for u in unchecked
             if isinstance(u.error, ModelRefused)
         ]

@@ -166,9 +166,7 @@ def _parsed(text: str, path: Path) -> Any:
 
 def _checked(values: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(values, dict):
-        raise DocumentError(
-            "tool.edgedla is not a table", where=str(path), allowed="[tool.edgedla] with one key on each line"
-        )
+        raise DocumentError("tool.edgedla is not a table", where=str(path), allowed="[tool.edgedla] with a key a line")
     for name, value in values.items():
         if name not in KEYS:
             from edgedla.vocabulary import nearest

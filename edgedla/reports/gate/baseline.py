@@ -12,6 +12,7 @@ from edgedla.io.files import write_atomic
 from edgedla.io.strict_documents import read_json
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gate.standing import Change, Standing, change, standing_of
+from edgedla.targets import Platform
 from edgedla.text.printable import json_text
 
 DOCUMENT = "edgedla.baseline"
@@ -82,22 +83,19 @@ def _standing(value: Mapping[str, Any]) -> Standing:
     numbers = (standing.share_macs_dla, standing.latency_us or 0.0, standing.spread)
     if any(isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 <= x < float("inf") for x in numbers):
         raise ValueError("a share, time or spread is a number from 0 on")
-    if (
-        standing.share_macs_dla > 1
-        or standing.passes not in (True, False, None)
-        or not isinstance(standing.refused, str)
-    ):
+    typed = isinstance(standing.refused, str) and standing.passes in (True, False, None)
+    if standing.share_macs_dla > 1 or not typed:
         raise ValueError("a share is at most 1, `passes` true or false, a refusal text")
     return standing._replace(off_dla={str(name): str(why) for name, why in standing.off_dla.items()})
 
 
 def place_of(report: CheckReport) -> str:
     """The key of a report's platform, precision and mode: another release is another answer, not a worse one."""
-    return place(report.platform.module.id, report.platform.release.trt_text, report.precision, report.mode)
+    return place(report.platform, report.precision, report.mode)
 
 
-def place(target: str, trt: str, precision: str, mode: str) -> str:
-    return f"{target}, TensorRT {trt}, {precision}, {mode}"
+def place(platform: Platform, precision: str, mode: str) -> str:
+    return f"{platform.module.id}, TensorRT {platform.release.trt_text}, {precision}, {mode}"
 
 
 class Answer(NamedTuple):
