@@ -15,9 +15,9 @@ import edgedla
 from edgedla.builder.request import BuildRequest, resolved
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import LayerGraph
+from edgedla.placement.check_cost import check
 from edgedla.placement.prediction.streams import Lane, side_by_side
 from edgedla.placement.problem.model import Model, import_notes
-from edgedla.regions import check
 from edgedla.targets import platform_for
 from tests.importers import test_shared_parameters as shared_parameters
 from tests.models import node, onnx_model
