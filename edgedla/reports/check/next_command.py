@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
+from edgedla.placement.worth.headline import FREES
 from edgedla.regions.report import CheckReport
 from edgedla.reports.gains import (
     COSTED_LAYERS,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 NOTABLE = 1.25
 #: Least share that a placement has to gain.
 PAYS = 0.05
+#: The option for a network that gains nothing but time of the GPU.
+FREE_GPU = " --objective gpu-time"
 #: Most layers up to which a check tries what `edgedla fix` gains: it reads the network again and rewrites it, some 5 ms per layer.
 TRIED_LAYERS = 800
 
@@ -54,8 +57,10 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if split is not None and (fails or split.name != "tensorrt"):
         objective = "" if split.name in ("latency", "tensorrt") else f" --objective {split.name}"
         return f"edgedla place {rest}{report.given_costs.options()}{objective}"
-    if fails or (worth_of(report) is not None and split is None and not whole):
+    if fails:
         return None
+    if worth_of(report) is not None and split is None and not whole:
+        return f"edgedla place {rest}{report.given_costs.options()}{FREE_GPU}" if _frees_gpu(report) else None
     return f"edgedla build {argument(file)} {_build_options(report)} -o {shlex.quote(_stem(file))}"
 
 
@@ -98,8 +103,19 @@ def _value(of: Way, objective: str) -> float:
     return of.period.latency_us if objective == "throughput" else of.cost.latency_us
 
 
+def _frees_gpu(report: CheckReport) -> str:
+    """What the DLA frees of the GPU as TensorRT places the network, and what a frame takes for it; "" where that is little."""
+    said, placed = headline_of(report), way(report, "tensorrt")
+    gpu, time = (None if said is None else said.axis(name) for name in ("gpu", "time"))
+    if gpu is None or time is None or placed is None or not placed.parts.loadables or gpu.ratio > FREES:
+        return ""
+    return f"{gpu.text}, {time.text}"
+
+
 def promise(report: CheckReport, command: Optional[str]) -> str:
     """What the suggested placement gains; "" where another command is suggested."""
+    if command is not None and command.endswith(FREE_GPU):
+        return f"only to keep the GPU free: {_frees_gpu(report)} (predicted)"
     split = split_that_gains(report) if (command or "").startswith("edgedla place ") else None
     return split.text if split is not None else ""
 
@@ -108,7 +124,7 @@ def nothing_to_do(report: CheckReport) -> str:
     """The sentence in place of a command: sizes that are open, or costs by which no placement gains anything; "" elsewhere."""
     if report.platform.has_dla and sizes_to_choose(report):
         return sizes_to_choose(report)
-    if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) is not None:
+    if worth_of(report) is None or not report.platform.has_dla or split_that_gains(report) or _frees_gpu(report):
         return ""
     return "Nothing to gain from the DLA here: build for the GPU."
 
