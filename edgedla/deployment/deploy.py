@@ -30,10 +30,13 @@ from edgedla.deployment.store import RECORD, Store
 from edgedla.errors import UsageError
 from edgedla.identity import identity
 from edgedla.importers.model_file.plugins import Front
-from edgedla.io.files import remove_folder, sha256_of
+from edgedla.io.files import remove_folder, sha256_of, write_atomic
 from edgedla.io.publishing import publication
 from edgedla.quantization.samples import Samples
+from edgedla.regions.float16_model import note_kept
 
+#: Samples that show which values FLOAT16 does not hold.
+MOST_SAMPLES = 8
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
@@ -132,6 +135,13 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
             require_labels(metric, samples, outputs)
 
     parts = parts_of(request, network.inputs, check)
+    if platform.release.strongly_typed:
+        from edgedla.fixes.proofs.float16 import out_of_range
+
+        beyond = out_of_range(model, parts.search.feeds[:MOST_SAMPLES])
+        if beyond:
+            note_kept(model, beyond)
+            write_atomic(source, model.SerializeToString(), follow=False)
     return Steps(request, store, parts, metric, source), parts
 
 

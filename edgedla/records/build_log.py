@@ -119,6 +119,13 @@ class LogError:
         return {"text": self.text, "code": self.code, "line": self.line}
 
 
+def _plain(value: Any) -> Any:
+    """The value as JSON holds it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
 @dataclass(frozen=True)
 class BuildLog:
     """One build.
@@ -186,39 +193,5 @@ class BuildLog:
         return bool(self.dla_layers) and all(layer.name.startswith("{") for layer in self.dla_layers)
 
     def to_dict(self) -> Dict[str, Any]:
-        def each(items: Tuple[Any, ...]) -> list:
-            return [item.to_dict() for item in items]
-
-        return {
-            "kind": "build-log",
-            "version": self.version,
-            "command": self.command,
-            "device": self.device,
-            "precision": self.precision,
-            "model": self.model,
-            "dla_core": self.dla_core,
-            "gpu_fallback": self.gpu_fallback,
-            "standalone": self.standalone,
-            "built": self.built,
-            "fatal": self.fatal.to_dict() if self.fatal else None,
-            "all_refused": self.all_refused,
-            "refused": each(self.refused),
-            "validation": each(self.validation),
-            "cuts": each(self.cuts),
-            "cap": self.cap,
-            "dropped": list(self.dropped),
-            "lists_are_final": self.lists_are_final,
-            "dla_layers": each(self.dla_layers),
-            "gpu_layers": each(self.gpu_layers),
-            "loadables": each(self.loadables),
-            "offloaded": self.offloaded,
-            "candidates": self.candidates,
-            "pools": self.pools.to_dict() if self.pools else None,
-            "consumed": self.consumed.to_dict() if self.consumed else None,
-            "reformats": each(self.reformats),
-            "engine_layers": each(self.engine_layers),
-            "not_implemented": list(self.not_implemented),
-            "errors": each(self.errors),
-            "lines": self.lines,
-            "truncated": self.truncated,
-        }
+        values = {name: _plain(value) for name, value in vars(self).items()}
+        return {"kind": "build-log", **values, "lists_are_final": self.lists_are_final}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
@@ -22,6 +24,8 @@ AS_FP16 = "as FP16, converted by edgedla"
 #: Operators whose time is arithmetic: in FLOAT they would be slow on the GPU too.
 _HEAVY = frozenset("Conv ConvTranspose Gemm MatMul Einsum LSTM GRU RNN".split())
 BEHIND = "behind the DLA part"
+#: Metadata of a model: which nodes stay FLOAT.
+_KEPT = "edgedla.float"
 #: The remedy that the conversion is.
 _CONVERSION = "fp16-tensors"
 
@@ -49,7 +53,7 @@ def half_model(
     source = read(model)
     if lacks_half(source.model):
         source = replace(source, model=in_float32(source.model)[0])
-    hybrid, kept = mode == "fallback", dict(keep or {})
+    hybrid, kept = mode == "fallback", {**_noted(source.model), **(keep or {})}
     whole = in_float16(source.model, kept, hybrid, elements)
     if whole is None or not hybrid or not platform.has_dla:
         return whole
@@ -64,6 +68,20 @@ def half_model(
     regions = predict(graph, verdicts, platform, "fp16", mode, ranked=False).regions
     behind = _behind(source.model, {graph.layers[i].onnx_node for region in regions for i in region.layers})
     return in_float16(source.model, {**behind, **kept}, hybrid, elements) if behind else whole
+
+
+def note_kept(model: Any, keep: Mapping[str, str]) -> None:
+    """Writes into an onnx.ModelProto which nodes stay FLOAT, for every later conversion. `keep`: as for `in_float16`."""
+    model.metadata_props.add(key=_KEPT, value=json.dumps(keep))
+
+
+def _noted(model: Any) -> Dict[str, str]:
+    text = next((entry.value for entry in model.metadata_props if entry.key == _KEPT), "{}")
+    # Metadata is untrusted input.
+    with suppress(ValueError):
+        noted = json.loads(text)
+        return {str(name): str(why) for name, why in noted.items()} if isinstance(noted, dict) else {}
+    return {}
 
 
 def as_built(

@@ -141,20 +141,8 @@ class Totals:
         return self.macs_dla / max(self.macs, 1)
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "layers": self.layers,
-            "layers_dla": self.layers_dla,
-            "layers_gpu": self.layers_gpu,
-            "layers_folded": self.layers_folded,
-            "layers_unknown": self.layers_unknown,
-            "macs": self.macs,
-            "macs_dla": self.macs_dla,
-            "share_layers_dla": round(self.share_layers_dla, 6),
-            "share_macs_dla": round(self.share_macs_dla, 6),
-            "regions": self.regions,
-            "regions_dropped": self.regions_dropped,
-            "transitions": self.transitions,
-        }
+        shares = {"share_layers_dla": self.share_layers_dla, "share_macs_dla": self.share_macs_dla}
+        return {**vars(self), **{name: round(share, 6) for name, share in shares.items()}}
 
 
 @dataclass(frozen=True)

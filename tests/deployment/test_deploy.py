@@ -24,7 +24,7 @@ from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain, rows
 from edgedla.vocabulary import OBJECTIVES as PLACED
 from tests.importers.test_float32_types import types_left
-from tests.models import node, onnx_model, save
+from tests.models import constant, node, onnx_model, save
 from tests.quantization.half_nets import halved
 
 needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
@@ -492,3 +492,21 @@ def test_an_error_names_the_users_file_and_not_the_copy_in_the_work_folder(tmp_p
     with pytest.raises(ModelError) as caught:
         edgedla.deploy(path, tmp_path / "out", level=1, **TARGET)
     assert str(caught.value.where) == f"{path}, node 'q' [QuantizeLinear]"
+
+
+@needs_fix
+def test_values_beyond_float16_stay_float_in_every_step(tmp_path: Path) -> None:
+    """The converted model overflowed, and the deployment ended there."""
+    rng = np.random.default_rng(0)
+    weights = [constant(n, (rng.standard_normal((8, 8, 3, 3)) / 5).astype(np.float32)) for n in ("w1", "w2")]
+    scales = [constant("up", np.float32(3e4)), constant("down", np.float32(1 / 3e4))]
+    nodes = [
+        node("Conv", "x w1", "a", name="first", pads=[1] * 4), node("Mul", "a up", "b", name="large"),
+        node("Mul", "b down", "c", name="small"), node("Conv", "c w2", "y", name="last", pads=[1] * 4),
+    ]  # fmt: skip
+    model = onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}, [*weights, *scales], opset=17)
+    file = save(model, tmp_path / "net.onnx")
+    done = edgedla.deploy(file, tmp_path / "out", data="random", jetpack="7.2.2", **TARGET)
+    assert done.accepted
+    assert done.score["value"] > 0.999
+    assert done.best.predicted["check"]["layers_dla"] == 2

@@ -24,6 +24,7 @@ from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
 from edgedla.placement.worth import CostOptions, Worth
 from edgedla.quantization.qdq import strip_qdq
+from edgedla.regions.float16_model import as_built
 from edgedla.regions.values import FixGain
 from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy
@@ -409,3 +410,19 @@ def test_what_fix_can_make_is_no_work_by_hand() -> None:
     assert "predicts no gain" in by_fix(no_gain)
     unknown = tuple(replace(change, fixes=("smaller-batch",)) for change in report.ranking)
     assert by_fix(replace(no_gain, ranking=unknown)) == "No rewrite of `edgedla fix` makes these changes."
+
+
+def test_time_of_the_gpu_alone_is_proposed_where_it_is_all_that_is_gained() -> None:
+    names = ["x", *(f"t{n}" for n in range(11)), "y"]
+    nodes = [node("Conv", f"{a} w", b, name=f"conv_{b}", pads=[1] * 4) for a, b in zip(names, names[1:])]
+    model = onnx_model(nodes, {"x": (1, 64, 56, 56)}, {"y": (1, 64, 56, 56)}, [ones("w", 64, 64, 3, 3)], opset=17)
+    platform = platform_for("agx-orin-64gb", jetpack="7.2.2")
+    data = model.SerializeToString()
+    report = with_cost(
+        edgedla.check(data, target="agx-orin-64gb", jetpack="7.2.2"), load_onnx(as_built(data, platform))
+    )
+    command = next_command(report, "m.onnx")
+    assert command == "edgedla place m.onnx --target agx-orin-64gb --jetpack 7.2.2 --objective gpu-time"
+    assert nothing_to_do(report) == ""
+    assert promise(report, command).startswith("only to keep the GPU free: the GPU ")
+    assert "times slower per frame" in promise(report, command)

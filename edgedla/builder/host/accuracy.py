@@ -159,7 +159,8 @@ class ErrorSum:
         finite = np.isfinite(want)
         if not np.isfinite(got[finite]).all():
             raise RunError(
-                f"output {self.name!r} is not finite in the simulated precision", hint="values exceed FP16's 65504"
+                f"output {self.name!r} is not finite in the simulated precision",
+                hint="values exceed FP16's 65504; for TensorRT 11 `edgedla fix MODEL --data SAMPLES` leaves such nodes in FP32",
             )
         self.blind = self.blind or not finite.all()
         want, got = want[finite], got[finite]
