@@ -18,6 +18,7 @@ FORMATS = ("text", "json")
 WITHOUT_EFFECT = ("--avgRuns", "--idleTime", "--sleepTime")
 FLAGS_WITHOUT_EFFECT = (
     "--verbose", "--threads", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--separateProfileRun",
+    "--noSpinWait", "--noCudaGraph", "--includeDataTransfers",
 )  # fmt: skip
 
 
@@ -177,6 +178,8 @@ def _text(document: Dict[str, Any]) -> str:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
     if d["profile"]:
         lines.append(_profile(d["profile"]))
+    if "note" in d:
+        lines.append(f"note: {d['note']}")
     if d.get("interrupted"):
         lines.append("interrupted by Ctrl-C: these are the measurements until then")
     return "\n".join(lines) + "\n"

@@ -241,7 +241,7 @@ def _opened(
         prove, data: as in `fix`.
     """
     before = open_model(model)
-    target_opset = opset_to_write(before, opset)
+    target_opset = opset_to_write(before, opset, HALF_TYPES in turn.names)
     work = before if target_opset is None else convert_opset(before, target_opset)
     require_opset(work, source)
     # Both models: a conversion returns a separate one.

@@ -19,6 +19,8 @@ TYPES, HALF_TYPES = "float32-types", "float16-types"
 MIN_OPSET = 11
 #: Operator set to convert older models to by default, as `build` does.
 OPSET_OF_OLDER = 13
+#: Operators that take FLOAT and not FLOAT16 in older operator sets -> the first one where they take both. Others have it from 11 on.
+HALF_FROM = {"CumSum": 14, "IsInf": 20}
 
 
 def wanted_rewrites(
@@ -66,9 +68,15 @@ def _listed(ids: Sequence[str]) -> Sequence[str]:
     return (ids,) if isinstance(ids, str) else ids
 
 
-def opset_to_write(model: Any, given: Optional[int]) -> Optional[int]:
-    """The operator set to convert to; None leaves the model's."""
-    return OPSET_OF_OLDER if given is None and Network(model, Goal()).opset < MIN_OPSET else given
+def opset_to_write(model: Any, given: Optional[int], half: bool) -> Optional[int]:
+    """The operator set to convert to; None leaves the model's. `half`: the model becomes FLOAT16."""
+    if given is not None:
+        return given
+    present = Network(model, Goal()).opset
+    wanted = OPSET_OF_OLDER if present < MIN_OPSET else present
+    if half:
+        wanted = max([wanted, *(HALF_FROM.get(node.op_type, 0) for node in model.graph)])
+    return None if wanted == present else wanted
 
 
 def require_opset(work: Any, source: str) -> None:

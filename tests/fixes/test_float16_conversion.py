@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import onnx
@@ -150,3 +150,15 @@ def test_an_output_without_an_error_is_equal_or_was_not_measured() -> None:
     model = onnx_model(nodes, {"x": (1, 4)}, {"e": (1, 4), "z": (1, 4)}, {})
     text = measured_text(model, model, [{"x": np.arange(4, dtype=np.float32)[None]}], "the data")
     assert text == "error measured on the data (relative L2): e equal; z 0 on every input: not measured"
+
+
+@pytest.mark.parametrize(("given", "written"), [(None, 14), (12, 12)])
+def test_the_operator_set_is_raised_to_the_first_with_float16(given: Optional[int], written: int) -> None:
+    """CumSum takes FLOAT16 from operator set 14 on: before, the convolution behind it got a Cast on either side."""
+    nodes = [node("Conv", "x w", "a"), node("CumSum", "a axis", "b", name="sums"), node("Conv", "b w", "y")]
+    constants = {"w": np.ones((4, 4, 1, 1), np.float32), "axis": np.array(2)}
+    model = onnx_model(nodes, {"x": (1, 4, 8, 8)}, {"y": (1, 4, 8, 8)}, constants, opset=12)
+    fixed = edgedla.fix(model, **TYPED, opset=given)
+    assert [e.version for e in fixed.to_proto().opset_import if e.domain == ""] == [written]
+    assert ("operator set 12 has no FLOAT16 for it" in fixed.types) == (given is not None)
+    assert ("written in operator set 14" in " ".join(fixed.notes)) == (given is None)

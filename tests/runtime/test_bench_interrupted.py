@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Optional
 
 import pytest
@@ -95,3 +96,17 @@ def test_ctrl_c_while_waiting_is_not_reported_as_a_failed_inference() -> None:
 def test_an_invalid_bench_duration_is_refused(given: Dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(given))}: "):
         BenchOptions(**given)
+
+
+@pytest.mark.parametrize(
+    ("backend", "trt", "said"), [("tensorrt", "11.4.1", True), ("tensorrt", "10.3.0", False), ("host", "11.4.1", False)]
+)
+def test_times_of_tensorrt_11_say_with_which_options_of_trtexec_they_compare(
+    backend: str, trt: str, said: bool
+) -> None:
+    artifact = SimpleNamespace(
+        model={}, platform={"target": "agx-orin-64gb", "trt": trt}, backend=backend, precision="fp16"
+    )
+    result = time_runner(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
+    document = bench_module.BenchReport(artifact, (result,)).to_dict()  # type: ignore[arg-type]
+    assert ("--includeDataTransfers" in document.get("note", "")) == said

@@ -23,6 +23,12 @@ from edgedla.runtime.measure.timing import BenchOptions, BenchResult, random_inp
 from edgedla.runtime.pipeline.devices import open_devices
 from edgedla.runtime.runners.engine_file import open_built
 
+#: What trtexec 11 does by default, and trtexec 10 and `bench` do not.
+TRTEXEC_11 = (
+    "trtexec 11 leaves out copies, spins while it waits and uses CUDA graphs; compare with `trtexec --includeDataTransfers "
+    "--noSpinWait --noCudaGraph`"
+)
+
 
 @dataclass(frozen=True)
 class BenchReport:
@@ -57,8 +63,13 @@ class BenchReport:
             "precision": self.artifact.precision,
             "results": [r.to_dict(times) for r in self.results],
             "profile": None if self.layers is None else self._profile_summary(self.layers),
+            **({"note": TRTEXEC_11} if self._of_tensorrt_11 else {}),
             **({"interrupted": True} if self.interrupted else {}),
         }
+
+    @property
+    def _of_tensorrt_11(self) -> bool:
+        return self.artifact.backend != "host" and str(self.artifact.platform.get("trt", "")).startswith("11.")
 
     def _profile_summary(self, layers: Sequence[EngineTimes]) -> Dict[str, Any]:
         summary: Dict[str, Any] = {
