@@ -165,11 +165,7 @@ class Deployment(Shown):
             "trials": [t.to_dict() for t in self.trials],
             "measured": {name: dict(times) for name, times in self.measured.items()},
             "artifact": {
-                "kind": self.artifact.kind,
-                "backend": self.artifact.backend,
-                "simulated": self.artifact.simulated,
-                "precision": self.artifact.precision,
-                "digest": self.artifact.digest,
+                name: getattr(self.artifact, name) for name in ("kind", "backend", "simulated", "precision", "digest")
             },
             **self.details,
             "basis": {

@@ -55,24 +55,15 @@ class LayerReport:
     source: Optional[SourceLocation] = None
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "index": self.index,
-            "name": self.name,
-            "type": self.type,
-            "onnx_nodes": list(self.onnx_nodes),
-            "support": str(self.support),
-            "placed": str(self.placed),
-            "region": self.region,
-            "macs": self.macs,
-            "basis": self.basis,
-            "cause": str(self.cause),
-            "root_cause": self.cause.is_root,
-            "reason": self.reason,
-            "because_of": list(self.because_of),
-            "predecessors": list(self.predecessors),
-            "findings": [f.to_dict() for f in self.findings],
-            **({} if self.source is None else {"source": self.source.to_dict()}),
-        }
+        values: Dict[str, Any] = {**vars(self), "root_cause": self.cause.is_root}
+        values.update((name, str(values[name])) for name in ("support", "placed", "cause"))
+        values.update((name, list(values[name])) for name in ("onnx_nodes", "because_of", "predecessors"))
+        values["findings"] = [f.to_dict() for f in self.findings]
+        if self.source is None:
+            del values["source"]
+        else:
+            values["source"] = self.source.to_dict()
+        return values
 
 
 #: Reports use the prediction of a node itself: copies of thousands of nodes would be a waste.

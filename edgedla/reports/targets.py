@@ -87,17 +87,6 @@ def _clocks(dla_mhz: Sequence[Optional[float]]) -> str:
 
 def _module(platform: Platform) -> Dict[str, Any]:
     m = platform.module
-    return {
-        "id": m.id,
-        "title": m.title,
-        "aliases": list(m.aliases),
-        "chip": m.chip,
-        "dla_version": m.dla_version,
-        "dla_cores": m.dla_cores,
-        "sram_bytes": m.sram_bytes,
-        "sram_shared": m.sram_shared,
-        "memory_bytes": m.memory_bytes,
-        "dram_gb_s": m.dram_gb_s,
-        "power_modes": sorted(m.power_modes),
-        "sources": list(m.sources),
-    }
+    hidden = ("family", "default_jetpack")
+    values = {name: value for name, value in vars(m).items() if name not in hidden}
+    return {**values, "aliases": list(m.aliases), "power_modes": sorted(m.power_modes), "sources": list(m.sources)}

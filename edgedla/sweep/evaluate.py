@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 
 from edgedla.errors import EdgedlaError, UsageError
-from edgedla.sweep.row import Row, error_row, new_row
+from edgedla.sweep.row import COLUMNS, Row, error_row, new_row
 from edgedla.sweep.task import Task
 from edgedla.vocabulary import GPU
 
@@ -160,19 +160,8 @@ def _status(report: CheckReport) -> Tuple[str, str]:
 
 def _figures(report: CheckReport) -> Dict[str, Any]:
     t = report.totals
-    return {
-        "trt": report.platform.release.trt_text,
-        "layers": t.layers - t.layers_folded,
-        "layers_dla": t.layers_dla,
-        "layers_gpu": t.layers_gpu,
-        "layers_unknown": t.layers_unknown,
-        "share_layers_dla": round(t.share_layers_dla, 6),
-        "share_macs_dla": round(t.share_macs_dla, 6),
-        "macs": t.macs,
-        "regions": t.regions,
-        "regions_dropped": t.regions_dropped,
-        "transitions": t.transitions,
-    }
+    figures = {**t.to_dict(), "trt": report.platform.release.trt_text, "layers": t.layers - t.layers_folded}
+    return {name: value for name, value in figures.items() if name in COLUMNS}
 
 
 def _worth(graph: LayerGraph, task: Task, platform: Platform) -> Dict[str, Any]:

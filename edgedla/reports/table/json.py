@@ -23,12 +23,8 @@ def _table(table: Table) -> Dict[str, Any]:
         "needs": table.needs._asdict() if table.needs.text else None,
         "columns": [
             {
-                "label": c.label,
                 "target": c.module,
-                "title": c.title,
-                "jetpack": c.jetpack,
-                "trt": c.trt,
-                "precision": c.precision,
+                **{name: getattr(c, name) for name in ("label", "title", "jetpack", "trt", "precision")},
             }
             for c in table.columns
         ],
