@@ -12,7 +12,6 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.float16_types import Halved, in_float16, label_of, name_of
-from edgedla.importers.model_file.float32_types import in_float32, lacks_half
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.value_names import read_names
 from edgedla.regions.prediction import predict
@@ -50,6 +49,9 @@ def half_model(
         model: whatever `read` takes, with its weights or without. mode: as in `check`.
         shapes, batch: as for `check`. keep, elements: as for `in_float16`.
     """
+    # Imports NumPy, which a check for another release does without.
+    from edgedla.importers.model_file.float32_types import in_float32, lacks_half
+
     source = read(model)
     if lacks_half(source.model):
         source = replace(source, model=in_float32(source.model)[0])
