@@ -46,7 +46,7 @@ docs: $(DOCS)/.installed
 # The pictures of README and documentation, with the figures that they show as JSON; needs Chromium. For example PICTURES="worth fix".
 PICTURES ?=
 pictures: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pillow
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pillow nbconvert ipykernel pandas
 	$(BIN)/python docs/make_pictures.py $(PICTURES)
 
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.

@@ -1,7 +1,7 @@
 """The pictures of the documentation, from commands: `make pictures`, or `python docs/make_pictures.py [NAME...]`.
 
-Needs Chromium, pillow, and edgedla with the extras host and fix. Each picture NAME-LOOK.png in docs/pictures has NAME.json beside it: the
-texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares. `first-minutes` is drawn, by
+Needs Chromium, pillow, nbconvert, ipykernel, pandas, and edgedla with the extras host and fix. Each picture NAME-LOOK.png in docs/pictures
+has NAME.json beside it: the texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares. `first-minutes` is drawn, by
 docs/animation.py, and needs no Chromium.
 """
 
@@ -59,6 +59,10 @@ COMMANDS: Dict[str, Tuple[str, ...]] = {
     "sweep": (
         f"python {EXAMPLES}/07_sweep/make_models.py",
         "edgedla sweep zoo --target agx-orin-64gb,orin-nx-16gb@jp6.1,orin-nano-8gb --precision fp16,int8 -o sweep.html",
+    ),
+    "notebook": (
+        f"cp -r {EXAMPLES}/00_shapes_detector {EXAMPLES}/12_mobilenet {EXAMPLES}/11_in_a_notebook .",
+        "python -m nbconvert --to html --execute --output-dir . --output notebook 11_in_a_notebook/check.ipynb",
     ),
     "camera": (
         f"edgedla build {DETECTOR} --target agx-orin-64gb --precision fp16 -o detector",

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 AGAIN = "the picture is stale: make pictures PICTURES="
 #: These run the quantiser, a sweep or the search for a minimum for several seconds.
-LONG = ("quantize", "sweep", "place")
+LONG = ("quantize", "sweep", "place", "notebook")
 
 pytestmark = [
     pytest.mark.once,
@@ -42,6 +42,9 @@ def test_every_picture_is_made_by_the_script_and_has_its_figures() -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in COMPARED])
 def test_a_picture_shows_what_its_commands_print_now(name: str, tmp_path: Path) -> None:
+    if name == "notebook":
+        pytest.importorskip("nbconvert", reason="nbconvert is not installed")
+        pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     page = make_pictures.run_commands(name, tmp_path)
     if name in make_pictures.WRITTEN_BY_SCRIPT:
         if not CHROMIUM:
