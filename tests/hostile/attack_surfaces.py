@@ -46,31 +46,35 @@ SUB_BYTE = [t for t in (*PER_BYTE, "INT8", "FLOAT8E4M3FN") if t in set(TensorPro
 
 
 def sub_byte(rng: random.Random, folder: Path) -> List[str]:
-    """Weights of a few bits behind DequantizeLinear or Cast, whose bytes, dims, scales and block sizes may not fit."""
-    name = rng.choice(SUB_BYTE)
+    """Weights of a few bits behind DequantizeLinear or Cast. Of bytes, dims, scales, axis and types none, one or two do not fit."""
+    wounds = set(rng.sample(("dims", "packed", "data", "scale", "axis", "cast", "input"), rng.choice((0, 1, 1, 1, 2))))
+    name = rng.choice((*SUB_BYTE, "INT8", "INT8"))
     kind, per_byte = TensorProto.DataType.Value(name), PER_BYTE.get(name, 1)
-    dims = rng.choice(((8, 3, 3, 3),) * 6 + ((8, 27), (7,), (0, 3, 3, 3), ()))
+    dims = rng.choice(((8, 27), (7,), (0, 3, 3, 3), ())) if "dims" in wounds else (8, 3, 3, 3)
     count = int(np.prod(dims)) if dims else 1
     right = (count + per_byte - 1) // per_byte
-    packed = right if rng.random() < 0.7 else rng.choice((count, count // 2, right - 1, 0, 1, count * 4))
+    packed = rng.choice((count, count // 2, right - 1, 0, 1, count * 4)) if "packed" in wounds else right
     raw = bytes(rng.randrange(256) for _ in range(max(packed, 0)))
     weights = TensorProto(name="w", data_type=kind, dims=list(dims), raw_data=raw)
-    if rng.random() < 0.2:
+    if "data" in wounds:
         weights.ClearField("raw_data")
         weights.int32_data.extend(rng.choice(([], [1] * packed, [2**31 - 1], [-(2**31)] * count)))
-    scale = rng.choice(
-        (np.float32(0.1), np.ones(8, np.float32), np.zeros(8, np.float32), np.full(3, np.nan, np.float32))
-    )
+    scale: Any = rng.choice((np.float32(0.1), np.linspace(0.1, 0.8, 8, dtype=np.float32)))
+    if "scale" in wounds:
+        scale = rng.choice(
+            (np.zeros(8, np.float32), np.full(3, np.nan, np.float32), np.float32(-1), np.ones((8, 3), np.float32))
+        )
     zeros = bytes(max((scale.size + per_byte - 1) // per_byte, 1))
     zero = TensorProto(name="z", data_type=kind, dims=list(scale.shape), raw_data=zeros)
-    more: Dict[str, Any] = rng.choice(
-        ({}, {"axis": 0}, {"axis": 0}, {"axis": 7}, {"axis": 0, "block_size": 2}, {"block_size": -1})
-    )
-    first = rng.choice((node("DequantizeLinear", "w s z", "f", **more), node("DequantizeLinear", "w s", "f", **more),
-                        node("Cast", "w", "f", to=rng.choice((1, 10, int(kind), 99)))))  # fmt: skip
+    more: Dict[str, Any] = {"axis": 0}
+    if "axis" in wounds:
+        more = rng.choice(({}, {"axis": 7}, {"axis": 0, "block_size": 2}, {"block_size": -1}))
+    first = rng.choice((node("DequantizeLinear", "w s z", "f", **more), node("DequantizeLinear", "w s", "f", **more)))
+    if "cast" in wounds or rng.random() < 0.2:
+        first = node("Cast", "w", "f", to=rng.choice((10, int(kind), 99)) if "cast" in wounds else 1)
     nodes = [first, node("Conv", "x f", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")]
-    model = onnx_model(nodes, {"x": (1, 3, 16, 16)}, ("y",), [weights, numpy_helper.from_array(scale, "s"), zero],
-                       opset=rng.choice((19, 21, 23, 25)), kind=rng.choice((1, 1, int(kind))))  # fmt: skip
+    model = onnx_model(nodes, {"x": (1, 3, 16, 16)}, ("y",), [weights, numpy_helper.from_array(np.asarray(scale), "s"), zero],
+                       opset=rng.choice((19, 21, 23)), kind=int(kind) if "input" in wounds else 1)  # fmt: skip
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     return _over(path, rng)
