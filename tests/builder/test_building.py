@@ -26,6 +26,7 @@ from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMiss
 from edgedla.formats.pack import pack, unpack
 from edgedla.identity import identity
 from edgedla.placement.api import place
+from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.records.text_lines import text_lines
 from tests.builder.conftest import chain_net
@@ -117,7 +118,8 @@ def test_a_build_of_other_code_or_data_is_not_taken_for_this_one(
 
 
 @pytest.mark.parametrize(
-    ("changed", "again"), [("", False), ("samples", True), ("no samples", True), ("library", True)]
+    ("changed", "again"),
+    [("", False), ("samples", True), ("no samples", True), ("library", True), ("preprocessing", True)],
 )
 def test_an_error_measured_on_other_samples_or_by_other_libraries_is_measured_again(
     chain: Callable[..., Path], tmp_path: Path, changed: str, again: bool, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +135,8 @@ def test_an_error_measured_on_other_samples_or_by_other_libraries_is_measured_ag
         monkeypatch.setattr(existing_artifact, "libraries", lambda: {"onnxruntime": "0.0"})
     said: List[str] = []
     asked = request() if changed == "no samples" else request(calib_data=data)
+    if changed == "preprocessing":
+        asked = replace(asked, preprocess=PreprocessSettings(mean=(1.0, 0.0, 0.0)))
     second = build(path, tmp_path / "out", asked, say=said.append)
     assert ("building with the host backend" in said) == again
     assert (second.accuracy != first.accuracy) == (changed in ("samples", "no samples"))
