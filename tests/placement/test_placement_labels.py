@@ -95,7 +95,7 @@ def test_no_placement_is_below_the_bound_however_few_labels_are_kept(
     room = Room(labels=few, evenly=evenly, dearer=dearer)
     with pytest.MonkeyPatch.context() as patch:
         if narrow:
-            patch.setattr(rounds_module, "ROOM", room)
+            patch.setattr(labels, "room", room)
         patch.setattr(rounds_module, "DIVES", (room, room))
         bound = labels.dive(0.0, Deadline.after(20))
         assert bound <= least * (1 + 1e-9)
@@ -143,21 +143,6 @@ def test_labels_dealt_out_evenly_are_the_most_promising_ones_of_each_stage(
     monkeypatch.setattr(LabelSearch, "_most_promising", checked_order)
     search.look(1e6)
     assert cuts > 5
-
-
-def test_looks_are_in_reach_while_the_labels_to_expect_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, labels = rounds_of(wide_choice())
-    monkeypatch.setattr(rounds_module, "ROOM", Room(in_all=100))
-    monkeypatch.setattr(rounds_module, "HOPED", 8.0 * (1 + 1e-9))
-    assert labels._is_in_reach(pair.limit / 2)
-    # Twice as many with each microsecond: at three more they are as many as there is hope for.
-    labels._through = [(pair.limit - 4.0, 50), (pair.limit - 3.0, 100)]
-    assert labels._is_in_reach(100 * pair.limit)
-    labels._through = [(pair.limit - 4.0, 49), (pair.limit - 3.0, 100)]
-    assert not labels._is_in_reach(100 * pair.limit)
-    labels._through.clear()
-    labels.goes_on = False
-    assert not labels._is_in_reach(pair.limit / 2)
 
 
 def test_labels_alone_prove_most_tiny_pairs() -> None:
@@ -408,13 +393,11 @@ def test_a_look_beyond_its_time_or_moment_limit_ends_within_a_step(
 
 
 @pytest.mark.parametrize(("most_moments", "crowded"), [(4, True), (10**6, False)])
-def test_a_look_with_too_many_moments_ends_the_search(
-    most_moments: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_with_too_many_moments_ends_the_search(most_moments: int, crowded: bool) -> None:
     problem = pair_of([chain(*[("GPU", 3)] * 12)] * 2, 5)
     items = [replace(i, allowed=ALL, costs={"GPU": cost(3), "DLA": cost(4)}) for i in problem.items]
     pair, rounds = rounds_of(replace(problem, items=tuple(items)))
-    monkeypatch.setattr(rounds_module, "ROOM", Room(new_moments=most_moments))
+    rounds.room = Room(new_moments=most_moments)
     reached = rounds.run(10.0, NEVER)
     assert (reached < pair.limit) == crowded
     assert rounds.goes_on != crowded
@@ -432,7 +415,7 @@ def test_a_limit_that_the_time_once_ended_at_is_passed_in_the_end() -> None:
     pair, labels = rounds_of(pair_of([chain(("GPU", 10)), chain(("GPU", 10))], 1))
     bound = 0.5 * pair.limit
     labels._through = [(bound, 100)]
-    labels._stopped_at = bound * (1 + 100 * rounds_module.LEAST_STEP)
+    labels._stopped_at = bound * (1 + 100 * rounds_module.GAP)
     met: List[float] = []
     while bound <= labels._stopped_at and len(met) < 20:
         bound = labels._asked(bound)

@@ -30,7 +30,7 @@ from edgedla.placement.solvers.stages import balanced_cuts, staged
 from edgedla.placement.solvers.states.columns import Columns
 from edgedla.placement.solvers.states.frontier import Frontier
 from edgedla.placement.solvers.states.state_arrays import StateArrays
-from edgedla.placement.solvers.states.state_graph import SMALL_GROUP, StateGraph, least_by, prices_of
+from edgedla.placement.solvers.states.state_graph import StateGraph, least_by, prices_of
 from tests.amounts import amount
 from tests.placement.placement_problems import assignments, brute_force, checked, cost, problems, regroup
 from tests.placement.tuple_states import mirrored, rows_of, start, step
@@ -318,7 +318,7 @@ def test_balanced_cuts_of_a_chain_equalise_the_loads() -> None:
     assert max(loads) <= 300 * 10 * 0.6 + 60
 
 
-@pytest.mark.parametrize("largest", [0, 1, 2, SMALL_GROUP, SMALL_GROUP + 1, 5 * SMALL_GROUP])
+@pytest.mark.parametrize("largest", [0, 1, 2, LONG_ROW, LONG_ROW + 1, 5 * LONG_ROW])
 def test_least_by_equals_the_minimum_of_each_group(largest: int) -> None:
     random_rows = np.random.default_rng(largest)
     group = np.repeat([3, 1, 0, 1], [largest, min(largest, 2), 1, 1])

@@ -166,6 +166,7 @@ class Problem:
     defaults: Optional[Grouping] = field(default=None, compare=False, repr=False)
     structure_spread: float = STRUCTURE_SPREAD["fp16"]
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _items_of: Dict[int, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
     choices: Tuple[Tuple[Choice, ...], ...] = ()
     schedules: Dict[Tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
@@ -179,6 +180,8 @@ class Problem:
                 for consumer in flow.consumers:
                     sources[consumer][flow.producer] = None
         self._predecessors.extend(tuple(sorted(f)) for f in sources)
+        for i, item in enumerate(self.items):
+            self._items_of.setdefault(item.model, []).append(i)
 
     def by_default(self, models: Optional[Container[int]] = None) -> Problem:
         """The problem with TensorRT's own choice of the core's layers, for these models or all, in place of a placement's."""
@@ -200,7 +203,7 @@ class Problem:
         return self._predecessors[item]
 
     def items_of(self, model: int) -> Tuple[int, ...]:
-        return tuple(i for i, item in enumerate(self.items) if item.model == model)
+        return tuple(self._items_of.get(model, ()))
 
     def region_cost(self, core: str, items: Sequence[int]) -> Cost:
         """Cost of one loadable of these items: their work, submit and wait."""

@@ -54,8 +54,9 @@ class Prices:
         trunk: the items of the path along which loadables are counted -> the item before each on it.
     """
 
-    def __init__(self, frontier: Frontier, weights: np.ndarray, along: np.ndarray) -> None:
-        """Prices of these weights; `along` says per weight whether the loadables along the path are counted."""
+    def __init__(self, frontier: Frontier, weights: np.ndarray, along: Optional[np.ndarray] = None) -> None:
+        """Prices of these weights; `along` says per weight whether the loadables along the path are counted, by default all."""
+        along = np.ones(len(weights), bool) if along is None else along
         self.frontier, self.weights, self.along = frontier, weights, along
         self.used = np.zeros(len(weights), int)
         problem = frontier.problem

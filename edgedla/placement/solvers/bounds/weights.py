@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import List, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -82,8 +82,8 @@ def weights_around(best: np.ndarray) -> np.ndarray:
     return np.unique(np.round(np.array(rows), 7), axis=0)
 
 
-#: Rows of weights in a ring around the best, and how far the rings are from it.
-IN_RING, RINGS = 12, (0.03, 0.08, 0.16, 0.3)
+#: Rows of weights in a ring around the best; the rings are as far from it as the first four steps of a climb.
+IN_RING = 12
 
 
 def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ def bounds_of(frontiers: Sequence[Frontier], factors: np.ndarray, rows: np.ndarr
     """By row of weights, the bound by prices."""
     total = np.zeros(len(rows))
     for m, f in enumerate(frontiers):
-        total += Prices(f, of_model(rows, m, factors), np.ones(len(rows), bool)).root
+        total += Prices(f, of_model(rows, m, factors)).root
     return total
 
 
@@ -112,10 +112,22 @@ def climbed_weights(
     frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
 ) -> Tuple[float, np.ndarray]:
     """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
+    return climbed(
+        lambda rows: bounds_of(frontiers, factors, rows), lambda row, step: moved(row, step, weighed), best, reached
+    )
+
+
+def climbed(
+    bounds: Callable[[np.ndarray], np.ndarray],
+    near: Callable[[np.ndarray, float], np.ndarray],
+    best: np.ndarray,
+    reached: float,
+) -> Tuple[float, np.ndarray]:
+    """(the best bound, its row), by ever smaller steps from a row and what it reached; `near`: the rows a step away."""
     for step in STEPS:
         for _ in range(TIMES):
-            rows = moved(best, step, weighed)
-            value = bounds_of(frontiers, factors, rows)
+            rows = near(best, step)
+            value = bounds(rows)
             if value.max() <= reached * (1 + 1e-6):
                 break
             best, reached = rows[int(value.argmax())], float(value.max())
@@ -140,7 +152,7 @@ def weights_in_rings(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
     turn = np.linspace(0.0, 2 * np.pi, IN_RING, endpoint=False)
     # Steps that leave the sum of the three as it is.
     steps = np.cos(turn[:, None] + 2 * np.pi / 3 * np.arange(3))
-    rows = np.zeros((len(RINGS) * IN_RING, len(best)))
-    rows[:, weighed] = np.maximum(best[weighed] + (np.array(RINGS)[:, None, None] * steps).reshape(-1, 3), 0.0)
+    rows = np.zeros((4 * IN_RING, len(best)))
+    rows[:, weighed] = np.maximum(best[weighed] + (np.array(STEPS[:4])[:, None, None] * steps).reshape(-1, 3), 0.0)
     rows /= rows.sum(axis=1, keepdims=True)
     return np.unique(np.round(np.concatenate([best[None], rows, np.eye(len(best))[weighed]]), 7), axis=0)

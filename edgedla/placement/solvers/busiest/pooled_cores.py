@@ -110,7 +110,7 @@ class PooledCores:
         frontier = Frontier(problem, tuple(e for e in engines if e != problem.cores[1]))
         self._factors = np.array([factors[0], factors[1:].min() / 2])
         self._arrays = StateArrays(frontier, False, paid=2 if len(problem.models) == 1 else 0)
-        self._prices = Prices(frontier, in_pairs(weights), np.ones(len(weights), bool))
+        self._prices = Prices(frontier, in_pairs(weights))
         self._found: Optional[_Found] = None
 
     def bounds(self, least: float, limit: float, deadline: Deadline) -> Iterator[float]:

@@ -26,10 +26,7 @@ from edgedla.vocabulary import GPU
 #: Placements kept after each model, and those whose ends are moved where no turn shortens one.
 KEPT = 24
 
-#: Start of the other models' segments: 0 is the earliest, 1 the latest.
-SHIFTED: Tuple[float, ...] = (0.0, 0.33, 0.67, 1.0)
-
-#: A placement is tried if its end is at most this factor times the best length.
+#: A placement is tried if its end is at most this factor times the best length. Without it three models end 4 to 18 % longer after 5 s.
 PROMISING = 1.02
 
 Assignment = Tuple[str, ...]
@@ -44,10 +41,7 @@ class _Way(NamedTuple):
 
 
 class Rounds:
-    """The search; improvements are offered to the best.
-
-    Args:
-    """
+    """The search; improvements are offered to the best."""
 
     def __init__(self, problem: Problem, best: Best, deadline: Deadline) -> None:
         self.problem, self.best, self.deadline = problem, best, deadline
@@ -77,7 +71,7 @@ class Rounds:
             turn = next(((m, a) for a in best[:PAIRS] for m in self._models if (m, a) not in self._turned), None)
             if turn is not None:
                 self._turned.add(turn)
-                self._place(turn[0], [turn[1]], SHIFTED)
+                self._place(turn[0], [turn[1]])
                 continue
             move = next(((m, a) for a in best[:KEPT] for m in self._models if (m, a) not in self._moved), None)
             if move is None:
@@ -86,7 +80,7 @@ class Rounds:
             moved = with_moved_borders(self.problem, move[1], move[0])
             for m in self._models:
                 if m != move[0] and not until.passed:
-                    self._place(m, moved, (0.0, 1.0))
+                    self._place(m, moved)
 
     def _ways_of(self, alone: Problem) -> List[_Way]:
         """The model with each core; equal cores share the placements."""
@@ -102,9 +96,7 @@ class Rounds:
             frontier = Frontier(alone, names)
             rows = np.tile([self._factors[d] for d in names], (len(surcharges), 1))
             rows[:, 0] *= 1.0 + np.array(surcharges)
-            ways.append(
-                _Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows, np.ones(len(surcharges), bool)))
-            )
+            ways.append(_Way(names, StateArrays(frontier, alike=False), Prices(frontier, rows)))
         return ways
 
     def _look_at(self, evaluation: Evaluation) -> None:
@@ -160,8 +152,8 @@ class Rounds:
         schedule = shortest_schedule(part, evaluate(part, [assignment[i] for i in members]), self.deadline)
         return [b._replace(model=key[b.model]) for b in schedule.bars if b.end_us > b.start_us]
 
-    def _place(self, m: int, given: Sequence[Assignment], shares: Sequence[float]) -> None:
-        """Re-places model m around the others of each placement; their segments are shifted by each of these shares."""
+    def _place(self, m: int, given: Sequence[Assignment]) -> None:
+        """Re-places model m around the others of each placement, as its schedule has them."""
         plans: List[List[Bar]] = []
         of: List[Assignment] = []
         for assignment in given:
@@ -169,9 +161,8 @@ class Rounds:
             if self._until.passed or not legal(self.problem, evaluation, self.best.goal):
                 continue
             schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-            bars = [b for b in schedule.bars if b.model != m and b.end_us > b.start_us]
-            plans += shifted(bars, max(self.best.value, schedule.length_us), shares)
-            of += [assignment] * len(shares)
+            plans.append([b for b in schedule.bars if b.model != m and b.end_us > b.start_us])
+            of.append(assignment)
         if not plans:
             return
         found = [
@@ -215,32 +206,3 @@ class Rounds:
         for i, device in zip(self.order[m], devices):
             whole[i] = device
         return whole
-
-
-def shifted(bars: Sequence[Bar], horizon_us: float, shares: Sequence[float]) -> List[List[Bar]]:
-    """The same segments in the same order on each device, shifted between earliest and latest by each share."""
-    early = _compact(bars, 0.0)
-    mirrored = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in bars]
-    late = [b._replace(start_us=-b.end_us, end_us=-b.start_us) for b in _compact(mirrored, -horizon_us)]
-    at = {(b.model, b.segment): b for b in late}
-    plans: List[List[Bar]] = []
-    for share in shares:
-        plan = []
-        for b in early:
-            start = b.start_us + share * max(at[b.model, b.segment].start_us - b.start_us, 0.0)
-            plan.append(b._replace(start_us=start, end_us=start + b.end_us - b.start_us))
-        plans.append(plan)
-    return plans
-
-
-def _compact(bars: Sequence[Bar], begin: float) -> List[Bar]:
-    """Every bar at its earliest, in the order of their starts."""
-    models: Dict[int, float] = {}
-    devices: Dict[str, float] = {}
-    placed: List[Bar] = []
-    for b in sorted(bars, key=lambda b: (b.start_us, b.end_us)):
-        start = max(models.get(b.model, begin), devices.get(b.device, begin))
-        end = start + b.end_us - b.start_us
-        models[b.model] = devices[b.device] = end
-        placed.append(b._replace(start_us=start, end_us=end))
-    return placed

@@ -12,9 +12,7 @@ from edgedla.placement.prediction.streams import Lane
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, legal
 from edgedla.placement.problem.problem import Problem
-
-#: Lengths of the stretches that moves take, in items.
-LENGTHS: Tuple[int, ...] = (1, 1, 2, 3, 5, 8, 13, 21, 34)
+from edgedla.placement.solvers.two_models.alternating import MOVED
 
 #: Mean relative increase of the period that a move may cause, at the start of a walk.
 STEP_BACK = 0.003
@@ -68,7 +66,7 @@ class Climber:
         """The pair with a stretch of one model on another device; None if that changes nothing."""
         m = self._random.randrange(2)
         first_item, devices = self._items[m][0], list(placed[m])
-        length, device = self._random.choice(LENGTHS), self._random.choice(self.names[m])
+        length, device = self._random.choice(MOVED), self._random.choice(self.names[m])
         first = self._random.randrange(1 - length, len(devices))
         for i in range(len(devices))[max(first, 0) : first + length]:
             if device in self.problem.items[first_item + i].allowed:

@@ -71,9 +71,7 @@ def solve_paces(
             search.turn(gap, deadline)
         search.walk(deadline)
     timed_out = deadline.passed
-    return Solution(
-        best.evaluation, best.value, min(bound, best.value), "paces", rounds, watch.seconds, timed_out
-    )  # fmt: skip
+    return Solution(best.evaluation, best.value, min(bound, best.value), "paces", rounds, watch.seconds, timed_out)
 
 
 class _Search:

@@ -12,9 +12,6 @@ from edgedla.placement.problem.problem import Problem
 #: Partial orders kept from each item to the next.
 ORDERS = 30
 
-#: A new order is used only if it has fewer states than this share of those of the problem's own order.
-FEWER = 0.9
-
 
 class _Partial(NamedTuple):
     """The items taken so far.
@@ -164,7 +161,7 @@ def _narrow(orders: _Orders, deadline: Deadline) -> Sequence[int]:
         rank = {mask: r for r, (mask, _) in enumerate(sorted(kept, key=lambda entry: entry[1][1:3]))}
         partials = {mask: orders.taken(partials[b], mask, k, rank[mask]) for mask, (_, _, k, b) in kept}
     best = min(partials.values(), key=lambda p: p.states)
-    if best.states >= own.states * FEWER:
+    if best.states >= own.states:
         return orders.items
     items, rest = [], best.items
     while rest:

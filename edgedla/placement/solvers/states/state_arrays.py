@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Tuple
 
 import numpy as np
 
@@ -18,24 +18,16 @@ BITS = 62
 class StateArrays:
     """The states of a frontier, item by item, in the layout of `Columns`."""
 
-    def __init__(
-        self,
-        frontier: Frontier,
-        alike: bool,
-        allowed: Optional[Sequence[Tuple[int, ...]]] = None,
-        paid: int = 0,
-        merged: bool = False,
-    ) -> None:
+    def __init__(self, frontier: Frontier, alike: bool, paid: int = 0, merged: bool = False) -> None:
         """Steps over a frontier's items.
 
         Args:
             alike: the two cores are equal, so that one of two mirror images is enough.
-            allowed: allowed devices per item; by default the frontier's.
             paid: loadables per core that the first item pays in advance, whether or not so many are formed.
             merged: slack that can no longer matter is lowered, so that more states are equal. Rows of other arrays differ then.
         """
         self.frontier, self.alike, self.paid = frontier, alike, paid
-        self.allowed = frontier.allowed if allowed is None else allowed
+        self.allowed = frontier.allowed
         self.columns = [Columns(frontier, i) for i in range(len(frontier.allowed) + 1)]
         self._implied = implied_paths(frontier) if merged else None
         self._usable = usable_slack(frontier) if merged else []

@@ -9,24 +9,18 @@ import numpy as np
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.solvers.bounds.latency_limit import LatencyLimit
 from edgedla.placement.solvers.bounds.prices import Prices
-from edgedla.placement.solvers.busiest.rows import Edges, ranges, row_maxima
+from edgedla.placement.solvers.busiest.rows import LONG_ROW, Edges, ranges, row_maxima
 from edgedla.placement.solvers.states.state_arrays import StateArrays
 
 #: States of all positions together, and the most before one item from then on: each takes about half a kilobyte.
 ALL_STATES, BEYOND = 500_000, 500
-
-#: Most values for which a single `reduceat` is fastest.
-FEW_VALUES = 8_192
-
-#: Rows of a group that `least_in_order` takes one by one.
-SMALL_GROUP = 16
 
 
 def prices_of(arrays: StateArrays, weights: np.ndarray) -> Prices:
     """Prices of these weights of the engines; if the cores are alike, also of the weights with the cores swapped."""
     if arrays.alike:
         weights = np.unique(np.concatenate([weights, weights[:, (0, 2, 1)]]), axis=0)
-    return Prices(arrays.frontier, weights, np.ones(len(weights), bool))
+    return Prices(arrays.frontier, weights)
 
 
 class StateGraph:
@@ -170,15 +164,12 @@ def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
 def least_in_order(first: np.ndarray, value: np.ndarray) -> np.ndarray:
     """`least_by` for rows that are ordered by group: those of group g are `first[g]` to `first[g + 1]`."""
     counts, k = first[1:] - first[:-1], 1
-    if value.size <= FEW_VALUES and counts.all():
-        few: np.ndarray = np.minimum.reduceat(value, first[:-1], axis=0)
-        return few
     least = np.full((len(first) - 1, value.shape[1]), np.inf)
     of = np.flatnonzero(counts)
     least[of] = value[first[of]]
     of = of[counts[of] > k]
     # For small groups, one pass per place is several times faster than `reduceat`.
-    while len(of) and k < SMALL_GROUP:
+    while len(of) and k < LONG_ROW:
         least[of] = np.minimum(least[of], value[first[of] + k])
         k += 1
         of = of[counts[of] > k]

@@ -16,8 +16,8 @@ from edgedla.placement.solvers.states.state_arrays import StateArrays
 from edgedla.placement.solvers.two_models.fit_around import Taken, around, taken
 from edgedla.vocabulary import GPU
 
-#: Numbers of layers moved, and most placements returned.
-MOVED, MOST_MOVED = (1, 2, 3, 5, 8), 48
+#: Numbers of items that a move takes, and most placements that moves of the borders give.
+MOVED, MOST_MOVED = (1, 2, 3, 5, 8, 13, 21, 34), 48
 
 
 def with_moved_borders(problem: Problem, assignment: Tuple[str, ...], m: int) -> List[Tuple[str, ...]]:
@@ -54,9 +54,6 @@ PAIRS, TRIED = 4, 6
 #: Most segments per model of a placement to continue from: beyond, schedules take too long.
 SEGMENTS = 30
 
-#: Random plans, with each segment's start drawn between its earliest and its latest.
-DRAWN = 3
-
 Plan = List[Tuple[str, float, float]]
 
 
@@ -85,9 +82,8 @@ class Alternation:
         self._until = deadline
         self._models, self._items = models, order
         frontiers = [m.frontier for m in models]
-        self._prices = [Prices(f, _dearer(factors, DEARER), np.ones(len(DEARER), bool)) for f in frontiers]
-        self._alone = [Prices(f, _dearer(factors, ALONE), np.ones(len(ALONE), bool)) for f in frontiers]
-        self._random = np.random.default_rng(0)
+        self._prices = [Prices(f, _dearer(factors, DEARER)) for f in frontiers]
+        self._alone = [Prices(f, _dearer(factors, ALONE)) for f in frontiers]
         self._lengths: Dict[Tuple[str, ...], Tuple[float, Evaluation]] = {}
         self._moved: Set[Tuple[str, ...]] = set()
         self._turned: Set[Tuple[int, Tuple[str, ...]]] = set()
@@ -180,16 +176,13 @@ class Alternation:
         return self._lengths[assignment]
 
     def _plans(self, schedule: Schedule, m: int, horizon_us: float, few: bool) -> List[Plan]:
-        """When the segments of model m may run: as scheduled, early, late, the first ones early, and at random."""
+        """When the segments of model m may run: as scheduled, early, late, and the first ones early."""
         bars = sorted((b for b in schedule.bars if b.model == m), key=lambda b: b.segment)
         times = np.array([b.end_us - b.start_us for b in bars])
         early = np.cumsum(times) - times
         late = np.maximum(horizon_us - np.cumsum(times[::-1])[::-1], early)
         rows = [np.array([b.start_us for b in bars]), early, late, (early + late) / 2]
         rows += [np.where(np.arange(len(bars)) < k, early, late) for k in range(1, len(bars)) if not few]
-        for _ in range(0 if few else DRAWN):
-            shifted = np.sort(self._random.random(len(bars)))
-            rows.append(early + (late - early) * shifted)
         return [[(b.device, s, s + t) for b, s, t in zip(bars, row, times) if t > 0] for row in rows]
 
 

@@ -41,7 +41,7 @@ class Pair:
         orders = [narrow_order(p, ordering) for p in alone]
         self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
         self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]
-        self.states = [StateArrays(f, alike=False) for f in self.frontiers]
+        self.states = [StateArrays(f, alike=False, merged=True) for f in self.frontiers]
         self.items = [len(order) for order in self.order]
         self.factors = np.array([problem.factor(frozenset(engines), d) for d in self.frontiers[0].devices])
 
@@ -49,10 +49,6 @@ class Pair:
     def limit(self) -> float:
         """What a pair has to be below to matter."""
         return self.best.value * (1 - self.gap)
-
-    @property
-    def is_late(self) -> bool:
-        return self.deadline.passed
 
     def placed(self, first: Sequence[str], second: Sequence[str]) -> Evaluation:
         """Both models with these devices by item, in the searches' order."""

@@ -38,7 +38,7 @@ class PairSearch:
 
     @property
     def _is_open(self) -> bool:
-        return self.bound < self.pair.limit and not self.pair.is_late
+        return self.bound < self.pair.limit and not self.pair.deadline.passed
 
     def run(self) -> None:
         """Raises `bound`, and offers shorter pairs, until both meet or the time is over."""
@@ -49,29 +49,29 @@ class PairSearch:
         if LabelRounds.can_run(pair):
             labels = LabelRounds(pair, self._weights, self._weighed)
             self._dive_among(labels, turns)
-            self.bound = labels.run(self.bound, pair.deadline, only_in_reach=True)
+            self.bound = labels.run(self.bound, pair.deadline)
             if self._is_open:
-                # No proof is in sight: a shorter pair is worth more than a higher bound.
+                # Too many branches for a proof: a shorter pair may still be found.
                 self._dive_among(labels, turns)
-                self.bound = labels.run(self.bound, pair.deadline)
 
     def turned(self) -> Alternation:
-        """The first turns, which offer what they find; most end long before their time."""
+        """The first turns, which offer what they find."""
         pair = self.pair
         turns = Alternation(pair.problem, pair.best, pair.names, pair.states, pair.order, pair.factors, pair.deadline)
-        turns.begin(pair.deadline)
-        self._improve(turns, pair.deadline)
+        turns.begin(pair.deadline.to_prepare)
+        self._improve(turns)
         return turns
 
     def _dive_among(self, labels: LabelRounds, turns: Alternation) -> None:
         value = self.pair.best.value
         self.bound = labels.dive(self.bound, self.pair.deadline)
         if self.pair.best.value < value:
-            self._improve(turns, self.pair.deadline)
+            self._improve(turns)
 
-    def _improve(self, turns: Alternation, until: Deadline) -> None:
+    def _improve(self, turns: Alternation) -> None:
+        """Goes on from the best pair. Turns prepare the proof: without a share of the time they take all of a short limit."""
         if self.pair.best.evaluation is not None:
-            turns.improve([self.pair.best.evaluation], until)
+            turns.improve([self.pair.best.evaluation], self.pair.deadline.to_prepare)
 
     def _dive(self, rows: np.ndarray) -> np.ndarray:
         """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
@@ -79,7 +79,7 @@ class PairSearch:
         least = np.zeros(len(rows))
         both: List[GreedyPlacements] = []
         for m in (0, 1):
-            prices = Prices(pair.frontiers[m], of_model(rows, m, pair.factors), np.ones(len(rows), bool))
+            prices = Prices(pair.frontiers[m], of_model(rows, m, pair.factors))
             least += prices.root
             both.append(greedy_placements(pair.states[m], pair.items[m], prices))
         for bound, a, b in best_pairs(both, pair.factors, pair.names)[:HANDED_OUT]:

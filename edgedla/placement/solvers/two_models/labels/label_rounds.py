@@ -8,6 +8,7 @@ from typing import List, Tuple
 import numpy as np
 
 from edgedla.placement.deadline import Deadline
+from edgedla.placement.problem.goal import GAP
 from edgedla.placement.solvers.bounds.prices import Prices
 from edgedla.placement.solvers.bounds.weights import TELLING, of_model, weights_in_rings
 from edgedla.placement.solvers.two_models.labels.execution import Execution
@@ -25,23 +26,14 @@ FIRST = 0.005
 #: rest of each moment.
 GROWTH, FEW = 4.0, 50_000
 
-#: Limits that are closer, as a share of the bound, are no steps on the way, and do not show how the number of labels grows.
-LEAST_STEP = 1e-4
-
 #: Least expected growth of the number of labels when the limit rises by a share FIRST of the bound.
 EXPECTED = 1.5
-
-#: Limits of a look.
-ROOM = Room()
 
 #: Narrow looks for short schedules alone, below the best known: one soon, and a wider one where no proof is in sight.
 DIVES: Tuple[Room, ...] = (
     Room(labels=400, evenly=0.5, dearer=0.1),
     Room(labels=2_500, evenly=0.8, dearer=0.1, new_moments=150_000),
 )
-
-#: The number of labels falls with what looks find out: so many times what a look has room for may still be covered.
-HOPED = 10.0
 
 
 class LabelRounds:
@@ -53,6 +45,7 @@ class LabelRounds:
 
     Attributes:
         goes_on: further looks may improve the result.
+        room: limits of a look.
         timelines: what is known of both models' moments.
         weights: (weights, 3): of the GPU's load and of both models' own times, those of the timelines.
     """
@@ -63,12 +56,12 @@ class LabelRounds:
         of_time = rows[:, [0, 2, 3]]
         models, rests = [], []
         for m, frontier in enumerate(pair.frontiers):
-            prices = Prices(frontier, of_model(rows, m, pair.factors), np.ones(len(rows), bool))
+            prices = Prices(frontier, of_model(rows, m, pair.factors))
             own = of_time[:, 1 + m]
             models.append(Execution(frontier, (float(pair.factors[0]), float(pair.factors[1])), pair.order[m]))
             rests.append(TimeAhead(models[m], prices, np.stack([of_time[:, 0] + own, own], axis=1)))
         self.timelines = Timelines(models, rests)
-        self.goes_on = True
+        self.goes_on, self.room = True, Room()
         self.weights, self._used = of_time, np.zeros(len(of_time))
         self._dives = list(DIVES)
         #: Limit of the last look that the time ended.
@@ -81,21 +74,16 @@ class LabelRounds:
         """True if each model has a core of its own and their items are not too many."""
         return len(pair.cores) == 2 and sum(pair.items) <= MOST_ITEMS
 
-    def run(self, bound: float, until: Deadline, only_in_reach: bool = False) -> float:
-        """Searches until then; `only_in_reach`: or until the labels grow so fast that no look may cover the gap.
-
-        Returns the bound, at least the known `bound`.
-        """
+    def run(self, bound: float, until: Deadline) -> float:
+        """Searches until then. Returns the bound, at least the known `bound`."""
         pair = self._pair
-        search = self.search(until, ROOM)
+        search = self.search(until, self.room)
         while self.goes_on and bound < pair.limit and not until.passed:
             asked, value = self._asked(bound), pair.best.value
             reached = self._look(search, asked)
             bound = max(bound, reached)
             if reached >= asked:
                 self._through = [*self._through[-1:], (asked, search.labels)]
-                if only_in_reach and not self._is_in_reach(bound):
-                    break
             elif search.crowded or (not until.passed and pair.best.value == value):
                 self.goes_on = False
             else:
@@ -112,16 +100,6 @@ class LabelRounds:
                 self._dives.clear()
         return min(bound, self._pair.best.value)
 
-    def _is_in_reach(self, bound: float) -> bool:
-        """Whether looks may cover all of the gap, by how the number of labels grew."""
-        if not self.goes_on:
-            return False
-        if len(self._through) < 2:
-            return True
-        last, labels = self._through[-1]
-        growing = self._growth(bound) * max(self._pair.limit - last, 0.0)
-        return math.log(max(labels, 1)) + growing <= math.log(HOPED * ROOM.in_all)
-
     def search(self, until: Deadline, room: Room) -> LabelSearch:
         """A search that ends then."""
         return LabelSearch(self.timelines, self.weights, sum(self._pair.items), room, until)
@@ -134,8 +112,9 @@ class LabelRounds:
         if not self._through:
             return min(bound * (1 + FIRST), limit)
         last, labels = self._through[-1]
+        # Limits closer than a proof's gap are no steps on the way, and do not show how the number of labels grows.
         begin, step = max(last, bound), math.log(max(GROWTH, FEW / max(labels, 1))) / self._growth(bound)
-        if begin * (1 + LEAST_STEP) < self._stopped_at < limit:
+        if begin * (1 + GAP) < self._stopped_at < limit:
             # The time ended a look up to there: half of the way may be covered.
             step = min(step, (self._stopped_at - begin) / 2)
         # A look that would cover most of the gap covers all of it.
@@ -146,7 +125,7 @@ class LabelRounds:
         growth = math.log(EXPECTED) / (bound * FIRST)
         if len(self._through) > 1:
             (limit, fewer), (last, labels) = self._through
-            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - limit, bound * LEAST_STEP))
+            growth = max(growth, math.log(max(labels, 1) / max(fewer, 1)) / max(last - limit, bound * GAP))
         return growth
 
     def _look(self, search: LabelSearch, limit: float, learns: bool = True) -> float:

@@ -27,14 +27,8 @@ from edgedla.placement.solvers.two_models.labels.timelines import AT_ONCE, Known
 #: A new moment takes as much time as so many labels.
 LABELS_PER_MOMENT = 15
 
-#: Largest relative error of a sum of a few numbers in single precision.
-SINGLE = 1e-6
-
 #: Labels per step that are asked which weights give their bounds.
 ASKED = 48
-
-#: Steps of a model's time in the order of labels: with the numbers of both moments they fit 64 bits.
-NOW_STEPS = 1 << 20
 
 #: A label is compared with the ones so many places before it, in the order of their times.
 NEIGHBOURS = (1, 2, 3, 5, 8)
@@ -161,7 +155,8 @@ class LabelSearch:
         parts = []
         for start in range(0, len(labels.first), AT_ONCE):
             least = self._least(labels.taken(slice(start, start + AT_ONCE)), known.telling, weights)
-            bounds = row_maxima(least) * (1.0 - SINGLE)
+            # The error of a sum of a few numbers in single precision.
+            bounds = row_maxima(least) * (1.0 - 8 * np.finfo(np.float32).eps)
             keep = np.flatnonzero(bounds < limit)
             parts.append((start + keep, bounds[keep], least[keep].argmax(axis=1)))
         if not parts:
@@ -187,10 +182,11 @@ class LabelSearch:
 
 def _undominated(labels: Labels) -> np.ndarray:
     """Indices of the labels that no other at the same moments dominates, as far as near neighbours show."""
-    # One sort of whole numbers takes a fraction of the time of a sort by two columns.
-    steps = (labels.first_us * (NOW_STEPS / max(labels.first_us.max(initial=0.0), 1e-9))).astype(int)
     pairs = labels.first * (labels.second.max(initial=0) + 1) + labels.second
-    order = np.argsort(pairs * (NOW_STEPS + 1) + steps)
+    # One sort of whole numbers takes a fraction of the time of a sort by two columns: a time in as many steps as 64 bits leave room for.
+    steps = 2**62 // (int(pairs.max(initial=0)) + 1) - 1
+    now = (labels.first_us * (steps / max(labels.first_us.max(initial=0.0), 1e-9))).astype(int)
+    order = np.argsort(pairs * (steps + 1) + now)
     pairs, kind, times = pairs[order], labels.kind[order], [column[order] for column in labels[2:5]]
     keep = np.ones(len(order), bool)
     for shift in NEIGHBOURS:
