@@ -103,6 +103,7 @@ def open_session(
     error: Type[EdgedlaError] = RunError,
     say: Optional[Callable[[str], None]] = None,
     fed_bytes: int = 0,
+    estimate: bool = True,
 ) -> OnnxSession:
     """A session of a serialised model. ONNX Runtime's own logging is off.
 
@@ -110,6 +111,7 @@ def open_session(
         error: class that a failing inference raises: RunError, or BuildError for a session of a build.
         say: called before with the memory needed, if that is large.
         fed_bytes: weights of the user's file that are not in `model` but fed to each run.
+        estimate: False for a part of a model whose memory was estimated.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime, or not enough memory
@@ -117,7 +119,7 @@ def open_session(
     """
     ort = import_onnxruntime()
     if find_spec("onnx") is not None and find_spec(_ESTIMATOR) is not None:
-        model = _sound(model, say, fed_bytes)
+        model = _sound(model, say, fed_bytes, estimate)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -194,7 +196,7 @@ def _cores() -> int:
     return cores if cores < (os.cpu_count() or 0) else 0
 
 
-def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -> bytes:
+def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int, estimate: bool) -> bytes:
     """The model with all that ONNX Runtime needs lest it crashes or refuses it, if its memory is within the limit."""
     import onnx
 
@@ -202,10 +204,11 @@ def _sound(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -
     from edgedla.quantization.memory_limit import require
 
     light = _light(model)
-    memory = _memory_of(light, len(model))
-    require(memory, fed_bytes)
-    if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
-        say(f"ONNX Runtime takes {memory}")
+    if estimate:
+        memory = _memory_of(light, len(model))
+        require(memory, fed_bytes)
+        if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
+            say(f"ONNX Runtime takes {memory}")
     odd = name_unread_outputs(light)
     if not (drop_repeated_node_names(light) or odd):
         return model

@@ -84,9 +84,10 @@ class Repairs:
         def enough(sqnr_db: float, simulation: Simulation) -> bool:
             return (least_db is None or sqnr_db >= least_db) and (drop_ok is None or drop_ok(simulation))
 
-        if not self._is_good_enough(enough):
-            self.job.announce("trying better thresholds")
-            better_thresholds(self.state, errors, self.feeds, enough)
+        if self._is_good_enough(enough):
+            return
+        self.job.announce("trying better thresholds")
+        better_thresholds(self.state, errors, self.feeds, enough)
         if not self._is_good_enough(enough):
             self.job.announce("choosing layers for FP16")
             errors = self.errors(self.few or self.feeds[:1])

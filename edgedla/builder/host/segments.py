@@ -40,7 +40,7 @@ class Segments:
             if gives:
                 part = _part(model, nodes[first:end], here, gives, types)
                 needs = [i.name for i in part.graph.input]
-                session = open_session(part.SerializeToString())
+                session = open_session(part.SerializeToString(), estimate=not ends)
                 self._parts.append((session, needs, sorted(gives), [n for n in needs if n in scalars]))
         self._feeds: Any = None
         self._held: Dict[int, List[Tuple[bytes, Feed]]] = {}
