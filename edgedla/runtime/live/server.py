@@ -102,7 +102,6 @@ class Handler(BaseHTTPRequestHandler):
         self.server.watches(self.connection)
         self.send_response(200)
         self.send_header("Content-Type", f"multipart/x-mixed-replace; boundary={BOUNDARY}")
-        self._headers()
         self.end_headers()
         self.close_connection = True
         while not self.site.stopped.is_set():
@@ -118,7 +117,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(303)
             self.send_header("Location", "/")
             self.send_header("Set-Cookie", f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/")
-            self._headers()
             self.send_header("Content-Length", "0")
             self.end_headers()
             return False
@@ -135,15 +133,15 @@ class Handler(BaseHTTPRequestHandler):
     def _same(self, given: str) -> bool:
         return bool(given) and hmac.compare_digest(given.encode(), self.site.token.encode())
 
-    def _headers(self) -> None:
+    def end_headers(self) -> None:
         for name, value in HEADERS.items():
             self.send_header(name, value)
+        super().end_headers()
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        self._headers()
         self.end_headers()
         self.wfile.write(body)
 

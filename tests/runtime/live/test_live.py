@@ -193,6 +193,17 @@ def test_the_page_marks_live_and_stalled_cameras():
         connection.close()
 
 
+@pytest.mark.parametrize(("line", "status"), [(b"PUT / HTTP/1.1", 501), (b"GET / x HTTP/1.1", 400)])
+def test_refused_requests_have_the_headers_of_every_answer(line, status):
+    with running(names=("board",)) as (address, port, p):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stream:
+            stream.sendall(line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            said = b"".join(iter(lambda: stream.recv(4096), b"")).decode()
+        assert str(status) in said
+        for name in ("Content-Security-Policy: default-src 'none'", "X-Content-Type-Options: nosniff"):
+            assert said.count(name) == 1
+
+
 def test_a_request_with_a_foreign_host_header_is_refused():
     own = socket.gethostname()
     with running(names=("Board-1", "cams.local")) as (address, port, p):
