@@ -1,8 +1,8 @@
 """The pictures of the documentation, from commands: `make pictures`, or `python docs/make_pictures.py [NAME...]`.
 
 Needs Chromium, pillow, nbconvert, ipykernel, pandas, and edgedla with the extras host and fix. Each picture NAME-LOOK.png in docs/pictures
-has NAME.json beside it: the texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares. `first-minutes` is drawn, by
-docs/animation.py, and needs no Chromium.
+has NAME.json beside it: the texts with a number that it shows. tests/docs/test_pictures.py asks the commands again and compares.
+`first-minutes` is drawn, by docs/animation.py, and needs no Chromium.
 """
 
 from __future__ import annotations
