@@ -12,13 +12,18 @@ command=(check $MODELS --target "$TARGET" -o "$folder/edgedla.sarif" -o "$folder
 [ -z "${BASELINE:-}" ] || command+=(--baseline "$BASELINE")
 # shellcheck disable=SC2206
 [ -z "${ARGUMENTS:-}" ] || command+=($ARGUMENTS)
+# Names come from the pull request's files: while they are printed the runner takes no line as a command (`::error::`).
+token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+[ -z "${GITHUB_ACTIONS:-}" ] || echo "::stop-commands::$token"
 edgedla "${command[@]}" 2> >(tee "$folder/edgedla.log" >&2)
 code=$?
 wait
+[ -z "${GITHUB_ACTIONS:-}" ] || echo "::$token::"
 {
   if grep -q '^edgedla: \(worse\|better\|new\)' "$folder/edgedla.log" 2> /dev/null; then
     echo "### Against the baseline"
-    sed -n 's/^edgedla: \(\(worse\|better\|new\): .*\)/- \1/p' "$folder/edgedla.log"
+    # Names are literal text in Markdown too.
+    sed -n 's/^edgedla: \(\(worse\|better\|new\): .*\)/\1/p' "$folder/edgedla.log" | sed 's/[][\\`*_<>|!]/\\&/g; s/^/- /'
     echo
   fi
   [ ! -f "$folder/edgedla.md" ] || cat "$folder/edgedla.md"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +140,8 @@ def test_the_actions_script_writes_summary_and_outputs(
     repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     save(falls_back(), repository / "models" / "first.onnx")
+    # Of the pull request, and not to be trusted.
+    save(falls_back(), repository / "models" / "::set-output name=a::[b](c)<img>.onnx")
     runner = tmp_path_factory.mktemp("runner")
     command = runner / "edgedla"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edgedla "$@"\n')
@@ -146,13 +149,21 @@ def test_the_actions_script_writes_summary_and_outputs(
     done = subprocess.run(
         ["bash", str(ROOT / "action" / "check.sh")], cwd=repository, capture_output=True, text=True,
         env={**os.environ, "PATH": f"{runner}:{os.environ['PATH']}", "MODELS": "models/*.onnx", "TARGET": "orin-nx-16gb",
-             "BASELINE": "dla.json", "RUNNER_TEMP": str(runner), "GITHUB_STEP_SUMMARY": str(runner / "summary"),
+             "BASELINE": "dla.json", "GITHUB_ACTIONS": "true", "RUNNER_TEMP": str(runner), "GITHUB_STEP_SUMMARY": str(runner / "summary"),
              "GITHUB_OUTPUT": str(runner / "output"), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     summary = (runner / "summary").read_text()
-    assert "### Against the baseline\n- worse: models/first.onnx" in summary
+    assert summary.startswith("### Against the baseline\n- ")
+    assert "\n- worse: models/first.onnx" in summary
     assert "second" in summary
+    assert "new: models/::set-output name=a::\\[b\\](c)\\<img\\>.onnx" in summary
+    outside_code = re.sub("`[^`]*`", "", summary)
+    assert "[b](c)" not in outside_code
+    assert "<img>" not in outside_code
+    first, *_, last = done.stdout.splitlines()
+    assert first == f"::stop-commands::{last.strip(':')}"
+    assert len(last) > 30
     written = dict(line.split("=", 1) for line in (runner / "output").read_text().splitlines())
     assert sorted(written) == ["markdown", "sarif"]
     assert all(Path(file).is_file() for file in written.values())
