@@ -106,13 +106,15 @@ def total(costs: Iterable[Cost]) -> Cost:
     spread = energy_spread = 0.0
     basis = 0
     for cost in costs:
-        latency += cost.latency_us
-        energy += cost.energy_mj
+        us, mj, rank = cost.latency_us, cost.energy_mj, _RANK[cost.basis]
+        latency += us
+        energy += mj
         transfer += cost.transfer_us
-        deviation += cost.spread * cost.latency_us
-        energy_deviation += cost.energy_spread * cost.energy_mj
-        spread, energy_spread = max(spread, cost.spread), max(energy_spread, cost.energy_spread)
-        basis = max(basis, _RANK[cost.basis])
+        deviation += cost.spread * us
+        energy_deviation += cost.energy_spread * mj
+        spread = cost.spread if cost.spread > spread else spread
+        energy_spread = cost.energy_spread if cost.energy_spread > energy_spread else energy_spread
+        basis = rank if rank > basis else basis
     return Cost(
         latency,
         energy,

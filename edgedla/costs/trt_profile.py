@@ -25,6 +25,7 @@ from edgedla.io.documents import described
 from edgedla.records.engine_info import EngineInfo, EngineLayer, is_engine_info, parse_engine_info
 
 PathLike = Union[str, "os.PathLike[str]"]
+Times = Union[None, PathLike, Profile]
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,24 @@ class LayerTime:
 
 
 def with_measurements(
-    model: CostModel, path: PathLike, graphs: Sequence[LayerGraph], layer_info: Optional[PathLike] = None
+    model: CostModel, path: Times, graphs: Sequence[LayerGraph], layer_info: Optional[PathLike] = None
 ) -> CostModel:
-    """The model with the times of a file in place of its predictions.
+    """The model with measured times in place of its predictions; unchanged without any.
 
     Args:
-        path: a profile that edgedla wrote, or a file of trtexec's --exportProfile for one of the graphs.
+        path: a profile that edgedla wrote, itself or its file, or a file of trtexec's --exportProfile for one of the graphs.
         layer_info: for the latter, the file of --exportLayerInfo.
 
     Raises:
         DocumentError: as `import_trtexec`.
-        UsageError: the profile is of another module or power mode.
+        UsageError: the profile is of another module or power mode, or there are layers of an engine without their times.
     """
+    if path is None:
+        if layer_info is not None:
+            raise UsageError("layers of an engine without their times", where="--layer-info", allowed="with --profile")
+        return model
+    if isinstance(path, Profile):
+        return model.with_profile(path)
     document = read_json(path)
     where = os.fspath(path)
     if is_profile(document):
@@ -83,12 +90,6 @@ def with_measurements(
         raise refused[0]
     merged = replace(profiles[0], measurements=tuple(m for p in profiles for m in p.measurements))
     return model.with_profile(merged)
-
-
-def require_profile(profile: Any, layer_info: Optional[PathLike]) -> None:
-    """Raises UsageError where layers of an engine are given, and no times of them: the file would not be looked at."""
-    if layer_info is not None and profile is None:
-        raise UsageError("layers of an engine without their times", where="--layer-info", allowed="with --profile")
 
 
 def import_trtexec(

@@ -23,7 +23,7 @@ from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, 
 from edgedla.fixes.choose import Chooser
 from edgedla.fixes.float_types import in_float32, in_half
 from edgedla.fixes.fold import fold_constants, set_shapes
-from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
+from edgedla.fixes.judge import PURPOSES, Figures, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
 from edgedla.fixes.network.model_file import checked, open_model, outline, require_sound
 from edgedla.fixes.network.network import Goal
@@ -116,7 +116,7 @@ def fix(
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     require_size(model, platform.release.trt)
     turn = _Turn(turned_types(only, skip, precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
-    opened = _opened(model, source, opset, shapes or {}, batch, turn, prove, data)
+    opened = _opened(open_model(model), source, opset, shapes or {}, batch, turn, prove, data)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(opened.before), with_gpu=True)
     gpu_alone = judge.gpu_alone(opened.before.metadata_props.get(GPU_ALONE, ""))
@@ -172,11 +172,13 @@ def fix_gain(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
     power_mode: Optional[str] = None,
+    before: Optional[Figures] = None,
 ) -> FixGain:
     """Predicts whether `fix` with its defaults pays, by the same search, which stops as soon as that is sure. Reads no weights.
 
     Args:
         model: path, bytes or ModelProto. Other arguments as in `fix`.
+        before: the model's own figures, where a check has them.
 
     Raises:
         UsageError, ModelError, EnvironmentMissing: as `fix`.
@@ -185,7 +187,7 @@ def fix_gain(
     turn = _Turn(turned_types((), (), precision, platform.release.strongly_typed), platform, PURPOSES[purpose])
     opened = _opened(open_weightless(model), _path_of(model), None, shapes or {}, batch, turn, False, None)
     work, judge = opened.work, Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(opened.before))
+    before = before or judge.figures(outline(opened.before))
     goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)
     rewrites = wanted_rewrites((), (), purpose, 0.0, precision)
     fold_constants(work)
@@ -226,7 +228,7 @@ class _Opened(NamedTuple):
 
 
 def _opened(
-    model: Any,
+    before: Any,
     source: str,
     opset: Optional[int],
     shapes: Mapping[str, Sequence[int]],
@@ -235,12 +237,11 @@ def _opened(
     prove: bool,
     data: Union[None, str, Path],
 ) -> _Opened:
-    """Opens the model with the user's sizes, operator set and types.
+    """The model with the user's sizes, operator set and types.
 
     Args:
         prove, data: as in `fix`.
     """
-    before = open_model(model)
     target_opset = opset_to_write(before, opset, HALF_TYPES in turn.names)
     work = before if target_opset is None else convert_opset(before, target_opset)
     require_opset(work, source)

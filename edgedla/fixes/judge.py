@@ -13,8 +13,11 @@ from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.onnx_file import graph_size, read
 from edgedla.io.files import sha256_of_bytes
-from edgedla.placement.prediction.predict import Predictor
-from edgedla.placement.problem.model import Model
+from edgedla.placement.prediction.lanes import lane_of
+from edgedla.placement.prediction.streams import side_by_side
+from edgedla.placement.pricer import Pricer
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.worth.ways import on_device
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
 from edgedla.regions.values import LEAST_GAIN
@@ -117,7 +120,7 @@ class Figures:
 class _Judged(NamedTuple):
     figures: Figures
     last: Optional[Tuple[LayerGraph, CheckReport]] = None
-    predictor: Optional[Predictor] = None
+    problem: Optional[Problem] = None
 
 
 @dataclass
@@ -145,10 +148,10 @@ class Judge:
         key = sha256_of_bytes(model.SerializeToString(deterministic=True))
         if key not in self._judged:
             self._judged[key] = self._judge(model)
-        figures, self.last, predictor = self._judged[key]
-        if not with_gpu or predictor is None:
+        figures, self.last, problem = self._judged[key]
+        if not with_gpu or problem is None:
             return figures
-        return replace(figures, gpu_us=predictor.predict("GPU").streams[0].latency.latency_us)
+        return replace(figures, gpu_us=on_device(problem, GPU).latency(0).latency_us)
 
     def _judge(self, model: Any) -> _Judged:
         try:
@@ -159,20 +162,7 @@ class Judge:
             return _Judged(Figures(refused=e.what))
         require_layers(graph)
         report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
-        totals = report.totals
-        counts = Figures(
-            layers=totals.layers_dla + totals.layers_gpu,
-            layers_dla=totals.layers_dla,
-            layers_unknown=totals.layers_unknown,
-            macs=totals.macs,
-            share_macs_dla=totals.share_macs_dla,
-            loadables=totals.regions + totals.regions_dropped,
-            dropped=totals.regions_dropped,
-            transitions=totals.transitions,
-            passes=report.strict.passes if report.strict else None,
-            offenders=report.strict.offenders if report.strict else (),
-        )
-        return self._with_times(counts, graph, report)
+        return self._with_times(counted(report), graph, report)
 
     def gpu_alone(self, earlier: str) -> str:
         """The figures of the last network on the GPU alone, as metadata of what is made from it; "" without costs.
@@ -196,20 +186,39 @@ class Judge:
             self._costs = CostModel.load(self.platform, self.precision, self.power_mode)
         verdicts = report.verdicts or load_rules().check(graph, self.platform, self.precision)
         try:
-            predictor = Predictor((Model(graph, verdicts, {}, 1.0),), self._costs, self.platform)
-            stream = predictor.predict("tensorrt" if self.platform.has_dla else "GPU").streams[0]
+            problem = Pricer(graph, verdicts, self.platform, self._costs).problem()
         except EdgedlaError:
             # Without costs the result has only the counts.
             return _Judged(counts, (graph, report))
-        busiest = max(stream.busy.values(), default=1.0)
+        evaluation = on_device(problem, problem.cores[0] if problem.cores else GPU)
+        cost = evaluation.latency(0)
+        (pace,) = side_by_side([lane_of(problem, evaluation, 0)], self._costs.transfer_factor)
         timed = replace(
             counts,
-            latency_us=stream.latency.latency_us,
-            energy_mj=stream.energy_mj,
-            period_us=stream.latency.latency_us * busiest,
-            busy_gpu_us=stream.latency.latency_us * stream.busy.get(GPU, 0.0),
+            latency_us=cost.latency_us,
+            energy_mj=cost.energy_mj,
+            period_us=cost.latency_us * max(pace.busy.values(), default=1.0),
+            busy_gpu_us=cost.latency_us * pace.busy.get(GPU, 0.0),
         )
-        return _Judged(timed, (graph, report), predictor)
+        return _Judged(timed, (graph, report), problem)
+
+
+def counted(report: CheckReport, latency_us: Optional[float] = None) -> Figures:
+    """The figures of a network that a check of it holds; `latency_us`: of one frame, as TensorRT places it."""
+    totals = report.totals
+    return Figures(
+        layers=totals.layers_dla + totals.layers_gpu,
+        layers_dla=totals.layers_dla,
+        layers_unknown=totals.layers_unknown,
+        macs=totals.macs,
+        share_macs_dla=totals.share_macs_dla,
+        loadables=totals.regions + totals.regions_dropped,
+        dropped=totals.regions_dropped,
+        transitions=totals.transitions,
+        latency_us=latency_us,
+        passes=report.strict.passes if report.strict else None,
+        offenders=report.strict.offenders if report.strict else (),
+    )
 
 
 def pays(before: Figures, after: Figures, purpose: str, objective: str = "latency") -> bool:

@@ -9,7 +9,6 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
-from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.deadline import Deadline, Stopwatch
 from edgedla.placement.prediction.one_in_flight import OneInFlight
@@ -21,7 +20,6 @@ from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.request import PlacementRequest
-from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.solve import MOST_ITEMS, solve
 from edgedla.placement.solvers.stages import stage_starts, whole_model_starts
@@ -127,18 +125,21 @@ class Prepared:
             self._problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
         return self._problems[key]
 
-    def solved(self, goal: Goal, deadline: Deadline) -> Solution:
-        """The best assignment that the search finds before the deadline.
+    def solved(self, goal: Goal, deadline: Deadline, gap: Optional[float] = None) -> Solution:
+        """The best assignment that the search finds before the deadline. `gap`: at which it ends, in place of the request's.
 
         Raises:
             NoPlacement: no assignment keeps the bound and the limits.
         """
         problem = self.problem(goal)
         with paused_garbage_collection():
-            return _solved(problem, goal, self._pace(goal), starts(problem), deadline, self.request)
+            request = self.request if gap is None else replace(self.request, gap=gap)
+            return _solved(problem, goal, self._pace(goal), starts(problem), deadline, request)
 
     def assembled(self, goal: Goal, solution: Solution) -> Placement:
         """The Placement document of a solution from `solved`."""
+        from edgedla.placement.result.assemble import assemble
+
         problem = self.problem(goal)
         placement = assemble(
             self.inputs, problem, goal, solution, baselines(problem), self.platform, self.costs,
@@ -173,11 +174,9 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
         several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
         request.rates,
     )  # fmt: skip
-    require_profile(request.profile, request.layer_info)
-    if isinstance(request.profile, Profile):
-        costs = costs.with_profile(request.profile)
-    elif request.profile is not None:
-        costs = with_measurements(costs, request.profile, [m.graph for m in inputs], request.layer_info)
+    from edgedla.costs.trt_profile import with_measurements
+
+    costs = with_measurements(costs, request.profile, [m.graph for m in inputs], request.layer_info)
     return Prepared(tuple(inputs), costs, platform, request)
 
 

@@ -12,9 +12,10 @@ from edgedla.graph import LayerGraph
 from edgedla.placement.changes import by_time, with_times
 from edgedla.placement.pricer import Pricer
 from edgedla.placement.problem.priced import require_sizes
-from edgedla.placement.worth import CostOptions, costs_of, worth_of
+from edgedla.placement.worth import costs_of, worth_of
 from edgedla.regions.check import read_and_check
 from edgedla.regions.report import CheckReport
+from edgedla.regions.values import GivenCosts
 from edgedla.rules import load_rules
 from edgedla.targets import platform_for
 
@@ -31,7 +32,7 @@ def has_sizes(graph: LayerGraph) -> bool:
 def with_cost(
     report: CheckReport,
     graph: LayerGraph,
-    options: Optional[CostOptions] = None,
+    options: Optional[GivenCosts] = None,
     every_change: bool = False,
     both: bool = False,
 ) -> CheckReport:
@@ -49,7 +50,7 @@ def with_cost(
     if not has_sizes(graph):
         return report
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
-    costs = costs_of(graph, report.platform, report.precision, options)
+    costs = costs_of(graph, report.platform, report.precision, options or GivenCosts())
     worth = worth_of(graph, report.platform, verdicts, costs, both)
     if graph.gpu_alone and costs.profile is None:
         from edgedla.placement.worth.own_model import baselines_of
@@ -102,4 +103,4 @@ def check(
         raise UsageError("it changes only the cost", where="power_mode", allowed="with cost=True")
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     graph, report = read_and_check(model, platform, precision or platform.precision, mode, shapes, batch)
-    return with_cost(report, graph, CostOptions(power_mode)) if cost else report
+    return with_cost(report, graph, GivenCosts(power_mode)) if cost else report

@@ -80,41 +80,34 @@ def form_groups(units: UnitGraph, on_dla: Sequence[bool], precision: str = "fp16
     waits_for_batch = precision != "int8"
     batches, predecessors = units.batches, units.predecessors
     open_readers = [len(s) for s in units.successors]
-    grouped = [False] * len(batches)
     ready_gpu: List[int] = []
-    # Ready DLA units, last in the network first: by batch, and all of them (with stale entries) to choose the next batch.
-    ready_dla: Dict[int, List[int]] = {batch: [] for batch in batches}
-    next_dla: List[int] = []
+    #: Ready DLA units by batch, last in the network first; no batch without one.
+    ready_dla: Dict[int, List[int]] = {}
+
+    def ready(unit: int) -> None:
+        if on_dla[unit]:
+            heappush(ready_dla.setdefault(batches[unit], []), -unit)
+        else:
+            ready_gpu.append(unit)
 
     def done(unit: int) -> None:
         for p in predecessors[unit]:
             open_readers[p] -= 1
             if not open_readers[p]:
-                if on_dla[p]:
-                    heappush(ready_dla[batches[p]], -p)
-                    heappush(next_dla, -p)
-                else:
-                    ready_gpu.append(p)
+                ready(p)
 
     for i, readers in enumerate(open_readers):
-        if not readers and on_dla[i]:
-            heappush(ready_dla[batches[i]], -i)
-            heappush(next_dla, -i)
-        elif not readers:
-            ready_gpu.append(i)
+        if not readers:
+            ready(i)
     groups: List[List[int]] = []
-    while next_dla or ready_gpu:
-        while next_dla:
-            first = -heappop(next_dla)
-            if grouped[first]:
-                continue
+    while ready_dla or ready_gpu:
+        while ready_dla:
+            batch = min(ready_dla, key=lambda b: ready_dla[b][0])
             group: List[int] = []
-            same_batch = ready_dla[batches[first]]
-            while same_batch:
-                i = -heappop(same_batch)
-                grouped[i] = True
-                group.append(i)
-                done(i)
+            while ready_dla[batch]:
+                group.append(-heappop(ready_dla[batch]))
+                done(group[-1])
+            del ready_dla[batch]
             groups.append(sorted(group))
             if waits_for_batch and ready_gpu:
                 break

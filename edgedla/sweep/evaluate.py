@@ -166,12 +166,13 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
 
 def _worth(graph: LayerGraph, task: Task, platform: Platform) -> Dict[str, Any]:
     """What `edgedla check` says of this model here."""
-    from edgedla.placement.worth import CostOptions, costs_of, worth_of
+    from edgedla.placement.worth import costs_of, worth_of
+    from edgedla.regions.values import GivenCosts
     from edgedla.rules import load_rules
 
     settings = task.settings
     verdicts = load_rules().check(graph, platform, task.precision)
-    costs = costs_of(graph, platform, task.precision, CostOptions(settings.power_mode, settings.profile))
+    costs = costs_of(graph, platform, task.precision, GivenCosts(settings.power_mode, settings.profile))
     worth = worth_of(graph, platform, verdicts, costs)
     fps = {
         name: None if way is None else round(way.fps, 3) for name in ("throughput", "gpu") for way in [worth.way(name)]

@@ -23,8 +23,9 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.io.documents import schema
 from edgedla.placement.api import place
 from edgedla.placement.prediction.predict import predict
-from edgedla.placement.worth import CostOptions, costs_of
+from edgedla.placement.worth import costs_of
 from edgedla.records.engine_info import parse_engine_info
+from edgedla.regions.values import GivenCosts
 from edgedla.targets import platform_for
 from tests.costs.cost_graphs import Builder, residual_block
 
@@ -266,7 +267,7 @@ def test_layer_info_without_a_profile_is_refused(tmp_path) -> None:
     path.write_text('{"Layers": []}', encoding="utf-8")
     graph = residual_block()
     for ask in (
-        lambda: costs_of(graph, ORIN, "int8", CostOptions(layer_info=path)),
+        lambda: costs_of(graph, ORIN, "int8", GivenCosts(layer_info=path)),
         lambda: predict(graph, target="agx-orin-64gb", layer_info=path),
         lambda: place(graph, target="agx-orin-64gb", layer_info=path),
     ):

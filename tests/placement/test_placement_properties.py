@@ -65,7 +65,7 @@ def test_split_or_joined_regions_are_invalid(problem: Problem, data: Any) -> Non
     assume(big)
     r = data.draw(st.sampled_from(big))
     k = data.draw(st.integers(1, len(r.items) - 1))
-    cut = [x for x in regions if x is not r] + [replace(r, items=r.items[:k]), replace(r, items=r.items[k:])]
+    cut = [x for x in regions if x is not r] + [r._replace(items=r.items[:k]), r._replace(items=r.items[k:])]
     assert validate(problem, everything, cut) != ()
 
 

@@ -17,6 +17,7 @@ from edgedla.placement.prediction.breakdown import Breakdown, LoadableTime
 from edgedla.placement.worth import Axis, Headline, Worth, Worthiness, costs_of, headline
 from edgedla.placement.worth.headline import EQUAL, LITTLE_WORK, MORE, MUCH, SAVES, WORDS
 from edgedla.placement.worth.value import Baseline, Spreads, Way
+from edgedla.regions.values import GivenCosts
 from edgedla.rules import load_rules
 from edgedla.targets import platform_for
 from tests.models import node, ones, onnx_model
@@ -203,7 +204,7 @@ def chain(length: int) -> LayerGraph:
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 2.0])
 def test_a_search_cut_short_is_no_worse_than_one_engine_and_a_bound_is_known(seconds: float) -> None:
     graph, platform = chain(60), platform_for("orin-nx-16gb")
-    costs = costs_of(graph, platform, "int8")
+    costs = costs_of(graph, platform, "int8", GivenCosts())
     worthiness = Worthiness(graph, platform, load_rules().check(graph, platform, "int8"), costs)
     most = next(way for way in worthiness.best(seconds) if way.name == "throughput")
     longer = next(way for way in worthiness.best(5.0) if way.name == "throughput")

@@ -15,8 +15,8 @@ from edgedla.cli.check import check
 from edgedla.cli.output import FORMAT_OF_ENDING
 from edgedla.costs.networks import network
 from edgedla.placement.check_cost import with_cost
-from edgedla.placement.worth import CostOptions
 from edgedla.regions import check_graph
+from edgedla.regions.values import GivenCosts
 from edgedla.reports import FORMS as CHECK_FORMS
 from edgedla.reports import render_check
 from edgedla.reports.placement import FORMS as PLACEMENT_FORMS
@@ -65,7 +65,7 @@ def test_formats_that_show_costs_to_people_are_costed_by_default() -> None:
     """COSTED_FORMS, from what the forms show of a report with a cost and of the same one without."""
     graph, platform = network("resnet18"), platform_for("orin-nx-16gb")
     plain = check_graph(graph, platform, "int8")
-    costed = with_cost(plain, graph, CostOptions())
+    costed = with_cost(plain, graph, GivenCosts())
     showing = {form for form in CHECK_FORMS if render_check([plain], form) != render_check([costed], form)}
     column = column_at(platform, "int8", "orin-nx-16gb")
     tables = [Table((column,), (Row("resnet18", "a.onnx", (Cell(report),)),)) for report in (plain, costed)]

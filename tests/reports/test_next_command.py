@@ -22,10 +22,10 @@ from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.placement.check_cost import with_cost
-from edgedla.placement.worth import CostOptions, Worth
+from edgedla.placement.worth import Worth
 from edgedla.quantization.qdq import strip_qdq
 from edgedla.regions.float16_model import as_built
-from edgedla.regions.values import FixGain
+from edgedla.regions.values import FixGain, GivenCosts
 from edgedla.reports.check.next_command import TRIED_LAYERS, asks_for_fix, next_command, nothing_to_do, promise
 from edgedla.reports.check.refusals import by_remedy
 from edgedla.reports.check.slower import by_fix
@@ -168,7 +168,7 @@ def test_a_build_keeps_the_core_of_a_pasted_line(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(("power_mode", "named"), [("MAXN", False), ("30W", True)])
 def test_the_next_command_keeps_a_non_default_power_mode(power_mode: str, named: bool) -> None:
     report = edgedla.check(HEAVY, target="orin", precision="int8")
-    costed = with_cost(report, load_onnx(HEAVY), CostOptions(power_mode))
+    costed = with_cost(report, load_onnx(HEAVY), GivenCosts(power_mode))
     assert (f"--power-mode {power_mode}" in str(next_command(costed, "m.onnx"))) == named
 
 

@@ -66,21 +66,20 @@ class CheckRequest:
             from edgedla.builder.plan.given_formats import require_formats
 
             require_formats(graph, platform, precision, self.mode, *self.formats, report.model)
-        report = replace(report, given_costs=GivenCosts(**self.costs), core=self.core, formats=self.formats)
+        given = GivenCosts(**self.costs)
+        report = replace(report, given_costs=given, core=self.core, formats=self.formats)
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode
         from edgedla.placement.check_cost import with_cost
-        from edgedla.placement.worth import CostOptions
 
-        power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
-        options = CostOptions(**{**self.costs, "power_mode": power_mode})
+        options = given._replace(power_mode=given.power_mode or own_power_mode(platform.module.id))
         return with_cost(report, graph, options, every_change, both=asked is None)
 
     def layer_times(self, report: CheckReport, source: ModelSource) -> Optional[Dict[int, Cost]]:
         """Each layer's cost on the device where it ends, fused layers within their first; None where a size is open, or --no-cost."""
         from edgedla.placement.check_cost import has_sizes
-        from edgedla.placement.worth import CostOptions, costs_of
+        from edgedla.placement.worth import costs_of
         from edgedla.regions.check import read_and_check
         from edgedla.vocabulary import GPU
 
@@ -88,7 +87,7 @@ class CheckRequest:
         graph, _ = read_and_check(source.source, platform, report.precision, self.mode, self.shapes, self.batch)
         if self.cost is False or not has_sizes(graph):
             return None
-        costs = costs_of(graph, platform, report.precision, CostOptions(**self.costs)).layer_costs(graph)
+        costs = costs_of(graph, platform, report.precision, report.given_costs).layer_costs(graph)
         return {x.index: costs[x.index, "DLA" if str(x.placed) == "dla" else GPU] for x in report.layers}
 
     def precision_on(self, platform: Platform) -> str:
@@ -125,8 +124,14 @@ class CheckRequest:
 
         if nothing_to_rewrite(report):
             return replace(report, fix_gain=FixGain(False, None))
+        from edgedla.fixes.judge import counted
+        from edgedla.reports.gains import way
+
         platform, purpose = report.platform, _purpose(report.mode)
-        gain = gain_of(source, platform, purpose, precision=report.precision, **self._sizes_and_power(platform))
+        known = way(report, "tensorrt") if report.given_costs.profile is None else None
+        before = None if known is None else counted(report, known.cost.latency_us)
+        options = {**self._sizes_and_power(platform), "before": before}
+        gain = gain_of(source, platform, purpose, precision=report.precision, **options)
         return replace(report, fix_gain=gain)
 
     def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Any]) -> ModelError:

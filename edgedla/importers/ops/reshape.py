@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, Tuple
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import flatten as flatten_layer
@@ -109,22 +109,23 @@ def _clamped(index: int, rank: int) -> int:
     return min(max(index + rank if index < 0 else index, 0), rank)
 
 
-def _block_size(node: Node) -> int:
-    size = node.required_int("blocksize")
+def _in_blocks(
+    ctx: Context, node: Node, given: Value, layout: str
+) -> Tuple[NetTensor, st.ShapeTensor, List[st.ShapeTensor]]:
+    """(the tensor, the size of its blocks, its four dims)."""
+    refuse_types(given, "BOOL", "UINT8")
+    if rank_of(given) != 4:
+        raise Refused(f"The input tensor must be in {layout} format.")
+    x, size = ctx.tensor(given), node.required_int("blocksize")
     if size <= 0:
         raise Refused(f"blocksize {size} must be positive")
-    return size
+    dims = st.shape_of(x)
+    return x, st.vector(size), [st.gather(ctx, dims, st.vector(i)) for i in range(4)]
 
 
 def depth_to_space(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """Reshape to six dims, transpose, reshape back."""
-    refuse_types(inputs[0], "BOOL", "UINT8")
-    if rank_of(inputs[0]) != 4:
-        raise Refused("The input tensor must be in NCHW format.")
-    x = ctx.tensor(inputs[0])
-    block = st.vector(_block_size(node))
-    dims = st.shape_of(x)
-    n, c, h, w = (st.gather(ctx, dims, st.vector(i)) for i in range(4))
+    x, block, (n, c, h, w) = _in_blocks(ctx, node, inputs[0], "NCHW")
     channels = st.floor_div(ctx, c, st.mul(ctx, block, block))
     if node.text("mode", "DCR") == "DCR":
         first, perm = [n, block, block, channels, h, w], [0, 3, 4, 1, 5, 2]
@@ -135,13 +136,7 @@ def depth_to_space(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
 
 
 def space_to_depth(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
-    refuse_types(inputs[0], "BOOL", "UINT8")
-    if rank_of(inputs[0]) != 4:
-        raise Refused("The input tensor must be in the NCHW format.")
-    x = ctx.tensor(inputs[0])
-    block = st.vector(_block_size(node))
-    dims = st.shape_of(x)
-    n, c, h, w = (st.gather(ctx, dims, st.vector(i)) for i in range(4))
+    x, block, (n, c, h, w) = _in_blocks(ctx, node, inputs[0], "the NCHW")
     channels = st.mul(ctx, c, st.mul(ctx, block, block))
     rows, columns = st.floor_div(ctx, h, block), st.floor_div(ctx, w, block)
     first = [n, c, rows, block, columns, block]

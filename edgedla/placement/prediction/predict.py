@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.arguments import typed
+from edgedla.costs.cost import total
 from edgedla.costs.energy import over_budget
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
-from edgedla.costs.trt_profile import require_profile, with_measurements
+from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
 from edgedla.placement.prediction.assignments import (
@@ -35,7 +36,6 @@ from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model, import_notes
-from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result.made_for import departures, resolved_platform
@@ -107,11 +107,7 @@ def predict(
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
     inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
-    require_profile(profile, layer_info)
-    if isinstance(profile, Profile):
-        costs = costs.with_profile(profile)
-    elif profile is not None:
-        costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
+    costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent
     return predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
@@ -126,7 +122,6 @@ class Predictor:
         costs: CostModel,
         platform: Platform,
         *,
-        limits: Optional[Limits] = None,
         use_unknown: bool = False,
         borders: Union[None, str, Mapping[str, str]] = None,
     ) -> None:
@@ -135,7 +130,7 @@ class Predictor:
             tensors = [name for m in self.models for name in (*m.graph.inputs, *m.graph.outputs)]
             require_borders(borders, (*tensors, "inputs", "outputs"), "borders")
         self.use_unknown = use_unknown
-        self.problem = problem_on(self.models, costs, platform, limits, use_unknown, borders)
+        self.problem = problem_on(self.models, costs, platform, None, use_unknown, borders)
 
     def predict(
         self,
@@ -189,7 +184,7 @@ class Predictor:
 
     def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, both: Beside) -> PredictedStream:
         problem, graph = self.problem, self.models[m].graph
-        precision = self.costs.precision
+        precision, sram = self.costs.precision, min(DEFAULT_SRAM_BYTES, self.platform.module.sram_bytes)
         latency, pace = evaluation.latency(m), both.paces[m]
         regions = [r for r in evaluation.regions if r.model == m]
         layers: Dict[str, int] = {}
@@ -199,8 +194,9 @@ class Predictor:
         loadables = []
         for region in regions:
             inside = tuple(sorted(x for i in region.items for x in problem.items[i].layers))
-            cost = problem.region_cost(region.core, region.items)
-            memory = loadable_memory(graph, inside, precision, problem.limits, self._sram())
+            # Their work, submit and wait.
+            cost = total([*(problem.items[i].cost(region.core) for i in region.items), problem.loadable])
+            memory = loadable_memory(graph, inside, precision, problem.limits, sram)
             loadables.append(PredictedLoadable(region.core, inside, cost, memory))
         everything = tuple(layer.index for layer in graph.layers if layer.index not in graph.unread)
         alive, io = alive_bytes(graph, everything, precision, packed=False)
@@ -229,9 +225,6 @@ class Predictor:
         busy = sum(watts) if concurrent else max(watts, default=0.0)
         note = over_budget(self.costs.idle_power_w + busy, self.costs.to_dict())
         return (note,) if note else ()
-
-    def _sram(self) -> int:
-        return min(DEFAULT_SRAM_BYTES, self.platform.module.sram_bytes)
 
 
 def _open_turns(streams: Sequence[PredictedStream]) -> Iterator[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import DefaultDict, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, total, weakest
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A loadable: items of one model on one core that TensorRT makes one subgraph."""
 
     core: str
@@ -19,8 +19,7 @@ class Region:
     items: Tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """A tensor that goes from one device to another. `producer` None: a network input. No `consumers`: a network output."""
 
     flow: int
@@ -89,31 +88,23 @@ class Evaluation:
         """Cost of one frame of every model, one after the other: the sum of their `latency`."""
         return total(self.latency(m) for m in sorted({m for m, _ in self.loads}))
 
-    def energy_of(self, model: int) -> float:
-        """Millijoules above idle of one frame of a model."""
-        return sum(cost.energy_mj for (m, _), cost in self.loads.items() if m == model)
-
 
 def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     """The costs of an assignment (a device by item). It need not keep the limits; `validate` says whether it does."""
     devices = tuple(assignment)
-    loads: Dict[Tuple[int, str], List[Cost]] = {}
-
-    def charge(model: int, device: str, cost: Cost) -> None:
-        loads.setdefault((model, device), []).append(cost)
-
-    for item, device in zip(problem.items, devices):
-        charge(item.model, device, item.cost(device))
+    loads: DefaultDict[Tuple[int, str], List[Cost]] = defaultdict(list)
     for model in range(len(problem.models)):
+        for i in problem.items_of(model):
+            loads[model, devices[i]].append(problem.items[i].cost(devices[i]))
         caller = engine_device(problem, devices, model)
         if caller is not None:
-            charge(model, caller, problem.engine)
+            loads[model, caller].append(problem.engine)
     regions = tuple(Region(core, problem.items[group[0]].model, group) for core, group in problem.regions(devices))
     for region in regions:
-        charge(region.model, region.core, problem.loadable)
-    crossings = tuple(c for i in range(len(problem.flows)) for c in crossings_of(problem, i, devices))
+        loads[region.model, region.core].append(problem.loadable)
+    crossings = tuple([c for i in range(len(problem.flows)) for c in crossings_of(problem, i, devices)])
     for crossing in crossings:
-        charge(problem.flows[crossing.flow].model, crossing.engine, crossing.cost)
+        loads[problem.flows[crossing.flow].model, crossing.engine].append(crossing.cost)
     separations = tuple(
         (i, devices[link.consumer])
         for i, link in enumerate(problem.links)
@@ -121,7 +112,7 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     )
     for i, device in separations:
         link = problem.links[i]
-        charge(problem.items[link.consumer].model, device, link.cost(device))
+        loads[problem.items[link.consumer].model, device].append(link.cost(device))
     summed = {key: total(costs) for key, costs in sorted(loads.items())}
     engines = frozenset(d for item, d in zip(problem.items, devices) if item.layers)
     widening = tuple(_widening(problem, devices, regions, m) for m in range(len(problem.models)))

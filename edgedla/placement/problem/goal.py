@@ -123,7 +123,10 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
 
 def power_above_idle_w(evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
     """Watts above idle of these frames: sum over models of frames_per_second * millijoules per frame / 1000."""
-    return sum(fps * evaluation.energy_of(m) / 1e3 for m, fps in enumerate(frames_per_second))
+    of_model = [
+        sum(c.energy_mj for (n, _), c in evaluation.loads.items() if n == m) for m in range(len(frames_per_second))
+    ]
+    return sum(fps * energy_mj / 1e3 for fps, energy_mj in zip(frames_per_second, of_model))
 
 
 def gpu_time_us(evaluation: Evaluation, goal: Goal) -> float:
@@ -144,8 +147,8 @@ def bounds_broken(problem: Problem, evaluation: Evaluation, goal: Goal) -> Tuple
     """The goal's bounds that an assignment breaks, with a relative tolerance of 1e-9; () for none."""
     broken = []
     for m, name in enumerate(problem.models):
-        bound, latency_us = goal.bound_of(m), evaluation.latency(m).latency_us
-        if bound is not None and latency_us > bound * (1 + 1e-9):
+        bound = goal.bound_of(m)
+        if bound is not None and (latency_us := evaluation.latency(m).latency_us) > bound * (1 + 1e-9):
             broken.append(f"{name} takes {latency_us:.1f} us, bound {bound:g} us")
     if goal.total_latency_us is not None:
         latency_us = sum(evaluation.latency(m).latency_us for m in range(len(problem.models)))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Dict, FrozenSet, List, Sequence, Tuple
 
-from edgedla.costs.cost import Cost
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.errors import ModelError, UsageError
@@ -78,7 +77,7 @@ def _priced(costs: CostModel, graph: LayerGraph) -> Priced:
     require_sizes(graph)
     units = fuse(graph)
     layer_costs = in_all_passes(costs.layer_costs(graph), graph, costs)
-    choices = choices_of(graph, partial(_gpu_us, layer_costs))
+    choices = choices_of(graph, lambda layer: layer_costs[layer, GPU].latency_us)
     skipped = frozenset(i for choice in choices for i in choice.lighter)
     links = [link for operator in costs.operators(graph) for link in operator.links]
     around = graph.loops_around
@@ -104,8 +103,3 @@ def _joinable(graph: LayerGraph, units: UnitGraph, pairs: Sequence[Tuple[int, in
         if graph.output_names.isdisjoint(units.units[a].outputs):
             found.append((a, b))
     return tuple(found)
-
-
-def _gpu_us(costs: LayerCosts, layer: int) -> float:
-    cost: Cost = costs[layer, GPU]
-    return cost.latency_us

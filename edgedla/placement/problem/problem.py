@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.arguments import require_field_types
-from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.features import STRUCTURE_SPREAD
 from edgedla.errors import UsageError
 from edgedla.graph.branches import Choice
@@ -14,11 +14,6 @@ from edgedla.vocabulary import DEVICES, GPU
 
 #: (problem, core, items of one model on that core) -> loadables that TensorRT forms of them, as sorted items.
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]
-
-
-def of_device(costs: Mapping[str, Cost], device: str) -> Cost:
-    """The cost of a device, or of its kind."""
-    return costs[device] if device in costs else costs[device_kind(device)]
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,8 @@ class Item:
     activation_bytes: int = 0
 
     def cost(self, device: str) -> Cost:
-        return of_device(self.costs, device)
+        cost = self.costs.get(device)
+        return self.costs[device_kind(device)] if cost is None else cost
 
     def time_us(self, device: str) -> float:
         return self.cost(device).latency_us
@@ -100,7 +96,8 @@ class Link:
     costs: Mapping[str, Cost]
 
     def cost(self, device: str) -> Cost:
-        return of_device(self.costs, device)
+        cost = self.costs.get(device)
+        return self.costs[device_kind(device)] if cost is None else cost
 
 
 @dataclass(frozen=True)
@@ -205,10 +202,6 @@ class Problem:
     def items_of(self, model: int) -> Tuple[int, ...]:
         return tuple(self._items_of.get(model, ()))
 
-    def region_cost(self, core: str, items: Sequence[int]) -> Cost:
-        """Cost of one loadable of these items: their work, submit and wait."""
-        return total([*(self.items[i].cost(core) for i in items), self.loadable])
-
     def factor(self, engines: FrozenSet[str], device: str) -> float:
         """Slowdown factor of a device while all `engines` run."""
         return self.slowdown.get(engines, {}).get(device, 1.0) if len(engines) > 1 else 1.0
@@ -218,7 +211,7 @@ class Problem:
         loadables: List[Tuple[str, Tuple[int, ...]]] = []
         for core in self.cores:
             for model in range(len(self.models)):
-                members = tuple(i for i in self.items_of(model) if assignment[i] == core)
+                members = tuple([i for i in self._items_of.get(model, ()) if assignment[i] == core])
                 key = (core, members)
                 if members and key not in self._groups:
                     self._groups[key] = self.grouping(self, core, members)

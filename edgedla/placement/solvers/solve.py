@@ -14,7 +14,7 @@ from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, me
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers.best import Best
-from edgedla.placement.solvers.bounds.fractional import alike, floor_on
+from edgedla.placement.solvers.bounds.fractional import alike, floor_on, image
 from edgedla.placement.solvers.program.solve_program import solve_program
 
 #: Most items for which a solver starts. Beyond, its model takes gigabytes, and HiGHS exceeds its time limit
@@ -66,10 +66,11 @@ def solve(
 def _searched(
     problem: Problem, goal: Goal, start: List[Tuple[str, ...]], until: Deadline, gap: float, value_of: Optional[Value]
 ) -> Optional[Solution]:
-    """The answer of the goal's own search; None if it has none, as for latency, energy and GPU time."""
+    """The answer of the goal's own search; None if it has none, as for GPU time, and for latency and energy of more than a few layers."""
+    few = value_of is None and math.prod(len(item.allowed) for item in problem.items) <= FEW_PLACEMENTS
+    if few and goal.objective in ("latency", "energy", "throughput"):
+        return _all_tried(problem, goal, start)
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
-        if math.prod(len(item.allowed) for item in problem.items) <= FEW_PLACEMENTS:
-            return _all_tried(problem, goal, start)
         from edgedla.placement.solvers.busiest.solve_stream import solve_stream
 
         return solve_stream(problem, goal, start, until, gap)
@@ -143,13 +144,9 @@ def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: O
 
     Which one a solver finds first depends on the solver's release; the answer should not.
     """
-    cores = problem.cores
     if answer.best is None or not alike(problem):
         return answer
-    if next((d for d in answer.best.assignment if d in cores), cores[0]) == cores[0]:
-        return answer
-    swap = {cores[0]: cores[1], cores[1]: cores[0]}
-    mirrored = evaluate(problem, [swap.get(d, d) for d in answer.best.assignment])
+    mirrored = evaluate(problem, image(answer.best.assignment, problem.cores))
     value, _ = measure_of(goal, value_of)(problem, mirrored)
     same = legal(problem, mirrored, goal) and abs(value - answer.value) <= 1e-9 * answer.value
     return replace(answer, best=mirrored) if same else answer

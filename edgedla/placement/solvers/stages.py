@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
@@ -12,6 +13,7 @@ from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.bounds.fractional import alike, image
 from edgedla.vocabulary import GPU
 
 #: Rounds that correct the sums of item times by the evaluated times of the stages.
@@ -76,6 +78,23 @@ def _filled(
     return tuple(cuts) if rest[-1] - rest[at] + beside[order[-1]] <= period_us else None
 
 
+class Looked:
+    """Values of assignments, each worked out once, and once for both mirror images on equal cores; infinity for one that is not legal."""
+
+    def __init__(self, problem: Problem, goal: Goal, value_of: Optional[Value]) -> None:
+        self.problem, self._goal, self._measure = problem, goal, measure_of(goal, value_of)
+        # A schedule is searched for: images may get different ones.
+        self.cores = problem.cores if value_of is None and alike(problem) else ()
+        self._values: Dict[Tuple[str, ...], float] = {}
+
+    def value(self, assignment: Tuple[str, ...]) -> float:
+        seen = image(assignment, self.cores)
+        if seen not in self._values:
+            e = evaluate(self.problem, seen)
+            self._values[seen] = self._measure(self.problem, e)[0] if legal(self.problem, e, self._goal) else INFINITY
+        return self._values[seen]
+
+
 #: Budget of the search in evaluated items, about half a second. It is counted, not timed, so that the same input always
 #: gives the same placement.
 ITEMS_LOOKED_AT = 60_000
@@ -119,15 +138,14 @@ def stage_starts(
     Args:
         deadline: returns the stages found by then, at least for one order of all engines.
     """
-    measure = measure_of(goal, value_of)
+    looked, balanced = Looked(problem, goal, value_of), lru_cache(maxsize=None)(partial(balanced_cuts, problem))
     budget = Budget(problem, deadline)
     n = len(problem.items)
     best_by_order: List[Tuple[float, Tuple[str, ...]]] = []
 
     def value(order: Sequence[str], cuts: Sequence[int]) -> float:
         budget.take()
-        e = evaluate(problem, staged(problem, order, cuts))
-        return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
+        return looked.value(staged(problem, order, cuts))
 
     if any(not item.allowed for item in problem.items) or GPU not in problem.devices:
         return []
@@ -136,7 +154,7 @@ def stage_starts(
         for order in itertools.permutations(problem.devices, size):
             if begun and deadline.passed:
                 break
-            first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
+            first = balanced(image(order, looked.cores)) or tuple(n * (k + 1) // size for k in range(size - 1))
             begun.append((value(order, first), order, list(first)))
     # The most promising order first, because the budget may not last for all.
     for best, order, cuts in sorted(begun):
@@ -154,30 +172,27 @@ def stage_starts(
         if best < INFINITY:
             best_by_order.append((best, staged(problem, order, cuts)))
     ranked = [assignment for _, assignment in sorted(best_by_order)]
-    return [polished(problem, goal, a, Budget(problem, deadline), measure) for a in ranked[:2]] + ranked[2:]
+    return [polished(looked, a, Budget(problem, deadline)) for a in ranked[:2]] + ranked[2:]
 
 
-def polished(
-    problem: Problem, goal: Goal, assignment: Tuple[str, ...], budget: Budget, measure: Value
-) -> Tuple[str, ...]:
+def polished(looked: Looked, assignment: Tuple[str, ...], budget: Budget) -> Tuple[str, ...]:
     """The assignment after moving border items, one at a time, to a neighbour's device while that helps."""
+    problem = looked.problem
     neighbours: List[Set[int]] = [set() for _ in problem.items]
     for flow in problem.flows:
         ends = {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}
         for i in ends:
             neighbours[i] |= ends - {i}
-    best = list(assignment)
-    value = measure(problem, evaluate(problem, best))[0]
+    best, value = assignment, looked.value(assignment)
     moved = True
     while moved:
         moved = False
         for i, item in enumerate(problem.items):
             for device in sorted({best[n] for n in neighbours[i]} & set(item.allowed) - {best[i]}):
                 if not budget.take():
-                    return tuple(best)
-                tried = [*best[:i], device, *best[i + 1 :]]
-                e = evaluate(problem, tried)
-                v = measure(problem, e)[0]
-                if v < value * (1 - 1e-9) and legal(problem, e, goal):
+                    return best
+                tried = (*best[:i], device, *best[i + 1 :])
+                v = looked.value(tried)
+                if v < value * (1 - 1e-9):
                     best, value, moved = tried, v, True
-    return tuple(best)
+    return best

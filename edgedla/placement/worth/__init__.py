@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from edgedla.placement.worth.compute import CostOptions, Worthiness, costs_of, worth_of
+from edgedla.placement.worth.compute import Worthiness, costs_of, worth_of
 from edgedla.placement.worth.headline import Axis, Headline, axes, headline
 from edgedla.placement.worth.value import SlowLayer, Way
 from edgedla.placement.worth.worth import Worth
 
 __all__ = [
     "Axis",
-    "CostOptions",
     "Headline",
     "SlowLayer",
     "Way",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Optional, Sequence, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
@@ -18,12 +18,10 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.worth.value import BEST_FOR, SlowLayer, Way
 from edgedla.placement.worth.ways import on_device, way_of
 from edgedla.placement.worth.worth import Worth
+from edgedla.regions.values import GivenCosts
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
-
-if TYPE_CHECKING:
-    from edgedla.costs.trt_profile import PathLike
 
 #: Most processor seconds of the search for frames/s; where little can be gained, SHORT_S. Most end after 0.1 to 0.5 s, within SEARCH_GAP;
 #: latency and energy are proven in hundredths of a second.
@@ -37,16 +35,6 @@ LITTLE = 0.1
 
 #: Layers to name: so many times as slow on the DLA as on the GPU, each of such a share of the frame, together of such a share.
 SLOWER, SLOW_EACH, SLOW = 5.0, 0.05, 0.2
-
-
-@dataclass(frozen=True)
-class CostOptions:
-    """Options of predicted costs: the power mode, whether its clocks are locked, and files with measured times that replace predictions."""
-
-    power_mode: Optional[str] = None
-    profile: Optional[PathLike] = None
-    layer_info: Optional[PathLike] = None
-    clocks_locked: Optional[bool] = None
 
 
 class Worthiness:
@@ -114,17 +102,13 @@ class Worthiness:
             return ()
         if not any(self.problem.cores[0] in item.allowed for item in self.problem.items):
             return tuple(replace(self.way("gpu"), name=objective) for objective in BEST_FOR)
-        prepared = {
-            gap: Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id, gap=gap))
-            for gap in (None, SEARCH_GAP)
-        }
+        prepared = Prepared((self.model,), self.costs, self.platform, PlacementRequest(self.platform.module.id))
         ways = []
         for objective in BEST_FOR:
             goal = Goal(objective)
-            of_objective = prepared[SEARCH_GAP if objective == "throughput" else None]
-            problem = of_objective.problem(goal)
+            problem = prepared.problem(goal)
             seconds = search_s if objective != "throughput" or _may_gain(problem) else min(search_s, SHORT_S)
-            solution = of_objective.solved(goal, Deadline.after(seconds))
+            solution = prepared.solved(goal, Deadline.after(seconds), SEARCH_GAP if objective == "throughput" else None)
             evaluation = solution.best
             assert evaluation is not None, "without bounds the GPU alone is always legal"
             way = self._way(objective, problem, evaluation)
@@ -135,20 +119,18 @@ class Worthiness:
         return way_of(name, self.model.graph, self.costs.precision, problem, evaluation, self._alone)
 
 
-def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Optional[CostOptions] = None) -> CostModel:
+def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: GivenCosts) -> CostModel:
     """The cost model for one network with these options.
 
     Raises:
         UsageError: an unknown power mode, a profile of another module or mode, or layers of an engine without their times.
         DocumentError: the profile cannot be read, or is of another network.
     """
-    from edgedla.costs.trt_profile import require_profile, with_measurements
-
-    options = options or CostOptions()
-    require_profile(options.profile, options.layer_info)
     costs = CostModel.load(platform, precision, options.power_mode, clocks_locked=options.clocks_locked)
-    if options.profile is None:
+    if options.profile is None and options.layer_info is None:
         return costs
+    from edgedla.costs.trt_profile import with_measurements
+
     return with_measurements(costs, options.profile, [graph], options.layer_info)
 
 

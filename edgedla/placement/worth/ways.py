@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from edgedla.costs.cost import Cost, total
 from edgedla.costs.features import STRUCTURE_SPREAD
@@ -29,8 +30,6 @@ def on_device(problem: Problem, device: str) -> Evaluation:
 def way_of(
     name: str, graph: LayerGraph, precision: str, problem: Problem, evaluation: Evaluation, alone: Evaluation
 ) -> Way:
-    live = [layer.index for layer in graph.layers if layer.index not in graph.unread]
-    memory_bytes = weight_bytes(graph, live, precision) + sum(alive_bytes(graph, live, precision, packed=False))
     return Way(
         name,
         precision,
@@ -38,9 +37,14 @@ def way_of(
         evaluation.period(problem),
         breakdown(problem, evaluation),
         _work_on_dla(graph, problem, evaluation),
-        memory_bytes,
+        graph.once(f"memory {precision}", partial(_memory_bytes, precision)),
         ALIKE if name == "gpu" else _spreads(problem, evaluation, alone),
     )
+
+
+def _memory_bytes(precision: str, graph: LayerGraph) -> int:
+    live = [layer.index for layer in graph.layers if layer.index not in graph.unread]
+    return weight_bytes(graph, live, precision) + sum(alive_bytes(graph, live, precision, packed=False))
 
 
 def _work_on_dla(graph: LayerGraph, problem: Problem, evaluation: Evaluation) -> float:

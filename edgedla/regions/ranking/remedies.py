@@ -114,7 +114,6 @@ def _without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
     source: Dict[str, str] = {}
     maker: Dict[str, int] = {}
     layers: List[Layer] = []
-    new_index: Dict[int, int] = {}
     for layer in graph.layers:
         inputs = tuple(source.get(t, t) for t in layer.inputs)
         if layer.index in removed:
@@ -127,9 +126,7 @@ def _without(graph: LayerGraph, removed: AbstractSet[int]) -> LayerGraph:
                 else:
                     source[t] = read
             continue
-        new_index[layer.index] = len(layers)
         maker.update(dict.fromkeys(layer.outputs, len(layers)))
         layers.append(replace(layer, index=len(layers), inputs=inputs))
     outputs = tuple(source.get(t, t) for t in graph.outputs)
-    nodes = tuple(replace(n, layers=tuple(new_index[i] for i in n.layers if i in new_index)) for n in graph.nodes)
-    return replace(graph, layers=tuple(layers), outputs=outputs, nodes=nodes)
+    return replace(graph, layers=tuple(layers), outputs=outputs, nodes=())

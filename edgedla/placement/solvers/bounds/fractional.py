@@ -46,6 +46,14 @@ def alike(problem: Problem) -> bool:
     )
 
 
+def image(devices: Sequence[str], cores: Sequence[str]) -> Tuple[str, ...]:
+    """The devices, or on two equal cores their mirror image: the one of both that names the first core first."""
+    if next((d for d in devices if d in cores), GPU) in (GPU, *cores[:1]):
+        return tuple(devices)
+    swap = dict(zip(cores, cores[::-1]))
+    return tuple([swap.get(d, d) for d in devices])
+
+
 def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
     """Pairs (m, m + 1) of equal models at one rate: swapping their placements changes nothing."""
     return tuple(

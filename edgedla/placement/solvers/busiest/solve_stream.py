@@ -13,7 +13,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import engine_sets, floor_on
 from edgedla.placement.solvers.busiest.engine_search import EngineSearch
-from edgedla.placement.solvers.stages import Budget, polished, stage_starts
+from edgedla.placement.solvers.stages import Budget, Looked, polished, stage_starts
 from edgedla.placement.solvers.states.item_order import narrow_order, reordered
 
 #: Per look: (partial placements kept per item, states before one item). The first looks are narrow, to find good placements
@@ -66,8 +66,10 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer_capped(start)
-    staged = len(problem.items) > MANY_ITEMS
-    if staged:
+    # The stages of one model are among the starts.
+    staged = len(problem.models) == 1
+    if not staged and len(problem.items) > MANY_ITEMS:
+        staged = True
         best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
@@ -84,7 +86,7 @@ def solve_stream(
                 best.offer_ordered(assignments)
                 if best.evaluation is not None and search.bound < best.limit < known:
                     moved = Budget(problem, deadline.to_prepare)
-                    best.offer_capped([polished(problem, goal, best.evaluation.assignment, moved, best.measure)])
+                    best.offer_capped([polished(Looked(problem, goal, None), best.evaluation.assignment, moved)])
                 if search.bound >= best.limit or search.stopped:
                     break
             if not staged and search.bound < best.limit and not search.stopped:

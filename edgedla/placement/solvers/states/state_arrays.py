@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import List, Tuple
 
 import numpy as np
@@ -112,8 +113,8 @@ class StateArrays:
         core, n = f.cores[a], len(states)
         on = int(device == core)
         if s.predecessors:
-            left = np.minimum.reduce(
-                [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
+            left = reduce(
+                np.minimum, [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
             )
         else:
             left = states[:, c.counts_at + a] - on
@@ -147,7 +148,7 @@ class StateArrays:
         for item, others in reversed(self._implied[i]):
             apart = states[:, c.device(item)] != core
             least = [states[:, c.slack(b, a)] + (apart & (states[:, c.device(b)] == core)) for b in others]
-            slack[:, item] = np.minimum(np.maximum.reduce(least), usable[:, item])
+            slack[:, item] = np.minimum(reduce(np.maximum, least), usable[:, item])
 
     def _transitions(self, i: int, states: np.ndarray, device: int, load: np.ndarray) -> List[np.ndarray]:
         """`paid` masks of every tensor after item i, in the order of `Frontier`; adds the cost of the transitions to `load`."""
@@ -177,17 +178,18 @@ class StateArrays:
 
 def packed(rows: np.ndarray) -> np.ndarray:
     """Each row of numbers from 0 on packed into few integers; equal rows, and only those, give equal results."""
-    words: List[np.ndarray] = [np.zeros(len(rows), np.int64)]
-    used = 0
-    for column in rows.T:
-        bits = int(column.max(initial=0)).bit_length()
-        if used + bits > BITS:
-            words.append(np.zeros(len(rows), np.int64))
-            used = 0
+    words, places = [0], []
+    for most in rows.max(axis=0, initial=0).tolist():
+        bits = int(most).bit_length()
+        if words[-1] + bits > BITS:
+            words.append(0)
+        words[-1] += bits
+        places.append((len(words) - 1, words[-1], bits))
+    factors = np.zeros((len(places), len(words)), np.int64)
+    for column, (word, end, bits) in enumerate(places):
         if bits:
-            words[-1] = words[-1] << bits | column
-        used += bits
-    return np.stack(words, axis=1)
+            factors[column, word] = 1 << (words[word] - end)
+    return rows.astype(np.int64) @ factors
 
 
 def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
