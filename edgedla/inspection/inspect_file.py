@@ -34,6 +34,7 @@ from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.loadable import LoadableFile, read_loadable
 from edgedla.records.plan_header import plan_header
 from edgedla.regions.report import CheckReport
+from edgedla.targets import platform_for
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
@@ -129,8 +130,8 @@ def inspect(
 
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
-        target, jetpack, trt, precision: the platform to predict for if `against` is a model. Without jetpack and trt, the
-            version in the log.
+        target, jetpack, trt, precision: the platform to lower a model for, or to predict for if `against` is a model. Without jetpack
+            and trt, the version in the log.
 
     Raises:
         DocumentError: unreadable, damaged, or of no known kind.
@@ -143,7 +144,7 @@ def inspect(
     notes: List[str] = []
     real: Optional[Union[BuildLog, EngineInfo, Artifact]] = None
     if detected.kind == "onnx":
-        graph = load_onnx(path, **_release(trt))
+        graph = load_onnx(path, trt=platform_for(target, jetpack, trt).release.trt)
         rows, content = of_graph(graph), _graph_content(graph)
         notes += graph.notes
     elif detected.kind == "layers":
@@ -257,10 +258,6 @@ def _graph_content(graph: Any) -> Dict[str, Any]:
         "outputs": list(graph.outputs),
         "layers": [{"name": x.name, "type": x.type, "onnx_node": x.onnx_node} for x in graph.layers],
     }
-
-
-def _release(trt: Optional[str]) -> Dict[str, Any]:
-    return {"trt": tuple(int(n) for n in trt.split(".") if n.isdecimal())} if trt else {}
 
 
 def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Callable, Iterator
 import pytest
 
 from edgedla.cli.main import exit_code_of
-from edgedla.targets import _platform
+from edgedla.targets import _platform, platform_for
 from edgedla.targets.installed import asked_for_a_builder
 
 SHAPES = str(Path(__file__).resolve().parents[2] / "examples/00_shapes_detector/shapes_detector.onnx")
@@ -65,6 +66,59 @@ def test_the_installed_tensorrt_answers(
     assert exit_code_of([verb, SHAPES, "--format", "json", *(["--dry-run"] if verb == "fix" else [])]) in (0, 1)
     document = json.loads(capsys.readouterr().out)
     assert (document["platform"]["trt"], document["platform"]["dla_status"]) == (version, "yes")
+
+
+BOARDS = [
+    (JP62, "10.7.0"),
+    (JP72, "10.16.2"),
+    (JP721, "10.16.2"),
+    (JP722, "11.4.1"),
+    (JP722, "11.5.0"),
+    (JP72, "11.4.1"),
+]
+
+
+@pytest.mark.parametrize(("revision", "version"), BOARDS)
+def test_build_layers_and_inspect_take_the_installed_release(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, version: str
+) -> None:
+    # Of 10.16 and 11 no parser was seen: that of 10.10 stands in.
+    parser = "10.7" if version == "10.7.0" else "10.10"
+    board(revision, version, 0 if version.startswith("10.16") else 2)
+    assert exit_code_of(["build", SHAPES, "--plan"]) == 0
+    assert f"TensorRT {version}" in capsys.readouterr().out
+    assert exit_code_of(["build", SHAPES, "--backend", "trtexec", "-o", str(tmp_path / "script")]) == 0
+    assert f"for trtexec of TensorRT {version}" in (tmp_path / "script/build.sh").read_text()
+    capsys.readouterr()
+    assert exit_code_of(["layers", SHAPES]) == 0
+    assert f"as the ONNX parser of TensorRT {parser} makes them" in capsys.readouterr().out
+    assert exit_code_of(["inspect", SHAPES, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["content"]["lowering"] == parser
+
+
+@pytest.mark.parametrize(("revision", "version"), BOARDS)
+def test_tables_and_sweeps_take_the_installed_release_for_this_module(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, version: str
+) -> None:
+    board(revision, version, 0 if version.startswith("10.16") else 2)
+    line = ["check", SHAPES, "--compare", "agx-orin-64gb,orin-nx-16gb,agx-orin-64gb@6.2", "--format", "json"]
+    assert exit_code_of(line) in (0, 1)
+    columns = json.loads(capsys.readouterr().out)["columns"]
+    assert [c["platform"]["trt"] for c in columns] == [version, "10.3.0", "10.3.0"]
+    assert exit_code_of(["sweep", SHAPES, "-o", str(tmp_path / "rows.csv")]) in (0, 1)
+    row = next(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    named = {name: row[name] or None for name in ("jetpack", "trt")}
+    assert platform_for(row["target"], **named).release.trt_text == version
+
+
+@pytest.mark.parametrize(("revision", "version"), BOARDS)
+def test_deploy_takes_the_installed_release_to_its_end(
+    board: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str], revision: str, version: str
+) -> None:
+    board(revision, version, 0 if version.startswith("10.16") else 2)
+    line = ["deploy", SHAPES, "--data", "random", "--level", "0", "--backend", "host", "-o", str(tmp_path / "out")]
+    assert exit_code_of(line) == 0
+    assert json.loads((tmp_path / "out/deployment.json").read_text())["platform"]["trt"] == version
 
 
 @pytest.mark.parametrize(("cores", "words"), [(2, "MACs"), (0, "counts no DLA cores")])

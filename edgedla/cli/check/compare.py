@@ -11,6 +11,7 @@ from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.gate import DECIDING, NEEDS
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.cli.arguments.option import given_options
+from edgedla.cli.arguments.this_board import own_platform
 from edgedla.cli.output import deliver, destinations, echo, say_where
 from edgedla.cli.terminal.waiting import waiting
 from edgedla.errors import ModelError, UsageError
@@ -112,6 +113,11 @@ def _table(
     from edgedla.targets import platform_for
 
     columns = []
+    places = {
+        # A column that names this board's module alone is this board.
+        label: {**place, **own_platform(place["target"], place.get("jetpack"), place.get("trt"))}
+        for label, place in places.items()
+    }
     for label, place in places.items():
         where = {key: value for key, value in place.items() if key != "precision"}
         platform = platform_for(**where)
