@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 from edgedla.errors import UsageError
 from edgedla.io.files import write_atomic
+from edgedla.reports import render_check
+from edgedla.reports.page.numbers import milliseconds, significant
+from edgedla.reports.words import count
 from edgedla.text.shown import FORMAT_OF_ENDING, Shown, form_of_file
 
 
@@ -43,15 +46,18 @@ def _check(report: Any, form: str) -> str:
         from edgedla.reports.table import render_table, table_of_reports
 
         return render_table(table_of_reports([report], [report.model], ()), form)
-    from edgedla.reports import render_check
-
     return render_check([report], form)
 
 
-def _check_line(report: Any) -> str:
-    from edgedla.reports import render_check
+def _prediction_line(p: Any) -> str:
+    times = f"{milliseconds(p.latency_us)} per frame, {significant(p.pipeline_fps)} frames/s in a pipeline"
+    return f"{p.platform['title']}, {p.precision.upper()}: predicted {times}"
 
-    return render_check([report], "text", quiet=True).strip()
+
+def _quantized_line(q: Any) -> str:
+    return (
+        f"{q.network}: {count(len(q.absmax), 'INT8 scale')}, outputs {q.sqnr_db:.1f} dB SQNR on {q.holdout} (SIMULATED)"
+    )
 
 
 def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:
@@ -66,22 +72,22 @@ def _headed(render: Callable[[Any, str], str]) -> Callable[[Any], str]:
     return line
 
 
-def _kind(room: str, name: str) -> Kind:
-    """Of a result whose line is the head of its text. `name`: the function of a room of reports, imported when it is first used."""
+def _kind(room: str, name: str, line: Optional[Callable[[Any], str]] = None) -> Kind:
+    """`name`: the function of a room of reports, imported when it is first used. `line`: by default the head of the text."""
 
     def render(value: Any, form: str) -> str:
         text: str = getattr(importlib.import_module(f"edgedla.reports.{room}"), name)(value, form)
         return text
 
-    return Kind(render, _headed(render))
+    return Kind(render, line or _headed(render))
 
 
 #: Class -> how it is shown. To add a class: derive it from Shown with `repr=False` in its dataclass, and a row here.
 KINDS: Mapping[str, Kind] = {
-    "CheckReport": Kind(_check, _check_line),
+    "CheckReport": Kind(_check, lambda report: render_check([report], "text", quiet=True).strip()),
     "Placement": _kind("placement", "render_placement"),
-    "Prediction": _kind("prediction", "render_prediction"),
+    "Prediction": _kind("prediction", "render_prediction", _prediction_line),
     "FixResult": _kind("fixes", "render_fix"),
-    "Quantized": _kind("quantization", "render_quantized"),
+    "Quantized": _kind("quantization", "render_quantized", _quantized_line),
     "Deployment": _kind("deployment", "render_deployment"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict
@@ -45,6 +46,12 @@ def test_a_result_prints_one_line_and_is_shown_and_saved(name: str, results: Dic
     with pytest.raises(edgedla.UsageError, match="no form has the ending"):
         result.save(tmp_path / "r.pdf")
     assert not (tmp_path / "r.pdf").exists()
+
+
+def test_the_line_of_a_prediction_is_its_answer(results: Dict[str, Any]) -> None:
+    assert re.search(
+        r"predicted [0-9.]+ .s per frame, [0-9.]+ frames/s in a pipeline", repr(results["Prediction"])
+    )
 
 
 def test_a_page_stands_in_a_sandboxed_frame_with_its_text_escaped(results: Dict[str, Any]) -> None:

@@ -182,10 +182,6 @@ def _checked(values: Any, path: Path) -> Mapping[str, Any]:
     return dict(values)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, str)) and not isinstance(value, bool)
-
-
 def _is_shapes(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(dims, list) and dims and all(isinstance(d, int) and not isinstance(d, bool) and d > 0 for d in dims)
@@ -195,7 +191,7 @@ def _is_shapes(value: Any) -> bool:
 
 _FITS = {
     "text": lambda value: isinstance(value, str),
-    "number": _is_number,
+    "number": lambda value: isinstance(value, (int, float, str)) and not isinstance(value, bool),
     "texts": lambda value: isinstance(value, list) and all(isinstance(text, str) for text in value),
     "shapes": _is_shapes,
 }
