@@ -49,9 +49,7 @@ def test_a_result_prints_one_line_and_is_shown_and_saved(name: str, results: Dic
 
 
 def test_the_line_of_a_prediction_is_its_answer(results: Dict[str, Any]) -> None:
-    assert re.search(
-        r"predicted [0-9.]+ .s per frame, [0-9.]+ frames/s in a pipeline", repr(results["Prediction"])
-    )
+    assert re.search(r"predicted [0-9.]+ .s per frame, [0-9.]+ frames/s in a pipeline", repr(results["Prediction"]))
 
 
 def test_a_page_stands_in_a_sandboxed_frame_with_its_text_escaped(results: Dict[str, Any]) -> None:
