@@ -30,10 +30,7 @@ class Finding:
         return self.expected is not None and self.expected != self.seen
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name, "expected": self.expected, "seen": self.seen, "differs": self.differs,
-            "source": self.source, "data": self.data,
-        }  # fmt: skip
+        return {**vars(self), "differs": self.differs}
 
 
 @dataclass(frozen=True)

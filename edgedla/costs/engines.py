@@ -158,8 +158,7 @@ def clocks_for(
         )
     clocks_mhz: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
     if power_mode is not None:
-        mode = module.power_modes[power_mode]
-        clocks_mhz = _stated(mode, core)
+        clocks_mhz = _stated(module.power_modes[power_mode], core)
     for name, mhz in (overrides or {}).items():
         if name not in clocks_mhz:
             near = did_you_mean(name, clocks_mhz)

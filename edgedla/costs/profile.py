@@ -50,14 +50,8 @@ class Measurement:
     layers: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "signature": self.signature,
-            "precision": self.precision,
-            "device": self.device,
-            "latency_us": round(self.latency_us, 3),
-            "spread": round(self.spread, 4),
-            "layers": list(self.layers),
-        }
+        rounded = {"latency_us": round(self.latency_us, 3), "spread": round(self.spread, 4)}
+        return {**vars(self), **rounded, "layers": list(self.layers)}
 
 
 @dataclass(frozen=True)
@@ -69,11 +63,7 @@ class Correction:
     spread: float
 
     def to_dict(self) -> Dict[str, float]:
-        return {
-            "factor": round(self.factor, 6),
-            "operator_us": round(self.operator_us, 4),
-            "spread": round(self.spread, 4),
-        }
+        return {name: round(value, 6) for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)

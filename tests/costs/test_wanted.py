@@ -84,3 +84,29 @@ def test_the_command_lists_and_writes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main.exit_code_of(["costs", "wanted", "--format", "json"]) == 0
     assert {"name", "what", "settles"} == set(json.loads(capsys.readouterr().out)[0])
     assert main.exit_code_of(["costs", "wanted", "--target", "moon"]) == 2
+
+
+@pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 6)])
+def test_doctor_runs_the_script_on_a_board(
+    fails: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("edgedla", "tegrastats", "nvpmodel", "jetson_clocks", "sleep", "cat"):
+        (programs / name).write_text("#!/bin/bash\nexit 1\n" if fails and name == "nvpmodel" else FAKE)
+        (programs / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.setattr("edgedla.costs.wanted.script", lambda platform: "set -e; nvpmodel -q; edgedla bench $1\n")
+    assert main.exit_code_of(["doctor", "--deep", "--costs", "model.onnx"]) == code
+    assert fails or "edgedla bench model.onnx" in (tmp_path / "calls").read_text()
+
+
+def test_doctor_says_where_a_board_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main.exit_code_of(["doctor", "--deep", "--costs", "model.onnx"]) == 4
+    assert "costs wanted" in capsys.readouterr().err
+    assert main.exit_code_of(["doctor", "--costs", "model.onnx"]) == 2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +17,7 @@ import click
 from edgedla.cli.arguments.option import option
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.output import echo
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, RunError, UsageError
 
 MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
@@ -41,6 +43,11 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
     is_flag=True,
     help="With --deep: also measure under jetson_clocks (needs root, or sudo without a password).",
 )
+@option(
+    "--costs",
+    metavar="MODEL",
+    help="With --deep, as root: instead measure in ten minutes, with this model, what `edgedla costs wanted` lists.",
+)
 def doctor(
     output_format: str,
     deep: bool,
@@ -49,6 +56,7 @@ def doctor(
     container: str,
     steps: str,
     lock_clocks: bool,
+    costs: Optional[str],
 ) -> None:
     """Check this machine: JetPack, TensorRT, DLA cores and libraries, Python packages, camera, clocks.
 
@@ -57,13 +65,15 @@ def doctor(
     --deep needs no root and no network. Its report leaves out serial numbers, host and user names, addresses and paths below
     HOME, and lists its files.
     """
+    if deep and costs:
+        _costs(costs)
+        return
     if deep:
         _deep(quick, output, container, steps, lock_clocks)
         return
-    if quick or output is not None or container or steps or lock_clocks:
-        raise UsageError(
-            "--quick, --output, --container, --steps and --lock-clocks need --deep", where="edgedla doctor"
-        )
+    if quick or output is not None or container or steps or lock_clocks or costs:
+        needing = "--quick, --output, --container, --steps, --lock-clocks and --costs"
+        raise UsageError(f"{needing} need --deep", where="edgedla doctor")
     from edgedla.runtime.board.doctor import doctor as look
     from edgedla.runtime.board.doctor import summary
 
@@ -90,6 +100,22 @@ def _every_end_as_ctrl_c() -> Iterator[None]:
             if number is not None and signal.getsignal(number) == signal.SIG_DFL:
                 stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         yield
+
+
+def _costs(model: str) -> None:
+    """`--costs`: runs the script of `costs wanted` for this board. Its profiles, which `costs fit` takes, come into the folder wanted."""
+    from edgedla.cli.arguments.this_board import own_platform
+    from edgedla.costs.wanted import script
+    from edgedla.targets import platform_for
+
+    if shutil.which("nvpmodel") is None:
+        raise EnvironmentMissing("this is no Jetson: there is no nvpmodel", hint="`edgedla costs wanted -o wanted.sh`")
+    board = own_platform(None, None, None)
+    command = ["bash", "-c", script(platform_for(board["target"] or "", trt=board["trt"])), "wanted.sh", model]
+    with _every_end_as_ctrl_c():
+        done = subprocess.run(command, check=False)
+    if done.returncode:
+        raise RunError(f"the measurements ended with exit code {done.returncode}", where="--costs", hint="sudo")
 
 
 def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_clocks: bool) -> None:

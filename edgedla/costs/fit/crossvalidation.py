@@ -95,7 +95,7 @@ def orders(fitted: Mapping[str, Fitted], checked: Sequence[Tuple[Sample, float]]
         known += [(s, e if out is None else out, f) for s, e, out in zip(f.samples, f.errors, f.left_out)]
     rows = []
     for sample, error, f in known:
-        row, on_gpu = sample.row, float(word(sample.row, "gpu_ms")) * 1e3
+        row, on_gpu = sample.row, word(sample.row, "gpu_ms") * 1e3
         if row.metric in ("latency", "throughput") and row.model and (is_network(sample) or "0-141" in row.work):
             rows.append((row, sample.time_us + on_gpu, sample.time_us * (1 + error) + on_gpu, _widened(f, sample)))
     found = []
@@ -168,7 +168,7 @@ def _stated(f: Fitted, sample: Sample) -> float:
 def _widened(f: Fitted, sample: Sample) -> float:
     """The same with what `Prices` and `placement` add for doubtful clocks, narrow groups and engines of several loadables."""
     row, spreads = sample.row, [_stated(f, sample)]
-    if row.engine == "DLA" and float(word(row, "loadable") or 1) > 1:
+    if row.engine == "DLA" and (word(row, "loadable") or 1) > 1:
         spreads.append(STRUCTURE_SPREAD[row.precision])
     if row.engine == "GPU" and row.work.startswith("net ") and not _as_published(row):
         spreads.append(FIXED_SPREAD)

@@ -112,7 +112,7 @@ def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
         )
         if rails:
             over = [mj - _dla_mj(r, fitted, gpu, dla_w, dla_per_mac) for r, mj in board]
-            loadable_mj = max(sum(over) / sum(_loadables(r) for r, _ in board), 0.0)
+            loadable_mj = max(sum(over) / sum((word(r, "loadable") or 1.0) for r, _ in board), 0.0)
     return Power(
         idle, gpu, dla_w, dla_per_mac, loadable_mj,
         _figures([r for r in rows if r.id in above and r.engine == "GPU"], on_gpu, above, gpu),
@@ -130,7 +130,7 @@ def _fit_gpu(rows: Sequence[Row], above: Mapping[str, float]) -> Gpu:
     for slope in SLOPES:
         units = [Gpu(slope, 1.0, dict.fromkeys(PRECISIONS, 0.0))]
         units += [Gpu(slope, 0.0, {p: float(p == q) for p in PRECISIONS}) for q in PRECISIONS]
-        a = np.array([[u.energy_mj(r, _run_ms(r)) / above[r.id] for u in units] for r in rows])
+        a = np.array([[u.energy_mj(r, word(r, "run_ms")) / above[r.id] for u in units] for r in rows])
         watts, *per_mac = (float(v) for v in nnls(a, np.ones(len(rows))))
         gpu = Gpu(slope, watts, dict(zip(PRECISIONS, per_mac)))
         squares = sum(_error(gpu, r, above) ** 2 for r in rows)
@@ -145,19 +145,19 @@ def _figures(rows: Sequence[Row], used: Sequence[Row], above: Mapping[str, float
         others = [r for r in used if r.origin != row.origin]
         tells = row.use == "fit" and any(r.precision == row.precision for r in others)
         left_out = _error(_fit_gpu(others, above), row, above) if tells else None
-        board_mj = row.value if row.unit == "mJ" else row.value * _run_ms(row)
+        board_mj = row.value if row.unit == "mJ" else row.value * word(row, "run_ms")
         figures.append(Figure(row, above[row.id], board_mj, _error(gpu, row, above), left_out))
     return tuple(figures)
 
 
 def _error(gpu: Gpu, row: Row, above: Mapping[str, float]) -> float:
-    return gpu.energy_mj(row, _run_ms(row)) / above[row.id] - 1.0
+    return gpu.energy_mj(row, word(row, "run_ms")) / above[row.id] - 1.0
 
 
 def _above_idle(row: Row, idle: Mapping[str, float]) -> float:
     """Millijoules above idle of one inference."""
     idle_w = idle[module_for(row.module).family]
-    return row.value - idle_w * _run_ms(row) if row.unit == "mJ" else (row.value - idle_w) * _run_ms(row)
+    return row.value - idle_w * word(row, "run_ms") if row.unit == "mJ" else (row.value - idle_w) * word(row, "run_ms")
 
 
 def _dla_terms(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu) -> Tuple[float, float, float]:
@@ -168,7 +168,7 @@ def _dla_terms(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu) -> Tuple[float,
     features = tied_features(sample.features, f.group)
     fixed = ("engine", "reformat", "reformat_bytes")
     gpu_ms = sum(f.coefficients.get(n, 0.0) * features.get(n, 0.0) for n in fixed) / 1e3
-    run_ms = _run_ms(row) or predicted_us(sample, f) / 1e3
+    run_ms = word(row, "run_ms") or predicted_us(sample, f) / 1e3
     share = _clocks(row).dla_mhz / highest_clocks(module).dla_mhz
     squared = voltage(share, gpu.slope) ** 2
     idle_gpu = replace(gpu, pj_per_mac=dict.fromkeys(PRECISIONS, 0.0))
@@ -208,14 +208,6 @@ def gmacs(row: Row) -> float:
 def _gmacs_of(name: str) -> float:
     graph = network(name)
     return sum(work_of(layer, graph, 1).macs for layer in graph.layers) / 1e9
-
-
-def _run_ms(row: Row) -> float:
-    return word(row, "run_ms")
-
-
-def _loadables(row: Row) -> float:
-    return word(row, "loadable") or 1.0
 
 
 def word(row: Row, name: str) -> float:

@@ -106,7 +106,6 @@ CARRIED: Tuple[Tuple[str, str], ...] = (("dla1-int8", "dla1-fp16"), ("gpu-thor",
 NUISANCE = ("fc", "runner", "kernel.tuned", "engine.tuned")
 #: Words of `includes` whose figures exceed the model by a factor of their source that nobody states, so that the fit finds it.
 STRETCHED = ("overlapped", "unlocked")
-#: The factors that are tried.
 STRETCHES = tuple(1.0 + step / 50 for step in range(51))
 
 

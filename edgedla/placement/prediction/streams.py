@@ -12,8 +12,7 @@ Each stream has one frame in flight, like one execution context. Three things sl
   Streams of one process take turns by kernels, so nobody waits for a whole frame: while another stream works too, a part
   takes twice as long.
       wait = own_us * sum over other streams of the share of the time that they are on the GPU, working or waiting
-  On Orin figures contradict each other: GoogLeNet beside ResNet-101 on an AGX Orin with JetPack 5 fits turns by kernels. So where
-  both ways differ by UNDECIDED, the spread covers both (`Beside`).
+  On Orin figures contradict each other: where both ways differ by UNDECIDED, the spread covers both (`Beside`).
 - It shares a DLA core with the other streams on it. A core runs one loadable to its end before the next, so a part waits
   for theirs as for frames on the GPU, without a switch; no figures of streams that share a core are published.
 - Shared memory: its transfers take longer by the factor of `CostModel.transfer_factor` for what all engines move.
