@@ -10,10 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgedla import BuildRequest, build
+import edgedla
+from edgedla import BuildRequest, build, plan_build, write_scripts
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.errors import EdgedlaError
 from edgedla.importers.model_file import onnx_file
+from tests.importers import test_shared_parameters as shared_parameters
 from tests.models import node, ones, onnx_model, save
 
 pytest.importorskip("onnxruntime")
@@ -92,4 +94,20 @@ def test_a_refused_plan_of_tensorrt_11_leaves_nothing(tmp_path: Path) -> None:
 def test_the_converted_model_does_not_stay_beside_the_artifact(tmp_path: Path) -> None:
     model = save(onnx_model([node("Relu", "x", "y")], {"x": (1, 3, 8, 8)}), tmp_path / "m.onnx")
     build(model, tmp_path / "out", BuildRequest("agx-orin-64gb", trt="11.4.1", backend="host"))
-    assert [p.name for p in (tmp_path / "out").rglob("*fp16*")] == []
+    assert [p.name for p in (tmp_path / "out").rglob("*built*")] == []
+
+
+def test_an_untrained_export_is_built_as_place_answers_for_it(tmp_path: Path) -> None:
+    """Parameters that the file shares are read directly, so that a placement of the trained model fits what is built."""
+    model = save(shared_parameters.network(trained=False, blocks=3), tmp_path / "m.onnx")
+    placement = edgedla.place(model, target="agx-orin-64gb", precision="fp16", devices="DLA0")
+    assert {x.device for m in placement.models for x in m.layers} == {"DLA0"}
+    plan = plan_build(model, BuildRequest(placement=placement))
+    assert {x.device for x in plan.layers} == {"DLA0"}
+    write_scripts(model, tmp_path / "s", BuildRequest("agx-orin-64gb", precision="fp16"))
+    written = onnx.load(str(tmp_path / "s" / "m.built.onnx"))
+    assert "Identity" not in {n.op_type for n in written.graph.node}
+    assert "m.built.onnx" in (tmp_path / "s" / "build.sh").read_text()
+    trained = save(shared_parameters.network(trained=True, blocks=3), tmp_path / "t.onnx")
+    write_scripts(trained, tmp_path / "t", BuildRequest("agx-orin-64gb", precision="fp16"))
+    assert [p.name for p in (tmp_path / "t").iterdir()] == ["build.sh"]
