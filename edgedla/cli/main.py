@@ -176,6 +176,10 @@ def _described(command: click.Command) -> click.Command:
 _described(main)
 
 
+#: Commands without products of large matrices.
+ONE_THREAD = (["check"], ["fix"], ["place"], ["run"])
+
+
 def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
     # Time limits include what Python and the imports took so far.
@@ -185,6 +189,9 @@ def run(args: Optional[List[str]] = None) -> None:
     note_interruptions()
     # A model is many small values that live until the end. Collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
+    if (sys.argv[1:] if args is None else args)[:1] in ONE_THREAD:
+        # OpenBLAS starts a thread per core when NumPy is imported: a fifth of the import on two cores.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A guarded command is a process of its own, whose processor time begins at 0.
     code = exit_code_of(args, -before_s if os.getpid() != pid else 0.0)
     # The process ends: one more garbage collection over a large model's values would be a waste.
