@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -84,7 +84,10 @@ class Simulation:
         outputs: names of the tensors whose error is measured: the float outputs, or the last floats before the outputs.
         given: names of the outputs that a metric takes.
         nodes: number of ONNX nodes that run as "dla_int8", "dla_fp16", "gpu_fp32".
+        progress: called after each sample with (samples done, samples in all).
     """
+
+    progress: Optional[Callable[[int, int], None]] = None
 
     def __init__(self, model: Any, plan: BuildPlan, reference: Optional[Reference] = None, segments: int = 1) -> None:
         """Args:
@@ -125,7 +128,10 @@ class Simulation:
     ) -> Iterator[List[np.ndarray]]:
         """Simulated values of the tensors in `outputs` for several samples, each when it is asked for."""
         scalars = self.inputs(absmax, rounded)
-        return ([values[name] for name in self.outputs] for values in self._segments.runs(feeds, scalars))
+        for done, values in enumerate(self._segments.runs(feeds, scalars), start=1):
+            if self.progress is not None:
+                self.progress(done, len(feeds))
+            yield [values[name] for name in self.outputs]
 
     def run_given(self, feed: Feed, absmax: Optional[Mapping[str, float]] = None) -> Dict[str, np.ndarray]:
         """Simulated outputs of one sample for a metric."""

@@ -25,11 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Collection:
-    """The measured values of each float activation, in the model's order.
-
-    Attributes:
-        histograms: tensor name -> Histogram.
-    """
+    """The measured values of each float activation, by name in the model's order."""
 
     histograms: Mapping[str, Histogram]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -58,3 +58,15 @@ def test_triage_in_two_rounds_measures_the_noisiest_tensors_on_all_samples(
     same = [name for name in whole if np.isclose(whole[name] or 0, rounds[name] or 0, rtol=1e-6)]
     assert max(whole, key=lambda name: whole[name] or 0) in same
     assert 3 <= len(same) < len(whole)
+
+
+def test_every_long_phase_tells_how_far_it_is(network: Any, data: Data) -> None:
+    """A bar makes the time left of it."""
+    seen: Dict[str, List[Tuple[int, int]]] = {}
+    quantize(
+        network, data[0], QuantizeRequest(keep_apart=False), holdout=data[1],
+        progress=lambda phase, done, of: seen.setdefault(phase, []).append((done, of)),
+    )  # fmt: skip
+    assert set(seen) >= {"collecting", "methods", "tensors", "thresholds", "result", "channels"}
+    for phase, steps in seen.items():
+        assert [done for done, _ in steps] == list(range(1, steps[-1][1] + 1)), phase

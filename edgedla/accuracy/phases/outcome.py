@@ -49,7 +49,7 @@ def outcome(
     request, plan = job.request, state.plan()
     simulation = Simulation(state.model, plan, state.reference)
     job.announce(f"measuring the result on {state.holdout.detail}")
-    feeds = state.holdout.feeds
+    feeds, simulation.progress = state.holdout.feeds, job.counter("result")
     noise = simulation.noise(feeds)
     if not np.isfinite(noise.error).all():
         simulation.require_finite(feeds)
@@ -60,6 +60,7 @@ def outcome(
     scales = dla_scales(job.graph, state.absmax, job.platform, state.needs_equal_scales())
     covered = coverage(job.graph, scales, collection.largest)
     job.announce("measuring channels")
+    simulation.progress = job.counter("channels")
     groups = tuple(replace(g, made_by=_maker(job, g.tensor)) for g in channels.groups(simulation, feeds))
     text, goal_met, not_shown = _goal(request, sqnr, scores, blind)
     typed = job.platform.release.strongly_typed
