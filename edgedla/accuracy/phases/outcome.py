@@ -54,8 +54,7 @@ def outcome(
     if not np.isfinite(noise.error).all():
         simulation.require_finite(feeds)
     sqnr = noise.sqnr_db if noise.signal.any() else -math.inf
-    scores = _scores(request, state, simulation)
-    blind = _blind(job, state, simulation)
+    scores, blind = _scores(request, state, simulation), _blind(job, state, simulation)
     devices = {x.name: x.device for x in plan.layers}
     scales = dla_scales(job.graph, state.absmax, job.platform, state.needs_equal_scales())
     covered = coverage(job.graph, scales, collection.largest)
