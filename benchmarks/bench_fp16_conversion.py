@@ -8,6 +8,7 @@ random weights alone make sums grow from block to block beyond what FLOAT16 hold
 worst output, seeded random input) takes minutes.
 --deploy: `fix` and `deploy` (random samples, place dla) too, one command each: what they leave on the DLA, as a share of 10.3's, and
 the answer of `deploy`.
+--trained: percent of held-out digits that the trained networks of FOLDER name rightly, in FLOAT and converted.
 --part 2/8 takes every eighth model from the second on; join_rows.py joins the files.
 """
 
@@ -24,6 +25,7 @@ from typing import Any, Dict, List
 import numpy as np
 import onnx
 from provenance import write_rows
+from trained_digits import generated
 
 import edgedla
 from edgedla.fixes.apply_proven import feeds_of
@@ -150,6 +152,22 @@ def error_of(path: Path) -> Any:
     return float(f"{max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(*results)):.3g}")
 
 
+def accuracy_of(path: Path, folder: Path) -> List[float]:
+    """Percent of 1,000 held-out digits that a trained network names rightly: in FLOAT, and converted with every value rounded."""
+    digits = generated(folder, 1000, 2, 1297, 1797)
+    model = open_model(str(path))
+    set_shapes(model, {}, 1)
+    typed = in_half(model, platform_for(**NEW), "fallback", list(digits.feeds[:8]), "digits")
+    assert typed is not None
+    assert digits.labels is not None
+    found = []
+    for form in (whole_proto(model), rounded_half(whole_proto(typed.model))):
+        session = open_session(form.SerializeToString())
+        right = sum(int(np.argmax(session.run(None, dict(f))[0]) == y) for f, y in zip(digits.feeds, digits.labels))
+        found.append(round(100.0 * right / len(digits.labels), 2))
+    return found
+
+
 def summary_of(rows: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Means over networks, none counted for more than 10.3 has; models with less than that, and the share that they keep."""
     summary: Dict[str, Any] = {"models": len(rows), "failed": sum("failed" in r for r in rows)}
@@ -168,6 +186,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--error", action="store_true")
     parser.add_argument("--deploy", action="store_true")
+    parser.add_argument(
+        "--trained", action="store_true", help="FOLDER holds trained networks and generate.py of their digits"
+    )
     parser.add_argument("--part", default="1/1", metavar="K/N")
     given = parser.parse_args()
     rows: List[Dict[str, Any]] = []
@@ -175,6 +196,8 @@ def main() -> None:
     for path in sorted(given.folder.glob("*.onnx"))[part - 1 :: parts]:
         try:
             rows.append(row_of(path, given.error))
+            if given.trained:
+                rows[-1]["accuracy"] = accuracy_of(path, given.folder)
             if given.deploy:
                 rows[-1].update(verbs(path, rows[-1]["share_macs_10_3"]))
         except Exception as e:
