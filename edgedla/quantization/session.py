@@ -249,6 +249,11 @@ def _memory_of(light: ModelProto, size: int) -> SessionMemory:
         raise ModelError(
             f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds"
         )
+    empty = {t.name for t in light.graph.initializer if 0 in t.dims[2:]}
+    conv = next((n for n in light.graph.node if n.op_type.startswith("Conv") and empty & set(n.input[1:2])), None)
+    if conv is not None:
+        # ONNX Runtime would never return from it.
+        raise ModelError(f"the convolution {conv.name or conv.output[0]!r} has a window without elements")
     return session_memory(light, size)
 
 

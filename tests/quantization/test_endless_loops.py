@@ -84,3 +84,15 @@ def test_a_loop_whose_body_is_damaged_is_left_to_onnx_runtime(missing: str) -> N
     else:
         del body.output[:]
     assert endless_loop(model.graph) is None
+
+
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
+def test_a_convolution_whose_window_is_empty_is_refused(operator: str) -> None:
+    """ONNX Runtime never returned from it, which `deploy` met in its proof of a converted model."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    shape = (8, 3, 0, 0) if operator == "Conv" else (3, 8, 0, 0)
+    model = onnx_model(
+        [node(operator, "x w", "y", name="c")], {"x": (1, 3, 8, 8)}, {"y": None}, {"w": np.zeros(shape, np.float32)}
+    )
+    with pytest.raises(ModelError, match="the convolution 'c' has a window without elements"):
+        open_session(model.SerializeToString())

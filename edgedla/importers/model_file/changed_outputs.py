@@ -30,12 +30,7 @@ class ChangedOutput:
     decoder: bool = False
 
     def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "sources": list(self.sources),
-            "decoder": self.decoder,
-        }
+        return {"name": self.name, "shape": list(self.shape), "sources": list(self.sources), "decoder": self.decoder}
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> ChangedOutput:
