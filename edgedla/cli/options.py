@@ -114,7 +114,7 @@ def network_options(mode_help: str = MODE_HELP) -> Callable[[Command], Command]:
         option(
             "--precision",
             type=click.Choice(PRECISIONS, case_sensitive=False),
-            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; `check`, `fix`: int8 on Orin, `check` both]",
+            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16; of `check`, `fix`, `place` int8 on Orin]",
         ),
         option("--mode", type=click.Choice(CHECK_MODES, case_sensitive=False), help=mode_help),
         option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),

@@ -17,6 +17,8 @@ from edgedla.cli.options import (
     network_options,
     output_options,
     platform_flags,
+    precision_is_open,
+    precision_of_check,
     resolve_models,
     resolve_network,
     shape_options,
@@ -198,23 +200,27 @@ def place(
     Needs no Jetson and no NVIDIA software. Exit code 0: a placement was found; 1: none keeps the limits, or --verify found a
     broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
     """
+    from edgedla.cli.arguments.this_board import own_platform, own_power_mode
+
     require_meaning(click.get_current_context())
     trtexec = split_trtexec(options)
     models = tuple(as_file(model, shapes, batch) for model in resolve_models(models, trtexec))
     named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
+    # Measured times are of one precision, and their file says which other they are not.
+    is_open = profile is None and precision_is_open(precision, trtexec)
     precision, core = _network(precision, mode, trtexec)
     targets = destinations(output_format, output, FORMATS)
     given = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision if named else None}
     if verified:
         return _verify(verified, models, shapes, batch, targets, given)
     if evaluated:
+        if is_open and not names_placement(evaluated):
+            given["precision"] = precision_of_check(None, {}, *own_platform(target, jetpack, trt).values())
         return _evaluate(
             models, evaluated, targets, given, power_mode=power_mode, clocks_locked=clocks_locked, profile=profile, layer_info=layer_info,
             use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
             concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
-    from edgedla.cli.arguments.this_board import own_platform, own_power_mode
-
     board = own_platform(target, jetpack, trt)
     target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
     from edgedla.placement.api import place_request
@@ -226,7 +232,7 @@ def place(
         target=target,
         jetpack=jetpack,
         trt=trt,
-        precision=precision,
+        precision=platform.precision if is_open else precision,
         objective=objective,
         devices=chosen_devices(devices, core),
         pins=pins,

@@ -21,6 +21,7 @@ from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept, details_of, notes_of, versions_of
 from edgedla.deployment.device import on_device, require_device
+from edgedla.deployment.figures import in_int8
 from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
@@ -199,7 +200,7 @@ def _deployment(
     accepted = score["answer"] == SHOWN and bound_kept(best, measured)
     details = details_of(first, best)
     left_out = () if front is None else (f"{front_text(front)}; the commands end with a build of the whole model",)
-    begun = (*filter(None, (untrained,)), *left_out, *types)
+    begun = (*filter(None, (untrained, in_int8(steps.source, request))), *left_out, *types)
     notes = (*begun, *notes_of(best, artifact, parts, conversion, details["layers_after"], measured))
     deployment = Deployment(
         steps.source.stem, request, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,

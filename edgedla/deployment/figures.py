@@ -10,6 +10,8 @@ from edgedla.errors import EdgedlaError
 from edgedla.placement.check_cost import check
 from edgedla.placement.prediction.predict import predict
 from edgedla.placement.result.placement import Figures, Placement
+from edgedla.placement.worth import Worth
+from edgedla.targets import platform_for
 from edgedla.vocabulary import GPU, PRECISIONS
 
 
@@ -54,6 +56,18 @@ def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
             "energy_mj": round(cost.energy_mj, 6), "basis": cost.basis,
         }  # fmt: skip
     return answers
+
+
+def in_int8(model: Path, request: DeployRequest) -> str:
+    """The headline in INT8 where the DLA is made for that and the samples for scales are missing; "" elsewhere."""
+    platform = platform_for(**request.platform)
+    if request.data is not None or not platform.has_dla or platform.precision != "int8":
+        return ""
+    worth = check(
+        model, **request.platform, precision="int8", cost=True, power_mode=request.power_mode, **request.sizes
+    ).worth
+    made = "In INT8, which this DLA is made for, with --data"
+    return f"{made}: {worth.headline().line}" if isinstance(worth, Worth) else ""
 
 
 def placed_layers(placement: Placement) -> List[Dict[str, Any]]:

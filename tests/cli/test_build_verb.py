@@ -138,7 +138,7 @@ def test_a_missing_tensorrt_is_reported_with_the_reason(tmp_path: Path, capsys: 
 def test_a_placement_on_both_cores_makes_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placement, out = tmp_path / "placement.json", tmp_path / "out"
     pins = ["--layer-device-types", "/stem*:DLA0,/heads*:DLA1"]
-    place = ["place", SHAPES, "--target", "agx-orin-64gb", "--objective", "throughput", *pins]
+    place = ["place", SHAPES, "--target", "agx-orin-64gb", "--precision", "fp16", "--objective", "throughput", *pins]
     assert exit_code_of([*place, "-o", str(placement)]) == 0
     assert exit_code_of([*place, "--format", "trtexec"]) == 2
     assert "edgedla build --placement FILE" in capsys.readouterr().err
@@ -164,7 +164,18 @@ def test_a_placement_on_both_cores_makes_a_chain(tmp_path: Path, capsys: pytest.
 
 def test_build_takes_the_devices_of_a_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placement = tmp_path / "placement.json"
-    arguments = ["place", SHAPES, "--target", "agx-orin-64gb", "--objective", "energy", "-o", str(placement)]
+    arguments = [
+        "place",
+        SHAPES,
+        "--target",
+        "agx-orin-64gb",
+        "--precision",
+        "fp16",
+        "--objective",
+        "energy",
+        "-o",
+        str(placement),
+    ]
     assert exit_code_of(arguments) == 0
     capsys.readouterr()
     placed = {x["name"]: x for x in json.loads(placement.read_text())["models"][0]["layers"]}

@@ -62,7 +62,7 @@ def test_deploy_predicts_for_the_power_mode_of_the_board(
     board: Callable[[dict], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board(ORIN_NX)
-    placed = json_of(["place", SHAPES], capsys)
+    placed = json_of(["place", SHAPES, "--precision", "fp16"], capsys)
     words = ["deploy", SHAPES, "--backend", "host", "--level", "0", "-o", str(tmp_path / "out")]
     deployed = json_of(words, capsys)
     assert deployed["power_mode"] == "15W"

@@ -58,15 +58,12 @@ def against_gpu(
     "" for several models, where nothing is on the DLA, or where the GPU may not be used."""
     if len(models) > 1 or not evaluation.regions or GPU not in problem.devices:
         return ""
-    (model,) = models
-    alone = on_device(problem, GPU)
-    gpu, placed = (
-        way_of(name, model.graph, costs.precision, problem, e, alone)
-        for name, e in (("gpu", alone), ("tensorrt", evaluation))
-    )
-    own = baselines_of(model.graph, platform, costs)
+    graph, precision, alone = models[0].graph, costs.precision, on_device(problem, GPU)
+    gpu = way_of("gpu", graph, precision, problem, alone, alone)
+    placed = way_of("tensorrt", graph, precision, problem, evaluation, alone)
+    own = baselines_of(graph, platform, costs)
     ways = (gpu, placed, replace(placed, name="throughput"))
-    answers = axes(Ways(costs.precision, ways, None, (), None, baselines=own, energy_known=costs.energy.known))
+    answers = axes(Ways(precision, ways, None, (), None, baselines=own, energy_known=costs.energy.known))
     whose = "your model, before `edgedla fix`, on the GPU" if own else "the GPU alone"
     return f"against {whose}: {', '.join(axis.text for axis in answers)}" if answers else ""
 

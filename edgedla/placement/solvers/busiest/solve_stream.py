@@ -97,6 +97,8 @@ def solve_stream(
                 rounds += 1
         bounds[engines] = search.bound
         searches.append(search)
+    if not staged and deadline.passed:
+        best.offer_capped(stage_starts(problem, goal, deadline=deadline))
     for sweep, (width, most_states) in enumerate(itertools.chain(SIZES[1:], itertools.repeat(SIZES[-1])), 1):
         before, again = (best.value, dict(bounds)), sweep >= len(SIZES)
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
