@@ -18,7 +18,6 @@ from edgedla.cli.options import (
     output_options,
     platform_flags,
     precision_is_open,
-    precision_of_check,
     resolve_models,
     resolve_network,
     shape_options,
@@ -201,12 +200,12 @@ def place(
     broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
     """
     from edgedla.cli.arguments.this_board import own_platform, own_power_mode
+    from edgedla.targets import platform_for
 
     require_meaning(click.get_current_context())
     trtexec = split_trtexec(options)
     models = tuple(as_file(model, shapes, batch) for model in resolve_models(models, trtexec))
     named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
-    # Measured times are of one precision, and their file says which other they are not.
     is_open = profile is None and precision_is_open(precision, trtexec)
     precision, core = _network(precision, mode, trtexec)
     targets = destinations(output_format, output, FORMATS)
@@ -215,7 +214,7 @@ def place(
         return _verify(verified, models, shapes, batch, targets, given)
     if evaluated:
         if is_open and not names_placement(evaluated):
-            given["precision"] = precision_of_check(None, {}, *own_platform(target, jetpack, trt).values())
+            given["precision"] = platform_for(**own_platform(target, jetpack, trt)).precision
         return _evaluate(
             models, evaluated, targets, given, power_mode=power_mode, clocks_locked=clocks_locked, profile=profile, layer_info=layer_info,
             use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
@@ -225,7 +224,6 @@ def place(
     target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
     from edgedla.placement.api import place_request
     from edgedla.placement.request import PlacementRequest
-    from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     request = PlacementRequest(

@@ -113,17 +113,17 @@ class Axis(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """One standard deviation either side, in the unit of the answer: `1.2 to 1.9 times`, `44 % less to 10 % more`. "": not known."""
+        """One standard deviation either side, in the unit of the answer: `1.2 to 1.9 times`, `-44 to +10 %`. "": not known."""
         if not self.known:
             return ""
         gain = self.name == "frames" or (self.name == "time" and self.ratio < 1)
         low, high = (1 / self.high, 1 / self.low) if gain else (self.low, self.high)
-        if self._in_times:
+        if self._in_times or 1 < low < 1.9 < high:
             return f"{significant(low, 2)} to {times(high)}"
         if high < 1 or low > 1:
             low, high = sorted((low, high), key=lambda share: abs(share - 1))
             return f"{percent(abs(low - 1))[:-2]} to {self._percent(high)}"
-        return f"{self._percent(low)} to {self._percent(high)}"
+        return f"{(low - 1) * 100:+.0f} to {(high - 1) * 100:+.0f} %"
 
     @property
     def _told(self) -> float:
@@ -135,9 +135,7 @@ class Axis(NamedTuple):
         return self.name == "time" or self._told > (1 if self.name == "frames" else 1.9)
 
     def _percent(self, share: float) -> str:
-        few, many = ("fewer", "many") if self.name == "frames" else ("less", "much")
-        if share > 1.9:
-            return f"{times(share)} as {many}"
+        few = "fewer" if self.name == "frames" else "less"
         return f"{percent(abs(share - 1))} {'more' if share > 1 else few}"
 
     @property
