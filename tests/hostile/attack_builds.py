@@ -136,7 +136,9 @@ def tamper_case(plans: Plans, folder: Path, rng: random.Random) -> Optional[str]
     name = rng.choice(list(plans.lines))
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(str(plans.folder / f"ref-{name}"), str(folder))
-    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    # What stands below hidden names is no part of the artifact: notes of the last build, which make it build again if changed.
+    visible = [p for p in sorted(folder.rglob("*")) if not any(w.startswith(".") for w in p.relative_to(folder).parts)]
+    files = [p for p in visible if p.is_file()]
     victim, other = rng.choice(files), rng.choice(files)
     before = victim.read_bytes()
     how = _tamper(victim, other, rng, folder)
