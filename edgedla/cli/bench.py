@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import click
@@ -82,6 +83,12 @@ def _trtexec_options(command: Callable) -> Callable:
 @option(
     "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, if edgedla cannot read it there."
 )
+@option(
+    "--sweep-pools",
+    "sweep",
+    metavar="MODEL",
+    help="On the board: build the artifact again from MODEL, its ONNX file, with other sizes of the DLA's memory pools, and time each.",
+)
 @memory_option()
 @_trtexec_options
 @option("--loadEngine", "trtexec_engine", hidden=True)
@@ -103,6 +110,7 @@ def bench(
     shapes: Any,
     batch: Optional[int],
     power_mode: Optional[str],
+    sweep: Optional[str],
     trtexec_engine: Optional[str],
     trtexec_core: Optional[int],
     output_format: Optional[str],
@@ -134,9 +142,11 @@ def bench(
     from edgedla.runtime.measure.timing import BenchOptions
     from edgedla.runtime.runners.engine_file import open_built
 
+    if sweep is not None and (devices or onnx or any(exports.values())):
+        raise UsageError("it takes no device and times no layers", where="--sweep-pools", allowed="alone")
     timing = BenchOptions(warm_up, iterations, duration, _percentiles(percentile), streams)
     request = BenchRequest(devices, timing, export_profile is not None, onnx, shapes, batch, power_mode)
-    loaded = open_built(folder, model=onnx)
+    loaded = open_built(folder, model=onnx or sweep)
     if loaded.kind == BARE_ENGINE:
         for note in loaded.notes:
             echo(f"edgedla: {note}", err=True)
@@ -144,15 +154,21 @@ def bench(
         from edgedla.runtime.measure.layer_profile import layer_info
 
         write_atomic(export_layer_info, layer_info(loaded))
+    if sweep is not None:
+        from edgedla.runtime.measure.pool_sweep import check_sweepable, sweep_pools
+
+        check_sweepable(loaded)
     report = bench_request(loaded, request)
     document = report.to_dict()
+    if sweep is not None and not report.interrupted:
+        document.update(sweep_pools(report, Path(sweep), request, lambda line: echo(f"edgedla: {line}", err=True)))
     if export_profile is not None and report.layers is not None:
         report.write_profile(export_profile)
         document["profile"] = {"file": export_profile, **(document["profile"] or {})}
     if export_times:
         write_atomic(export_times, json.dumps(report.to_dict(times=True), indent=1) + "\n")
     deliver(targets, lambda wanted, _: json.dumps(document, indent=1) + "\n" if wanted == "json" else _text(document))
-    return 130 if report.interrupted else 0
+    return 130 if document.get("interrupted") else 0
 
 
 def _percentiles(text: str) -> Tuple[float, ...]:
@@ -178,6 +194,8 @@ def _text(document: Dict[str, Any]) -> str:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
     if d["profile"]:
         lines.append(_profile(d["profile"]))
+    if "pools" in d:
+        lines += _pools(d["pools"])
     if "note" in d:
         lines.append(f"note: {d['note']}")
     if d.get("interrupted"):
@@ -190,6 +208,14 @@ def _profile(p: Dict[str, Any]) -> str:
     if "measurements" in p:
         line += f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} without one"
     return line
+
+
+def _pools(p: Dict[str, Any]) -> List[str]:
+    lines = [f"pools, median and interquartile range; as planned {p['planned_ms']} ms, noise {p['noise_ms']} ms"]
+    for t in p["trials"]:
+        outcome = f"refused: {t['refused']}" if "refused" in t else f"{t['median_ms']} ms  {t['spread_ms']} ms"
+        lines.append(f"  {t['pool']:<13} {t['size_bytes'] / 1024:>8g} KiB  {outcome}")
+    return [*lines, f"  best  {p['best'] or 'the planned sizes: none is faster by more than the noise'}"]
 
 
 def _result(r: Dict[str, Any], how: str) -> List[str]:

@@ -27,7 +27,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
         "out": "out",
     },
     "bench": {
-        "artifact": "in", "trtexec_engine": "in", "onnx": "in", "devices": "device", "export_times": "out",
+        "artifact": "in", "trtexec_engine": "in", "onnx": "in", "sweep": "in", "devices": "device", "export_times": "out",
         "export_profile": "out", "export_layer_info": "out", "output": "out",
     },
     "run": {

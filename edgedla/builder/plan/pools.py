@@ -100,6 +100,11 @@ def parse_pools(text: str) -> Dict[str, int]:
     return pools
 
 
+def in_mib(size_bytes: int) -> str:
+    """Size as trtexec reads a bare number: MiB, with a fraction where needed."""
+    return f"{size_bytes / MIB:.10g}"
+
+
 def format_size(size_bytes: Optional[int]) -> str:
     """For people: 1 MiB, 512 KiB, 1234 B."""
     if size_bytes is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan, IoPlan
+from edgedla.builder.plan.pools import in_mib
 from edgedla.builder.trtexec.options import Options, Version, options_of
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat, TensorFormat
@@ -16,7 +17,6 @@ from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import version
 from edgedla.vocabulary import GPU
 
-MIB = 1 << 20
 DEFAULT_TRTEXEC = "/usr/src/tensorrt/bin/trtexec"
 #: trtexec's options for flags of the parser.
 PARSER_OPTIONS = {
@@ -195,7 +195,7 @@ class _Writer:
                 ("dlaGlobalDRAM", pools.dla_global_dram_bytes),
             ]
         if sizes:
-            value = ",".join(f"{name}:{_mib(size)}" for name, size in sizes if size is not None)
+            value = ",".join(f"{name}:{in_mib(size)}" for name, size in sizes if size is not None)
             self.add("--memPoolSize", value, "memory pools cannot be set; TensorRT's defaults hold")
 
     def _layers(self) -> None:
@@ -294,8 +294,3 @@ def _hits(pattern: str, name: str) -> bool:
     """True if the pattern matches this name in trtexec, where '*' is the only wildcard."""
     parts = [part.translate({ord(c): f"[{c}]" for c in "[?"}) for part in pattern.split("*")]
     return fnmatch.fnmatchcase(name, "*".join(parts))
-
-
-def _mib(size_bytes: int) -> str:
-    """Size as trtexec reads a bare number: MiB, with a fraction where needed."""
-    return f"{size_bytes / MIB:.10g}"

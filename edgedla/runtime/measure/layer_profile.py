@@ -226,7 +226,7 @@ def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: C
     lost: List[Tuple[str, float]] = []
     for e in engines:
         times = tuple(_layer_time(name, ms, e.times.count) for name, ms in e.times.times_ms.items())
-        names = None if e.stage is None else stage_names(_plan(e.artifact), graph)
+        names = None if e.stage is None else stage_names(plan_of(e.artifact), graph)
         try:
             profiles.append(assign(times, graph, model, _info(e.artifact), e.device, SOURCE, names))
         except DocumentError as error:
@@ -262,7 +262,8 @@ def stage_names(plan: BuildPlan, graph: LayerGraph) -> Dict[str, str]:
     return names
 
 
-def _plan(artifact: Artifact) -> BuildPlan:
+def plan_of(artifact: Artifact) -> BuildPlan:
+    """The plan that the artifact was built from. Raises DocumentError: it has none."""
     path = artifact.file("plan")
     return plan_from_dict(read_json(path), str(path))
 
