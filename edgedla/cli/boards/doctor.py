@@ -109,7 +109,9 @@ def _costs(model: str) -> None:
     from edgedla.targets import platform_for
 
     if shutil.which("nvpmodel") is None:
-        raise EnvironmentMissing("this machine is not a Jetson: it has no nvpmodel", hint="`edgedla costs wanted -o wanted.sh`")
+        raise EnvironmentMissing(
+            "this machine is not a Jetson: it has no nvpmodel", hint="`edgedla costs wanted -o wanted.sh`"
+        )
     board = own_platform(None, None, None)
     command = ["bash", "-c", script(platform_for(board["target"] or "", trt=board["trt"])), "wanted.sh", model]
     with _every_end_as_ctrl_c():

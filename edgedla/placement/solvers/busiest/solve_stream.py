@@ -66,10 +66,8 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer_capped(start)
-    # The stages of one model are among the starts.
-    staged = len(problem.models) == 1
-    if not staged and len(problem.items) > MANY_ITEMS:
-        staged = True
+    staged = len(problem.items) > MANY_ITEMS
+    if staged:
         best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
