@@ -26,7 +26,8 @@ wait
     sed -n 's/^edgedla: \(\(worse\|better\|new\): .*\)/\1/p' "$folder/edgedla.log" | sed 's/[][\\`*_<>|!]/\\&/g; s/^/- /'
     echo
   fi
-  [ ! -f "$folder/edgedla.md" ] || cat "$folder/edgedla.md"
+  # What got worse stands above already.
+  [ ! -f "$folder/edgedla.md" ] || sed '/^✕ Worse than the baseline: /d' "$folder/edgedla.md"
 } >> "${GITHUB_STEP_SUMMARY:-/dev/null}"
 for form in sarif md; do
   [ ! -f "$folder/edgedla.$form" ] || echo "${form/md/markdown}=$folder/edgedla.$form" >> "${GITHUB_OUTPUT:-/dev/null}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import UsageError
 
@@ -36,6 +36,7 @@ def render_check(
     everything: bool = False,
     quiet: bool = False,
     unchecked: Sequence[Unchecked] = (),
+    broken: Sequence[Tuple[str, str, str]] = (),
 ) -> str:
     """Check reports in one of CHECK_FORMATS.
 
@@ -46,6 +47,7 @@ def render_check(
         everything: text with every layer, not the summary of one screen.
         quiet: text with one line per model.
         unchecked: models without a report, and why; every form lists them after the reports.
+        broken: (limit or "baseline", file, sentence) of each that a model breaks; JUnit, SARIF and Markdown begin with them.
 
     Raises:
         UsageError: unknown form.
@@ -55,7 +57,8 @@ def render_check(
     from edgedla.reports.check.view import CheckView
 
     module, _, function = FORMS[output_format].partition(":")
-    view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet, tuple(unchecked))
+    paths = None if files is None else tuple(files)
+    view = CheckView(paths, fail_on, terminal, everything, quiet, tuple(unchecked), tuple(broken))
     if len(reports) > 1 and output_format not in _BY_FILE:
         reports = _told_apart(reports, files or ())
     text: str = getattr(importlib.import_module(module), function)(reports, view)

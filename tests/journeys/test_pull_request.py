@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -74,6 +75,40 @@ def test_what_got_worse_fails_by_name_and_rule_and_what_got_better_is_said(repos
     assert any(line.startswith("edgedla: better: models/second.onnx") for line in told)
     results = json.loads((repository / "dla.sarif").read_text())["runs"][0]["results"]
     assert any(r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "models/first.onnx" for r in results)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "said"),
+    [
+        (["--baseline", "dla.json"], "baseline", "Worse than the baseline"),
+        (["--max-gpu-layers", "0"], "max-gpu-layers", "--max-gpu-layers"),
+        (["--max-loadables", "1", "--no-cost"], "max-loadables", "--max-loadables"),
+    ],
+)
+def test_what_made_the_exit_code_1_stands_first_in_every_file(
+    repository: Path, words: List[str], name: str, said: str
+) -> None:
+    save(falls_back(), repository / "models" / "first.onnx")
+    place = ["check", "models/first.onnx", *PLACE]
+    done = edgedla(repository, *place, *words, "-o", "dla.sarif", "-o", "dla.xml", "-o", "dla.md")
+    assert done.returncode == 1
+    told = [line.split(": ", 1)[1] for line in done.stderr.splitlines() if "models/first.onnx" in line]
+    told = [line[len("worse: ") :] if line.startswith("worse: ") else line for line in told]
+    case = ElementTree.parse(repository / "dla.xml").getroot()[0][0]
+    assert (case.get("classname"), case.get("name")) == ("edgedla", name)
+    assert case[0].get("message") == "; ".join(told)
+    results = json.loads((repository / "dla.sarif").read_text())["runs"][0]["results"]
+    errors = [(r["ruleId"], r["message"]["text"]) for r in results if r["level"] == "error"]
+    assert errors == [(name, line) for line in told]
+    assert (repository / "dla.md").read_text().startswith(f"✕ {said}: models/first.onnx")
+
+
+def test_without_a_reason_no_file_has_a_failure(repository: Path) -> None:
+    done = edgedla(
+        repository, "check", "models", *PLACE, "--baseline", "dla.json", "--max-loadables", "4", "-o", "dla.xml"
+    )
+    assert done.returncode == 0
+    assert {suite.get("failures") for suite in ElementTree.parse(repository / "dla.xml").getroot()} == {"0"}
 
 
 def test_a_broken_model_ends_with_3_and_the_others_still_get_their_answers(repository: Path) -> None:
@@ -156,6 +191,7 @@ def test_the_actions_script_writes_summary_and_outputs(
     summary = (runner / "summary").read_text()
     assert summary.startswith("### Against the baseline\n- ")
     assert "\n- worse: models/first.onnx" in summary
+    assert "Worse than the baseline" not in summary
     assert "second" in summary
     assert "new: models/::set-output name=a::\\[b\\](c)\\<img\\>.onnx" in summary
     outside_code = re.sub("`[^`]*`", "", summary)

@@ -359,6 +359,49 @@ def test_junit_of_a_model_without_a_report_is_an_error(make_report: Callable[...
     assert error.text == "at r.onnx, node 'n' [Op] allowed: others"
 
 
+BROKEN = [
+    ("max-loadables", "models/a b.onnx", "models/a b.onnx: 5 loadables, at most 4 wanted"),
+    ("baseline", "models/a b.onnx", "models/a b.onnx on orin: 1 more layer runs off the DLA: <m>"),
+    ("baseline", "models/a b.onnx", "models/a b.onnx on orin: 4 to 5 loadables"),
+]
+
+
+def test_sarif_begins_with_an_error_for_each_sentence_of_the_gate(make_report: Callable[..., CheckReport]) -> None:
+    document = json.loads(render_check([make_report()], "sarif", files=["models/a b.onnx"], broken=BROKEN))
+    jsonschema.Draft202012Validator(json.loads(SARIF_SCHEMA.read_text())).validate(document)
+    run = document["runs"][0]
+    told = run["results"][: len(BROKEN)]
+    assert [(r["ruleId"], r["message"]["text"]) for r in told] == [(name, text) for name, _, text in BROKEN]
+    assert {(r["level"], r["kind"]) for r in told} == {("error", "fail")}
+    assert {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in told} == {"models/a%20b.onnx"}
+    assert [run["tool"]["driver"]["rules"][r["ruleIndex"]]["id"] for r in told] == [name for name, _, _ in BROKEN]
+    assert len({r["partialFingerprints"]["edgedlaFinding/v1"] for r in told}) == len(BROKEN)
+    assert run["results"][len(BROKEN) :] != []
+
+
+def test_junit_begins_with_a_failed_test_for_each_limit_and_for_the_baseline(
+    make_report: Callable[..., CheckReport],
+) -> None:
+    limit, baseline, network = ET.fromstring(render_check([make_report()], "junit", fail_on="never", broken=BROKEN))
+    assert [suite.get("failures") for suite in (limit, baseline, network)] == ["1", "1", "0"]
+    cases = [suite.find("testcase") for suite in (limit, baseline)]
+    assert [(c.get("classname"), c.get("name")) for c in cases if c is not None] == [
+        ("edgedla", "max-loadables"),
+        ("edgedla", "baseline"),
+    ]
+    failure = baseline.find("testcase/failure")
+    assert failure is not None
+    assert failure.get("message") == f"{BROKEN[1][2]}; {BROKEN[2][2]}"
+
+
+def test_markdown_begins_with_what_the_gate_says(make_report: Callable[..., CheckReport]) -> None:
+    lines = render_check([make_report()], "markdown", broken=BROKEN).splitlines()
+    assert lines[0] == "✕ --max-loadables: models/a b.onnx: 5 loadables, at most 4 wanted"
+    assert lines[2].startswith("✕ Worse than the baseline: models/a b.onnx on orin: 1 more layer")
+    assert "<m>" not in lines[2]
+    assert lines[6].startswith("## ")
+
+
 def test_an_html_report_links_to_models_without_a_report(make_report: Callable[..., CheckReport]) -> None:
     hostile = unchecked(HOSTILE, ModelError(HOSTILE, hint=HOSTILE))
     text = render_check([make_report()], "html", unchecked=[unchecked(), hostile])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequen
 import click
 
 from edgedla.cli.arguments.option import option, stacked
-from edgedla.cli.output import echo
 from edgedla.errors import ModelRefused, UsageError
 
 if TYPE_CHECKING:
@@ -99,6 +98,9 @@ class Gate:
                 "it marks the boards of a table", where=f"--{needs[0].replace('_', '-')}", allowed="with --compare"
             )
         decides = self.baseline is not None or self.thresholds != Thresholds() or bool(needs)
+        #: (limit or "baseline", file, sentence) of each model that breaks one, and lines for stderr: exit_code() fills both.
+        self.broken: List[Tuple[str, str, str]] = []
+        self.said: List[str] = []
         self.fail_on: str = given["fail_on"] or ("never" if decides else "unsupported")
 
     @property
@@ -108,27 +110,24 @@ class Gate:
     def exit_code(
         self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str
     ) -> Tuple[int, List[str]]:
-        """0 or 1, and files of `unchecked` whose refusal the baseline knows or now holds. Says on stderr what decided.
+        """0 or 1, and files of `unchecked` whose refusal the baseline knows or now holds.
 
         Raises:
             DocumentError: the baseline is missing or damaged.
         """
         from edgedla.reports import gate
+        from edgedla.reports.gate.thresholds import Thresholds
 
-        passed = all(gate.passes(report, self.fail_on) for report in reports.values())
-        for file, report in reports.items():
-            for sentence in self.thresholds.failures(report):
-                echo(f"edgedla: {file}: {sentence}", err=True)
-                passed = False
-        known: List[str] = []
-        if self.baseline is not None:
-            worse, known = self._against(reports, unchecked, mode)
-            passed = passed and not worse
+        for name, field in _LIMITS.items():
+            limit = Thresholds(**{field: getattr(self.thresholds, field)})
+            for file, report in reports.items():
+                self.broken += [(name.replace("_", "-"), file, f"{file}: {text}") for text in limit.failures(report)]
+        self.said += [text for _, _, text in self.broken]
+        known = [] if self.baseline is None else self._against(reports, unchecked, mode)
+        passed = not self.broken and all(gate.passes(report, self.fail_on) for report in reports.values())
         return int(not passed), known
 
-    def _against(
-        self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str
-    ) -> Tuple[bool, List[str]]:
+    def _against(self, reports: Mapping[str, CheckReport], unchecked: Sequence[Unchecked], mode: str) -> List[str]:
         from edgedla.reports.gate import baseline as baselines
         from edgedla.reports.gate.standing import Standing, standing_of
         from edgedla.rules import load_rules
@@ -142,15 +141,15 @@ class Gate:
             if isinstance(u.error, ModelRefused)
         ]
         answers = baselines.against(held, reports, refused)
-        for line in baselines.lines(held, answers, rules):
-            echo(f"edgedla: {line}", err=True)
+        self.said += baselines.lines(held, answers, rules)
         if self.update:
             for file, report in reports.items():
                 held.put(file, baselines.place_of(report), standing_of(report))
             for file, where, text in refused:
                 held.put(file, where, Standing(refused=text))
             held.write(rules)
-            echo(f"edgedla: written: {self.baseline}", err=True)
-            return False, [file for file, _, _ in refused]
-        known = [file for file, where, _ in refused if (held.get(file, where) or Standing()).refused]
-        return any(answer.change.worse for answer in answers), known
+            self.said.append(f"written: {self.baseline}")
+            return [file for file, _, _ in refused]
+        for file, where, _, change in answers:
+            self.broken += [("baseline", file, f"{file} on {where}: {text}") for text in change.worse]
+        return [file for file, where, _ in refused if (held.get(file, where) or Standing()).refused]

@@ -133,12 +133,14 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
             one_done()
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     unchecked = request.unchecked(broken, place)
+    code, known = gate.exit_code(reports, unchecked, mode)
     if annotated is not None and reports:
         write_annotated(annotated, sources[0], next(iter(reports.values())), request)
-    _show(reports, unchecked, targets, given)
+    _show(reports, unchecked, targets, given, gate.broken)
     if given["on_device"]:
         _ask_board(sources, request, place, given["on_device"])
-    code, known = gate.exit_code(reports, unchecked, mode)
+    for line in gate.said:
+        echo(f"edgedla: {line}", err=True)
     unknown = [model for model in unchecked if model.file not in known]
     for model in unknown:
         echo(f"edgedla: error: {model.error}", err=True)
@@ -181,6 +183,7 @@ def _show(
     unchecked: Sequence[Unchecked],
     targets: Sequence[Tuple[str, str]],
     given: Dict[str, Any],
+    broken: Sequence[Tuple[str, str, str]],
 ) -> None:
     from edgedla.reports import render_check
 
@@ -200,6 +203,7 @@ def _show(
             everything=given["everything"],
             quiet=given["quiet"],
             unchecked=unchecked,
+            broken=broken,
         )
 
     # stderr has the errors already: a text on the screen with nothing else would repeat them.

@@ -18,10 +18,18 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """One <testsuite> per report. Unknown layers are skipped, not passed, unless they count as failures."""
-    suites = [line for report in reports for line in _suite(report, view.fail_on)]
+    """What a model breaks, then one <testsuite> per report. Unknown layers are skipped, not passed, unless they count as failures."""
+    suites = [*_broken(view), *(line for report in reports for line in _suite(report, view.fail_on))]
     suites += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
+
+
+def _broken(view: CheckView) -> Iterator[str]:
+    for name in dict.fromkeys(name for name, _, _ in view.broken):
+        why = _attr("; ".join(text for broken, _, text in view.broken if broken == name))
+        yield "<testsuite name='edgedla' tests='1' failures='1' errors='0' skipped='0'>"
+        yield f"<testcase classname='edgedla' name={_attr(name)}><failure message={why}/></testcase>"
+        yield "</testsuite>"
 
 
 def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:

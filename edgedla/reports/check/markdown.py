@@ -17,8 +17,10 @@ from edgedla.reports.words import macs_text, percent
 
 
 def to_markdown(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """The reports in order, each under its own heading, then the models without one."""
-    lines = [line for report, file in zip(reports, view.commands(reports)) for line in _report(report, file)]
+    """What a model breaks, the reports in order, each under its own heading, then the models without one."""
+    names = {"baseline": "Worse than the baseline"}
+    lines = [f"✕ {names.get(name, f'--{name}')}: {escape(text)}\n" for name, _, text in view.broken]
+    lines += [line for report, file in zip(reports, view.commands(reports)) for line in _report(report, file)]
     lines += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(lines) + "\n"
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from edgedla.identity import identity
 from edgedla.regions.report import CheckReport, LayerReport
@@ -25,12 +25,13 @@ SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas
 def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
     """One run with the results of all reports, which point at the models' paths as given. An unchecked model is a notification."""
     rules: Dict[str, Dict[str, Any]] = {}
-    results: List[Dict[str, Any]] = []
+    found = [(_entry(name, "error", text, _where(_uri(file)), name + text), name) for name, file, text in view.broken]
     for report, path in zip(reports, view.paths(reports)):
-        for result, title in _results(report, _uri(path)):
-            results.append(result)
-            if result["ruleId"] not in rules:
-                rules[result["ruleId"]] = _rule(result["ruleId"], title)
+        found += _results(report, _uri(path))
+    for result, title in found:
+        if result["ruleId"] not in rules:
+            rules[result["ruleId"]] = _rule(result["ruleId"], title)
+    results = [result for result, _ in found]
     driver = {
         "name": "edgedla",
         "version": identity().version,
@@ -119,15 +120,10 @@ def _result(
     report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str
 ) -> Dict[str, Any]:
     source = layer.source if layer is not None else None
-    # A model file has no lines, but code hosts refuse a result without one. If the exporter recorded the line of the
-    # model's own code, the result points there.
-    in_user_code = source is not None and source.file and source.line
-    where: Dict[str, Any] = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": _uri(source.file) if source is not None and in_user_code else uri},
-            "region": {"startLine": source.line if source is not None and in_user_code else 1},
-        }
-    }
+    where = _where(uri)
+    # If the exporter recorded the line of the model's own code, the result points there.
+    if source is not None and source.file and source.line:
+        where = _where(_uri(source.file), source.line)
     text = message
     if layer is not None:
         text = f"{layer.type} {layer.name}: {message}"
@@ -137,16 +133,24 @@ def _result(
             *({"name": node, "kind": "onnx node"} for node in nodes),
         ]
     identity = "\0".join([rule, layer.name if layer else "", report.platform.module.id, report.precision, message])
-    result: Dict[str, Any] = {
+    return _entry(rule, level, f"{text} [{summary.subject(report)}]", where, identity)
+
+
+def _where(uri: str, line: int = 1) -> Dict[str, Any]:
+    """A model file has no lines, but code hosts refuse a result without one."""
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}}
+
+
+def _entry(rule: str, level: str, text: str, where: Dict[str, Any], identity: str) -> Dict[str, Any]:
+    return {
         "ruleId": rule,
         # SARIF requires level "none" for every kind but "fail"; "open" means undecided.
         "kind": "open" if level == "none" else "fail",
         "level": level,
-        "message": {"text": f"{text} [{summary.subject(report)}]"},
+        "message": {"text": text},
         "locations": [where],
         "partialFingerprints": {"edgedlaFinding/v1": hashlib.sha256(identity.encode("utf-8")).hexdigest()},
     }
-    return result
 
 
 def _uri(path: str) -> str:

@@ -18,6 +18,7 @@ class CheckView(NamedTuple):
         everything: text with every layer (`--all`), not the summary of one screen.
         quiet: text with one line per model (`-q`).
         unchecked: models without a report.
+        broken: (limit or "baseline", file, sentence) of each that a model breaks.
     """
 
     files: Optional[Tuple[str, ...]] = None
@@ -26,6 +27,7 @@ class CheckView(NamedTuple):
     everything: bool = False
     quiet: bool = False
     unchecked: Tuple[Unchecked, ...] = ()
+    broken: Tuple[Tuple[str, str, str], ...] = ()
 
     def paths(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
         """One path per report: as given, or the model's name."""
