@@ -18,7 +18,7 @@ from edgedla.regions.report import CheckReport, LayerReport, RegionReport, Stric
 from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, skipped_macs, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
-from edgedla.targets import Platform
+from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def read_and_check(
 @typed
 def compare(
     model: Union[str, Path, bytes, Any],
-    platforms: Sequence[Platform],
+    platforms: Sequence[Union[str, Platform]],
     *,
     precision: Optional[str] = None,
     mode: str = "fallback",
@@ -71,10 +71,11 @@ def compare(
     """Checks one model on several platforms, in their order. Platforms of one release share one import of the model.
 
     Args:
+        platforms: modules' names, as `target` of `edgedla.check`, or what `platform_for` returns.
         precision: of all; by default each platform's, as in `edgedla.check`.
 
     Raises:
-        UsageError: no platform, unknown precision or mode.
+        UsageError: no platform, unknown module, precision or mode.
         ModelError: the model cannot be read, or TensorRT's parser refuses it.
     """
     from edgedla.importers import load_onnx
@@ -85,7 +86,7 @@ def compare(
         raise UsageError("there is nothing to compare", hint="name at least one target")
     graphs: Dict[Tuple[int, ...], LayerGraph] = {}
     reports = []
-    for platform in platforms:
+    for platform in (platform_for(one) if isinstance(one, str) else one for one in platforms):
         precision = asked or platform.precision
         trt = platform.release.trt
         if platform.release.strongly_typed:

@@ -241,8 +241,8 @@ def why_not_costed(report: CheckReport) -> str:
     if of_the_data(report):
         return "No time can be predicted: a size, or how often a loop runs, depends on the data (see Notes)."
     if len(report.layers) > COSTED_LAYERS:
-        return f"No cost above {COSTED_LAYERS} layers; add --cost."
-    return "No cost was asked for; add --cost."
+        return f"No cost above {COSTED_LAYERS} layers; add --cost, in Python cost=True."
+    return "No cost was asked for; add --cost, in Python cost=True."
 
 
 def open_sizes(report: CheckReport) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional
 from edgedla.errors import UsageError
 from edgedla.io.files import write_atomic
 from edgedla.reports import render_check
+from edgedla.reports.fixes.text import headline, subject
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.words import count
 from edgedla.text.shown import FORMAT_OF_ENDING, Shown, form_of_file
@@ -87,7 +88,7 @@ KINDS: Mapping[str, Kind] = {
     "CheckReport": Kind(_check, lambda report: render_check([report], "text", quiet=True).strip()),
     "Placement": _kind("placement", "render_placement"),
     "Prediction": _kind("prediction", "render_prediction", _prediction_line),
-    "FixResult": _kind("fixes", "render_fix"),
+    "FixResult": _kind("fixes", "render_fix", lambda fixed: f"{subject(fixed)}: {headline(fixed)[1]}"),
     "Quantized": _kind("quantization", "render_quantized", _quantized_line),
     "Deployment": _kind("deployment", "render_deployment"),
 }

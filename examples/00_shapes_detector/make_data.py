@@ -1,10 +1,11 @@
 """Writes what the demo needs: a video with moving shapes, calibration samples, nothing downloaded.
 
-    python make_data.py OUT_FOLDER [--frames 120] [--calibration 32]
+    python make_data.py OUT_FOLDER [--frames 120] [--calibration 32] [--pictures]
 
 OUT_FOLDER/shapes.avi            the video, 512x512, 25 frames a second
 OUT_FOLDER/calibration.npz       `images`: (n, 3, 256, 256) float32 in 0..1, RGB, frames the network was not trained on;
                                  `labels`: (n, objects, 5) class, x1, y1, x2, y2 in pixels, rows of class -1 are padding
+OUT_FOLDER/pictures/*.jpg        the same samples as files, with --pictures
 OUT_FOLDER/labels.txt            one class name per line
 """
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--frames", type=int, default=120)
     parser.add_argument("--calibration", type=int, default=32)
+    parser.add_argument("--pictures", action="store_true")
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
     writer = cv2.VideoWriter(str(a.out / "shapes.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 25, (512, 512))
@@ -50,6 +52,10 @@ def main() -> None:
     frames = [sample(CALIBRATION_SEED + i) for i in range(a.calibration)]
     images = np.stack([network_input(frame) for frame, _, _ in frames])
     np.savez(a.out / "calibration.npz", images=images, labels=labels_of(frames))
+    if a.pictures:
+        (a.out / "pictures").mkdir(exist_ok=True)
+        for i, (frame, _, _) in enumerate(frames):
+            cv2.imwrite(str(a.out / "pictures" / f"{i:03}.jpg"), frame)
     (a.out / "labels.txt").write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
     print(f"{a.frames} frames, {a.calibration} calibration samples")
 

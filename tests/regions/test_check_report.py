@@ -119,6 +119,14 @@ def test_compare_answers_for_every_platform_in_order(model: Path) -> None:
     assert reports[2].to_dict() == alone.to_dict()
 
 
+def test_compare_takes_names_of_modules_as_check_does(model: Path) -> None:
+    orin, xavier = compare(model, ["orin", platform_for("xavier")])
+    assert orin.to_dict() == check(model, target="orin").to_dict()
+    assert xavier.to_dict() == check(model, target="xavier").to_dict()
+    with pytest.raises(UsageError, match="unknown target 'orin-xn'"):
+        compare(model, ["orin-xn"])
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [({"precision": "fp32"}, "fp16, int8"), ({"mode": "safe"}, "fallback, strict, standalone")],

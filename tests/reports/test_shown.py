@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict
@@ -14,7 +15,8 @@ import edgedla
 from edgedla.reports.shown import KINDS
 from edgedla.text.shown import Report, Shown
 
-DETECTOR = str(Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
+ROOT = Path(__file__).resolve().parents[2]
+DETECTOR = str(ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
 PLACE = {"target": "orin-nx-16gb"}
 
 
@@ -69,3 +71,14 @@ def test_a_result_without_a_page_is_shown_as_text(results: Dict[str, Any]) -> No
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")
 def test_the_answer_of_fix_says_what_it_did() -> None:
     assert "nothing to rewrite" in repr(edgedla.fix(DETECTOR, **PLACE, prove=False))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")
+def test_the_answer_of_fix_ends_with_its_gain_however_long_it_is(tmp_path: Path) -> None:
+    street = tmp_path / "street.onnx"
+    subprocess.run([sys.executable, str(ROOT / "examples/01_check_a_model/make_model.py"), str(street)], check=True)
+    line = repr(edgedla.fix(street, **PLACE, prove=False))
+    assert "\n" not in line
+    assert re.search(
+        r"latency per frame [0-9.]+ times better \(predicted\); now .* on the GPU alone \([0-9.]+ ms\)$", line
+    )

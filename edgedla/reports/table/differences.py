@@ -46,10 +46,12 @@ def of_one_model(table: Table) -> Tuple[Difference, ...]:
 
 
 def ends(node: NodeReport) -> str:
-    """Where the node runs; its own verdict, or that it is unknown, in brackets if that differs."""
-    placed = str(node.placed)
-    verdict = "unknown" if node.cause is Cause.UNKNOWN else str(node.support)
-    return placed if verdict == placed or placed == "folded" else f"{placed} ({verdict})"
+    """Where the node runs; in brackets what the first check said if that differs, or that it is unknown."""
+    placed, first = str(node.placed), str(node.support)
+    known = node.cause is not Cause.UNKNOWN
+    if placed == "folded" or (known and first == placed):
+        return placed
+    return f"{placed} (first check: {first})" if known else f"{placed} (unknown)"
 
 
 def differences(table: Table) -> Iterator[Line]:
