@@ -6,6 +6,7 @@ import shlex
 from typing import List, Tuple
 
 from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.details import quantization_of
 from edgedla.deployment.request import APPROXIMATE, RANDOM, DeployRequest
 from edgedla.graph.open_sizes import GivenSizes
 from edgedla.preprocess.settings import PreprocessSettings
@@ -41,19 +42,21 @@ def commands_of(request: DeployRequest, best: Candidate, turned: str = "", front
         bound = f" --max-latency {request.max_latency_us:g}" if request.max_latency_us else ""
         commands.append(
             f"edgedla place {fixed} {platform}{power}{_devices(request)} --precision {best.precision} "
-            f"--objective {request.objective}{bound} -o placement.json"
+            f"--objective {request.objective}{bound}{_moved(best)} -o placement.json"
         )
         placement = " --placement placement.json"
-    if front:
-        return (
-            *commands,
-            f"edgedla build {fixed} {platform} --precision {best.precision}{_cache(best)}{placement} -o artifact",
-        )
-    calib = " --calib quantization" if best.quantization is not None else ""
+    calib = _cache(best) if front else " --calib quantization" if best.quantization is not None else ""
     commands.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
     # Without samples, `deploy` uses seeded random input for the metric l2; `evaluate` always needs samples.
-    commands.append(f"edgedla evaluate artifact --data DATA{pictures}{_metric(request)} --against MODEL")
+    if not front:
+        commands.append(f"edgedla evaluate artifact --data DATA{pictures}{_metric(request)} --against MODEL")
     return tuple(commands)
+
+
+def _moved(best: Candidate) -> str:
+    """The pins of the layers that `quantize` moves to the GPU."""
+    pins = ",".join(f'"{layer}":{device}' for layer, device in quantization_of(best).get("devices", {}).items())
+    return f" --layerDeviceTypes {shlex.quote(pins)}" if pins else ""
 
 
 def _cache(best: Candidate) -> str:

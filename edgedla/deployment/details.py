@@ -28,7 +28,7 @@ def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
         "layers_after": _layers(best),
         "proofs": _proofs(best),
         "errors": _errors(best),
-        "mixed_precision": _precisions(best),
+        "mixed_precision": dict(quantization_of(best).get("precisions", {})),
     }
 
 
@@ -55,7 +55,8 @@ def _proofs(candidate: Candidate) -> List[Dict[str, Any]]:
     ]
 
 
-def _quantization(candidate: Candidate) -> Mapping[str, Any]:
+def quantization_of(candidate: Candidate) -> Mapping[str, Any]:
+    """The report of `quantize`; {} in FP16."""
     if candidate.quantization is None:
         return {}
     document: Mapping[str, Any] = json.loads((candidate.quantization / "quantization.json").read_text(encoding="utf-8"))
@@ -64,13 +65,9 @@ def _quantization(candidate: Candidate) -> Mapping[str, Any]:
 
 def _errors(candidate: Candidate) -> List[Dict[str, Any]]:
     """Tensors in INT8 by their share of the error at the outputs, the largest first."""
-    errors = _quantization(candidate).get("errors", [])
+    errors = quantization_of(candidate).get("errors", [])
     ranked = sorted(errors, key=lambda e: (-(e["output_share"] or 0.0), e["tensor"]))
     return [{k: e[k] for k in ("tensor", "alone_db", "accumulated_db", "output_share")} for e in ranked[:MOST_ERRORS]]
-
-
-def _precisions(candidate: Candidate) -> Dict[str, str]:
-    return dict(_quantization(candidate).get("precisions", {}))
 
 
 def bound_kept(best: Candidate, measured: Mapping[str, Any]) -> bool:
@@ -121,6 +118,10 @@ def notes_of(
             f"{on_gpu} of {sum(bool(layer['device']) for layer in layers)} layers run on the GPU, which the simulation "
             "computes in FP32: only the DLA's rounding is in the accuracy; `edgedla evaluate` on the board has all of it"
         )
+    moved = list(quantization_of(best).get("devices", {}))
+    if moved:
+        many = "1 layer" if len(moved) == 1 else f"{len(moved)} layers"
+        notes.append(f"{many} moved to the GPU by accuracy: {', '.join(moved[:6])}{', ...' * (len(moved) > 6)}")
     notes += bound_notes(best, measured)
     if measured and measured["after"]["latency_us"] > 1.02 * measured["before"]["latency_us"]:
         notes.append("measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "

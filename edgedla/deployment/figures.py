@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, List, Optional, Tuple
 
+from edgedla.costs.model import CostModel
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError
 from edgedla.placement.check_cost import check
 from edgedla.placement.prediction.predict import predict
+from edgedla.placement.problem.read_models import read_graph
 from edgedla.placement.result.placement import Figures, Placement
 from edgedla.placement.worth import Worth
 from edgedla.targets import platform_for
 from edgedla.vocabulary import GPU, PRECISIONS
 
 
-def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-    """TensorRT's own placement of the network: (counts, layers)."""
+def own_placement(
+    model: Path, request: DeployRequest, precision: str, moved: Collection[str] = ()
+) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    """TensorRT's own placement of the network, but for layers `moved` to the GPU: (counts, layers)."""
     report = check(model, **request.platform, precision=precision, **request.sizes)
     totals = report.totals
     devices = {"dla": "DLA0", "gpu": GPU}
+    macs_dla = totals.macs_dla - sum(x.macs for x in report.layers if x.name in moved and str(x.placed) == "dla")
     layers = [
-        {
-            "name": x.name,
-            "type": x.type,
-            "device": devices.get(str(x.placed), ""),
-            "loadable": x.region,
-            "reason": x.reason,
-        }
+        {"name": x.name, "type": x.type, "device": GPU if x.name in moved else devices.get(str(x.placed), ""),
+         "loadable": x.region, "reason": x.reason}
         for x in report.layers
-    ]
+    ]  # fmt: skip
     return {
         "layers": totals.layers - totals.layers_folded,
         "layers_dla": totals.layers_dla,
         "layers_unknown": totals.layers_unknown,
         "macs": totals.macs,
-        "macs_dla": totals.macs_dla,
-        "share_macs_dla": round(totals.share_macs_dla, 6),
+        "macs_dla": macs_dla,
+        "share_macs_dla": round(macs_dla / max(totals.macs, 1), 6),
         "loadables": totals.regions + totals.regions_dropped,
         "dropped": totals.regions_dropped,
         "transitions": totals.transitions,
@@ -47,10 +47,9 @@ def gpu_alone(model: Path, request: DeployRequest) -> Dict[str, Any]:
     """Figures of the network on the GPU alone, by precision: what the user has without a DLA."""
     answers = {}
     for precision in PRECISIONS:
-        stream = predict(
+        cost = predict(
             model, **request.platform, precision=precision, devices=GPU, power_mode=request.power_mode, **request.sizes
-        ).streams[0]
-        cost = stream.latency
+        ).streams[0].latency  # fmt: skip
         answers[precision] = {
             "latency_us": round(cost.latency_us, 3), "spread": round(cost.spread, 3),
             "energy_mj": round(cost.energy_mj, 6), "basis": cost.basis,
@@ -68,6 +67,16 @@ def in_int8(model: Path, request: DeployRequest) -> str:
     ).worth
     made = "In INT8, which this DLA is made for, with --data"
     return f"{made}: {worth.headline().line}" if isinstance(worth, Worth) else ""
+
+
+def fp16_extra_us(placement: Placement, model: Path, request: DeployRequest, fp16: Collection[str]) -> float:
+    """Predicted time per frame that these layers add in FP16 to their time in INT8, each on its own device."""
+    platform = platform_for(**request.platform)
+    graph = read_graph(model, platform, request.shapes, request.batch, "int8")
+    costs = {p: CostModel.load(platform, p, request.power_mode).layer_costs(graph) for p in PRECISIONS}
+    running = placement.models[0].running
+    places = [(x.index, GPU if x.device == GPU else "DLA") for x in running if x.name in fp16]
+    return sum(max(costs["fp16"][at].latency_us - costs["int8"][at].latency_us, 0.0) for at in places)
 
 
 def placed_layers(placement: Placement) -> List[Dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.deployment.budget import Budget, BudgetSpent
 from edgedla.deployment.candidate import WORTH_ACCURACY, Candidate
@@ -77,11 +77,8 @@ class Search:
             if int(self.request.level or 0) >= level:
                 self._guarded(level, work)
         if self.best is None:
-            raise (
-                self._refusal
-                or self._failure
-                or ModelError("no way to build the model was found", where=str(self.steps.source))
-            )
+            no_way = ModelError("no way to build the model was found", where=str(self.steps.source))
+            raise self._refusal or self._failure or no_way
         return self.best
 
     def _guarded(self, level: int, work: Callable[[], None]) -> None:
@@ -128,9 +125,8 @@ class Search:
     def _exact(self) -> None:
         fixed = self._fixed("fp16", "rewriting (exact)")
         if not fixed.file(MODEL).is_file():
-            self._note(
-                "exact rewrites", 1, "undone", "nothing to rewrite: none applies, or none lowers the predicted cost"
-            )
+            why = "nothing to rewrite: none applies, or none lowers the predicted cost"
+            self._note("exact rewrites", 1, "undone", why)
             return
         self._offer(self._candidate("exact rewrites", 1, fixed.file(MODEL), "fp16", fixed), _fix_command(fixed))
 
@@ -156,7 +152,9 @@ class Search:
             self._offer_int8(candidate)
 
     def _approximate(self) -> None:
-        for rewrite in _approximations():
+        from edgedla.rules.remedies import rewrite_entries
+
+        for rewrite in (entry.id for entry in rewrite_entries().values() if entry.equality == "approximate"):
             base = self.best
             if base is None:
                 return
@@ -182,8 +180,10 @@ class Search:
             return fixed
         return self.steps.fix(self.steps.source, precision, f"{title}, operator set {SAFE_OPSET}", opset=SAFE_OPSET)
 
-    def _candidate(self, name: str, level: int, model: Path, precision: str, fixed: Optional[Step]) -> Candidate:
-        predicted = self.steps.predict(model, precision, name)
+    def _candidate(
+        self, name: str, level: int, model: Path, precision: str, fixed: Optional[Step], scales: Mapping[str, Any] = {}
+    ) -> Candidate:
+        predicted = self.steps.predict(model, precision, name, scales)
         return Candidate(
             name, level, model, sha256_of(model), precision,
             {} if fixed is None else fixed.value["rewrites"], {} if fixed is None else fixed.value["proof"],
@@ -229,14 +229,16 @@ class Search:
         if why:
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
             return
-        # Negative if layers go to the GPU: that is the GPU's gain, which the placement already predicts.
-        extra_us = max(0.0, scales.value["extra_us"])
-        candidate = replace(candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=extra_us)
-        if scales.value["changed"]:
-            model = scales.file(MODEL)
-            changed = self._candidate(candidate.name, candidate.level, model, "int8", None)
-            candidate = replace(candidate, model=model, model_sha256=changed.model_sha256,
-                                predicted=changed.predicted, placed=changed.placed, placement=changed.placement)  # fmt: skip
+        candidate = replace(candidate, quantization=scales.folder, quantization_key=scales.key,
+                            extra_us=max(0.0, scales.value["extra_us"]))  # fmt: skip
+        moved = scales.value.get("devices", {})
+        if scales.value["changed"] or moved:
+            model = scales.file(MODEL) if scales.value["changed"] else candidate.model
+            # The figures are those of what is built: with the layers that leave the DLA for the metric.
+            now = self._candidate(candidate.name, candidate.level, model, "int8", None, scales.value)
+            candidate = replace(candidate, model=model, model_sha256=now.model_sha256,
+                                predicted=now.predicted, placed=now.placed, placement=now.placement,
+                                extra_us=float(now.predicted["fp16_extra_us"]) if moved else candidate.extra_us)  # fmt: skip
         self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
 
     def _scales(self, model: Path) -> Step:
@@ -309,14 +311,6 @@ def _text(candidate: Candidate, objective: str) -> str:
     if objective != "loadables" and as_tensorrt_places != value and as_tensorrt_places != float("inf"):
         text += f" ({as_tensorrt_places:.5g} as TensorRT places it)"
     return text
-
-
-def _approximations() -> Iterator[str]:
-    from edgedla.rules.remedies import rewrite_entries
-
-    for entry in rewrite_entries().values():
-        if entry.equality == "approximate":
-            yield entry.id
 
 
 def _fix_command(fixed: Step) -> Tuple[str, ...]:

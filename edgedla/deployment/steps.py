@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -84,60 +84,64 @@ class Steps:
 
         return self.store.step("fix", {"model": sha256_of(model), **self._sizes(), **settings}, make, title)
 
-    def predict(self, model: Path, precision: str, name: str) -> Step:
-        """The placement and its predicted figures.
+    def predict(self, model: Path, precision: str, name: str, scales: Mapping[str, Any] = {}) -> Step:
+        """The placement and its predicted figures, with the layers that `scales`, a value of `quantize`, moves to the GPU.
 
         Value: "build" (figures of the build as placed), "tensorrt" (as TensorRT places it), "gpu" (on the GPU alone, by
-        precision), "check" (counts), "bound_us" as
-        requested, "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
+        precision), "check" (counts), "bound_us" as requested, "bound_kept", "optimal", "fp16_extra_us". Files: placement.json;
+        layers.json, the layers as the build places them.
         """
         r = self.request
+        fp16, moved = scales.get("precisions", {}), scales.get("devices", {})
         settings = {
             **r.platform, "precision": precision, "objective": "latency" if r.objective == "loadables" else r.objective,
             "devices": r.devices, "power_mode": r.power_mode,
         }  # fmt: skip
 
         def make(folder: Path) -> Dict[str, Any]:
-            from edgedla.deployment.figures import figures_of, gpu_alone, own_placement, placed_layers
+            from edgedla.deployment.figures import figures_of, fp16_extra_us, gpu_alone, own_placement, placed_layers
             from edgedla.placement.api import place
 
-            options = {**settings, **r.sizes, "time_limit_s": PLACE_S}
-            bound_kept = True
+            counts, layers = own_placement(model, r, precision, moved if r.place == "dla" else ())
+            # What TensorRT places by itself around the moved layers is pinned too.
+            kept = {x["name"]: x["device"] for x in layers if x["device"] and moved and r.place == "dla"}
+            pins = [f'"{layer}":{device}' for layer, device in {**kept, **moved}.items()]
+            options = {**settings, **r.sizes, "time_limit_s": PLACE_S, "pins": pins}
             try:
                 placement = place(model, **options, latency_bound_us=r.max_latency_us)
             except NoPlacement:
                 if r.max_latency_us is None:
                     raise
                 # No placement keeps the bound: show the best one without it.
-                placement, bound_kept = place(model, **options), False
+                placement = place(model, **options)
             write_atomic(folder / PLACEMENT, placement.to_json())
-            counts, layers = own_placement(model, r, precision)
             built, by_tensorrt = figures_of(placement, model, r, precision)
-            if r.place == "dla" and by_tensorrt is not None:
-                built, bound_kept = (
-                    by_tensorrt,
-                    r.max_latency_us is None or by_tensorrt["latency_us"] <= r.max_latency_us,
-                )
+            if kept:
+                by_tensorrt, layers = built, placed_layers(placement)
+                counts.update((key, built[key]) for key in ("layers_dla", "transitions", "loadables"))
+            elif r.place == "dla" and by_tensorrt is not None:
+                built = by_tensorrt
             else:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
                 "build": built, "tensorrt": by_tensorrt, "gpu": gpu_alone(model, r), "check": counts, "bound_us": r.max_latency_us,
-                "bound_kept": bound_kept,
+                "bound_kept": r.max_latency_us is None or built["latency_us"] <= r.max_latency_us,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
+                "fp16_extra_us": fp16_extra_us(placement, model, r, fp16) if moved else 0.0,
             }  # fmt: skip
 
         rests_on = {
             "model": sha256_of(model), **self._sizes(), **settings, "place": r.place, "bound_us": r.max_latency_us,
+            "fp16": fp16 if moved else {}, "moved": moved,
         }  # fmt: skip
         return self.store.step("place", rests_on, make, f"placing: {name}")
 
     def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
         """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that `build` takes.
 
-        Value: "met", "dead" (groups of channels),
-        "precisions", "int8_nodes" (on the DLA), "extra_us", "changed" (the model was changed), "methods" (SQNR per
-        method).
+        Value: "met", "dead" (groups of channels), "precisions", "devices" (of layers that it moves), "int8_nodes" (on the DLA),
+        "extra_us", "changed" (the model was changed), "methods" (SQNR per method).
         """
         r, parts = self.request, self.parts
         calibration = parts.calibration
@@ -157,6 +161,7 @@ class Steps:
             return {
                 # Too few samples to show it are no reason against a step: the final samples decide.
                 "met": True if result.not_shown else result.met, "precisions": dict(result.precisions),
+                "devices": dict(result.devices),
                 "int8_nodes": result.nodes["dla_int8"], "dead": [f"{len(g.channels)} channels of {g.tensor}" for g in result.dead],
                 "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
                 "methods": {name: round(db, 3) for name, db in result.methods.items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -387,8 +388,9 @@ def test_reported_commands_hold_every_option_that_the_result_depends_on(
         preprocess=PreprocessSettings("crop", "bgr", mean=(-1.5, 2, 3), std=(128, 64.25, 32)), approximate=0.1,
         budget_s=90.5, shapes={"x": (1, 3, 32, 32)}, power_mode="15W", backend="host",
     )  # fmt: skip
+    (tmp_path / "quantization.json").write_text("{}")
     candidate = SimpleNamespace(
-        rewrites=("mish",), quantization=Path("q"), placement=Path("p"), precision="int8", level=3
+        rewrites=("mish",), quantization=tmp_path, placement=Path("p"), precision="int8", level=3
     )
     commands = commands_of(request, candidate)  # type: ignore[arg-type]
     assert [("15W" in c, "GPU,DLA1" in c, "--fit crop --colour bgr --mean=-1.5,2,3" in c) for c in commands] == [
@@ -510,3 +512,33 @@ def test_values_beyond_float16_stay_float_in_every_step(tmp_path: Path) -> None:
     assert done.accepted
     assert done.score["value"] > 0.999
     assert done.best.predicted["check"]["layers_dla"] == 2
+
+
+def test_layers_that_the_metric_moves_to_the_gpu_are_in_the_account(
+    model: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = {"head": "GPU"}
+    accuracy = importlib.import_module("edgedla.accuracy.quantize")
+    quantised = accuracy.quantize
+
+    def moving(*args: Any, **options: Any) -> Any:
+        found = quantised(*args, **options)
+        return replace(found, precisions={**dict.fromkeys(moved, "fp16"), "conv0": "fp16"}, devices=moved)
+
+    monkeypatch.setattr(accuracy, "quantize", moving)
+    out = tmp_path / "out"
+    found = edgedla.deploy(model, out, level=2, data=samples, max_drop=0.2, **TARGET)
+    document = json.loads(found.to_json())
+    jsonschema.validate(document, schema("edgedla.deployment"))
+    built = found.artifact.placement_predicted
+    assert {x["name"]: x["device"] for x in document["layers_after"] if x["device"]} == built
+    assert found.artifact.precision == "int8"
+    assert [built[layer] for layer in moved] == ["GPU"]
+    predicted = document["after"]["predicted"]
+    assert predicted["build"]["layers_dla"] == sum(device != "GPU" for device in built.values())
+    assert predicted["fp16_extra_us"] > 0
+    assert "1 layer moved to the GPU by accuracy" in found.render("text").replace("\n  ", " ")
+    assert predicted["build"]["loadables"] == predicted["check"]["loadables"] == 1
+    assert predicted["check"]["share_macs_dla"] < 1
+    best = replace(found.best, placement=Path("placement.json"))
+    assert any("--layerDeviceTypes '\"head\":GPU'" in command for command in commands_of(found.request, best))

@@ -43,7 +43,7 @@ class StepsOfTimes:
         file = self.fixed if precision == "int8" else self.source / "none"
         return SimpleNamespace(value={"refused": "", "rewrites": {}, "proof": {}}, file=lambda name: file)
 
-    def predict(self, model: Path, precision: str, name: str) -> SimpleNamespace:
+    def predict(self, model: Path, precision: str, name: str, scales: Any = None) -> SimpleNamespace:
         latency_us = 200.0 if precision == "fp16" else {"plain": PLAIN_US, "fixed": FIXED_US}[model.name]
         value = {
             "build": {"latency_us": latency_us}, "tensorrt": None, "check": {"share_macs_dla": 1.0},
@@ -126,7 +126,7 @@ def test_steps_that_may_cost_accuracy_must_lower_the_objective(new: Candidate, k
 def test_int8_that_lowers_no_prediction_is_not_calibrated(tmp_path: Path, int8_us: float, why: str) -> None:
     steps = StepsOfTimes(tmp_path, {}, "")
     figures = {"fp16": (200.0, 900.0), "int8": (int8_us, 300.0)}
-    steps.predict = lambda model, precision, name: SimpleNamespace(  # type: ignore[method-assign]
+    steps.predict = lambda model, precision, name, scales: SimpleNamespace(  # type: ignore[method-assign]
         value=way(0, precision, *figures[precision]).predicted, folder=model.parent
     )
     search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_a_second_method_is_tried_only_above_its_least_gain(
         return step
 
     steps.quantize = unmet  # type: ignore[method-assign]
-    steps.predict = lambda model, precision, name: SimpleNamespace(  # type: ignore[method-assign]
+    steps.predict = lambda model, precision, name, scales: SimpleNamespace(  # type: ignore[method-assign]
         # The rewritten model is no better, so that only one is calibrated.
         value=way(
             0, precision, {"fp16": 200.0, "int8": 100.0}[precision] * (1 + 9 * (model == steps.fixed)), 900.0

@@ -132,12 +132,12 @@ def rows(deployment: Deployment) -> List[Row]:
     fitted, score = cost_basis(deployment), deployment.score
     # With --place dla the build is placed as TensorRT places it: one row covers both.
     on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
-    on_dla = on_dla if deployment.request.place == "best" else []
+    on_dla, macs = (on_dla, "MACs the DLA can run") if deployment.request.place == "best" else ([], "MACs on the DLA")
     table = [
         Row("Precision", first.precision.upper(), best.precision.upper() + _in_fp16(deployment), ""),
         both("Layers", lambda p: str(p["check"]["layers"]), ""),
         Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
-        both("MACs the DLA can run", lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
+        both(macs, lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
         both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
         Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
