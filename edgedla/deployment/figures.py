@@ -92,10 +92,9 @@ def figures_of(
     placement: Placement, model: Path, request: DeployRequest, precision: str
 ) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]]:
     """(the placement's figures, those of TensorRT's own placement; None without a DLA)."""
-    on_dla = sum(x.device != GPU for x in placement.models[0].running)
     figures = {
         **_plain(placement.figures),
-        "layers_dla": on_dla,
+        "layers_dla": sum(x.device != GPU for x in placement.models[0].running),
         "transitions": len(placement.models[0].transitions),
         "memory_bytes": _memory(placement, model, request, precision),
     }

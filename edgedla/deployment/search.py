@@ -270,10 +270,9 @@ class Search:
                 return f"{less}: a change that may cost accuracy has to lower the cost by {WORTH_ACCURACY:.0%}"
             coarser = candidate.rank(objective) < best.rank(objective)
             return f"{why}: a change that may cost accuracy has to lower the cost itself" if coarser else why
-        if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
-            return (
-                f"{candidate.share_macs_dla:.1%} of the MACs can run on the DLA, {best.share_macs_dla:.1%} without it"
-            )
+        share, before = candidate.share_macs_dla, best.share_macs_dla
+        if candidate.precision == best.precision and share < before - 1e-9:
+            return f"{share:.1%} of the MACs can run on the DLA, {before:.1%} without it"
         return ""
 
     def _gain(self, candidate: Candidate) -> str:
