@@ -120,8 +120,9 @@ def notes_of(
         )
     moved = list(quantization_of(best).get("devices", {}))
     if moved:
-        many = "1 layer" if len(moved) == 1 else f"{len(moved)} layers"
-        notes.append(f"{many} moved to the GPU by accuracy: {', '.join(moved[:6])}{', ...' * (len(moved) > 6)}")
+        notes.append(
+            f"{len(moved)} layer{'s' * (len(moved) != 1)} moved to the GPU by accuracy: {', '.join(moved[:6])}{', ...' * (len(moved) > 6)}"
+        )
     notes += bound_notes(best, measured)
     if measured and measured["after"]["latency_us"] > 1.02 * measured["before"]["latency_us"]:
         notes.append("measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "

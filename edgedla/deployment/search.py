@@ -200,7 +200,8 @@ class Search:
         drop = _drop(candidate)
         # Rewrites proven exact change only the last bits; the metric is checked anyway.
         if drop > self.request.max_drop:
-            why = f"{_metric(candidate)} falls by {drop:.4g}, more than {self.request.max_drop:g}"
+            assert candidate.score is not None
+            why = f"{candidate.score['metric']} falls by {drop:.4g}, more than {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate, drop, commands)
             return
         self._note(candidate.name, candidate.level, "kept", self._gain(candidate), candidate, drop, commands)
@@ -294,11 +295,6 @@ class Search:
 def _drop(candidate: Candidate) -> float:
     assert candidate.score is not None
     return float(candidate.score["drop"])
-
-
-def _metric(candidate: Candidate) -> str:
-    assert candidate.score is not None
-    return str(candidate.score["metric"])
 
 
 def _text(candidate: Candidate, objective: str) -> str:
