@@ -277,10 +277,9 @@ class Search:
         return ""
 
     def _gain(self, candidate: Candidate) -> str:
-        best = self.best
-        if best is None:
+        if self.best is None:
             return "it can be built now"
-        return f"predicted {_text(candidate, self.request.objective)} instead of {_text(best, self.request.objective)}"
+        return f"predicted {_text(candidate, self.request.objective)} instead of {_text(self.best, self.request.objective)}"
 
     def _note(
         self, name: str, level: int, outcome: str, reason: str, candidate: Optional[Candidate] = None,
@@ -300,9 +299,8 @@ def _drop(candidate: Candidate) -> float:
 def _text(candidate: Candidate, objective: str) -> str:
     """The objective's value, and the same as TensorRT places it where that differs."""
     units = {"throughput": "us between frames", "energy": "mJ", "gpu-time": "us of the GPU", "loadables": "loadables"}
-    unit = units.get(objective, "us")
     _, value, as_tensorrt_places = candidate.rank(objective)
-    text = f"{value:.5g} {unit}"
+    text = f"{value:.5g} {units.get(objective, 'us')}"
     if objective != "loadables" and as_tensorrt_places != value and as_tensorrt_places != float("inf"):
         text += f" ({as_tensorrt_places:.5g} as TensorRT places it)"
     return text
