@@ -20,7 +20,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.bounds.fractional import alike
-from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound
+from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound, with_equal_cores
 from edgedla.placement.solvers.more_models.rounds import Rounds
 from edgedla.placement.solvers.more_models.solve_many import can_solve, solve_many
 from edgedla.placement.solvers.solve import schedule_length, solve
@@ -41,6 +41,7 @@ ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 def test_bound_and_value_enclose_the_brute_force_makespan_of_many_models(problem: Problem) -> None:
     assert can_solve(problem, MAKESPAN)
     least = least_makespan(problem)
+    assert least_makespan(with_equal_cores(problem)) <= least * (1 + 1e-9)
     solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(20.0), value_of=schedule_length())
     assert solution.bound <= least * (1 + 1e-9)
     if solution.best is not None:
@@ -71,6 +72,7 @@ def with_unlike_cores(draw: Any, models: int) -> Problem:
 @given(st.one_of(with_unlike_cores(2), with_unlike_cores(3)))
 def test_bound_and_value_enclose_brute_force_on_unequal_cores(problem: Problem) -> None:
     least = least_makespan(problem)
+    assert least_makespan(with_equal_cores(problem)) <= least * (1 + 1e-9)
     solution = solve_many(problem, MAKESPAN, starts(problem), Deadline.after(20.0), value_of=schedule_length())
     assert solution.bound <= least * (1 + 1e-9)
     if solution.best is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Dict, FrozenSet, Mapping, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.costs.cost import Cost
 from edgedla.placement.deadline import Deadline
 from edgedla.placement.problem.goal import INFINITY, Goal
 from edgedla.placement.problem.problem import Problem
@@ -60,6 +61,39 @@ def part_of(problem: Problem, models: Sequence[int]) -> Tuple[Problem, Tuple[int
     cut = problem_of_models(problem, models)
     part = replace(cut, grouping=group, defaults=None, slowdown=_least_slowdown(problem))
     return part, members
+
+
+def with_equal_cores(problem: Problem) -> Problem:
+    """The problem with each item on the faster of both cores: each core gets the lower cost and the allowed items of both."""
+    first, second = problem.cores
+    swap = {first: second, second: first}
+
+    def equal(costs: Mapping[str, Cost], of: Callable[[str], Cost], cores: Sequence[str]) -> Dict[str, Cost]:
+        least = min((of(core) for core in cores), key=lambda cost: cost.latency_us)
+        return {**costs, first: least, second: least}
+
+    items = tuple(
+        replace(
+            item,
+            allowed=tuple(d for d in problem.devices if d in item.allowed or swap.get(d) in item.allowed),
+            costs=equal(item.costs, item.cost, [c for c in swap if c in item.allowed]),
+        )
+        if set(swap) & set(item.allowed)
+        else item
+        for item in problem.items
+    )
+    links = tuple(replace(k, costs=equal(k.costs, k.cost, (first, second))) for k in problem.links)
+    slowdown = {
+        engines: {
+            d: min(
+                problem.factor(engines, d), problem.factor(frozenset(swap.get(e, e) for e in engines), swap.get(d, d))
+            )
+            for d in problem.devices
+        }
+        for n in range(2, len(problem.devices) + 1)
+        for engines in map(frozenset, itertools.combinations(problem.devices, n))
+    }
+    return replace(problem, items=items, links=links, slowdown=slowdown)
 
 
 def _least_slowdown(problem: Problem) -> Mapping[FrozenSet[str], Mapping[str, float]]:

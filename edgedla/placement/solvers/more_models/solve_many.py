@@ -11,8 +11,9 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.bounds.fractional import alike
 from edgedla.placement.solvers.busiest.solve_stream import solve_stream
-from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound
+from edgedla.placement.solvers.more_models.relaxed import part_of, weighed_bound, with_equal_cores
 from edgedla.placement.solvers.more_models.rounds import Rounds
 from edgedla.placement.solvers.two_models.solve_pair import can_solve as can_solve_pair
 from edgedla.placement.solvers.two_models.solve_pair import solve_pair
@@ -20,7 +21,7 @@ from edgedla.vocabulary import GPU
 
 
 class _Pair(NamedTuple):
-    """Two of the models: their problem, their items in the whole, and their shortest makespan so far."""
+    """Two of the models: their problem with equalised cores, their items in the whole, and their shortest makespan so far."""
 
     problem: Problem
     members: Tuple[int, ...]
@@ -28,7 +29,9 @@ class _Pair(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, models: Sequence[int]) -> _Pair:
-        return cls(*part_of(problem, sorted(models)))
+        part, members = part_of(problem, sorted(models))
+        unequal = len(part.cores) == 2 and not alike(part)
+        return cls(with_equal_cores(part) if unequal else part, members)
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
