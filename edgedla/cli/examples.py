@@ -43,10 +43,7 @@ EXAMPLES: Dict[str, Tuple[str, str]] = {
         "edgedla deploy model.onnx --target orin-nx-16gb --data samples.npz -o deployed",
         "edgedla deploy model.onnx --data samples.npz --metric map --decode yolov8 --reg-max 8 --max-drop 2% -o deployed",
     ),
-    "bundle": (
-        "edgedla bundle detector -o detector.pyz",
-        "edgedla bundle --pipeline pipeline.yaml -o gate.pyz",
-    ),
+    "bundle": ("edgedla bundle detector -o detector.pyz", "edgedla bundle --pipeline pipeline.yaml -o gate.pyz"),
     "run": (
         "edgedla run detector --source synthetic://?rate=20 --decode yolov8 --reg-max 8 --frames 5",
         "edgedla run pipeline.yaml --view 8080",

@@ -8,20 +8,14 @@ from typing import Dict, Tuple
 #: file edgedla/cli/<verb>.py, one row here, and its examples in edgedla/cli/examples.py.
 GROUPS: Dict[str, Dict[str, Tuple[str, str]]] = {
     "Understand a model": {
-        "check": (
-            "edgedla.cli.check.check:check",
-            "Say which layers run on the DLA, why others do not, if it pays.",
-        ),
+        "check": ("edgedla.cli.check.check:check", "Say which layers run on the DLA, why others do not, if it pays."),
         "place": ("edgedla.cli.place:place", "Decide where each layer runs at least cost: GPU, DLA0, DLA1."),
         "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more runs on the DLA, with proofs."),
         "explain": ("edgedla.cli.explain:explain", "Say what a line of a log, a rule or a message means."),
         "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
     },
     "Make it fit, and build it": {
-        "convert": (
-            "edgedla.cli.deploy.convert:convert",
-            "Convert a PyTorch, TensorFlow or Paddle model to ONNX.",
-        ),
+        "convert": ("edgedla.cli.deploy.convert:convert", "Convert a PyTorch, TensorFlow or Paddle model to ONNX."),
         "quantize": (
             "edgedla.cli.accuracy.quantize:quantize",
             "Choose INT8 scales, explain their error, repair it (simulated).",

@@ -15,10 +15,7 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
     platforms = [platform_for(name) for name in modules()]
     if output_format == "json":
         return dump(
-            {
-                **header("edgedla.targets"),
-                "modules": [{**_module(p), "default": p.to_dict()} for p in platforms],
-            }
+            {**header("edgedla.targets"), "modules": [{**_module(p), "default": p.to_dict()} for p in platforms]}
         )
     table = [["MODULE", "DLA", "SRAM", "DRAM GB/s", "JETPACK", "TENSORRT", "ALSO CALLED"]]
     for p in platforms:

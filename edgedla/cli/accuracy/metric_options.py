@@ -63,9 +63,7 @@ def metric_options(default: Optional[str], why: str = "") -> Callable[[Command],
             help="For map: bins per side of a YOLOv8 box (reg_max).  [default: 16]",
         ),
         option(
-            "--iou",
-            type=click.FloatRange(0, 1),
-            help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]",
+            "--iou", type=click.FloatRange(0, 1), help="For map: IoU threshold of the decoder's NMS.  [default: 0.6]"
         ),
     )
 

@@ -21,9 +21,7 @@ class ModelSource(NamedTuple):
 
 
 def model_sources(
-    names: Sequence[str],
-    shapes: Optional[Mapping[str, Sequence[int]]] = None,
-    batch: Optional[int] = None,
+    names: Sequence[str], shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None
 ) -> Tuple[ModelSource, ...]:
     """The models that the names stand for, each once, in order.
 

@@ -52,11 +52,7 @@ def _with_release(text: str, jetpack: Optional[str], trt: Optional[str]) -> Tupl
 
 
 def own_platform(
-    target: Optional[str],
-    jetpack: Optional[str],
-    trt: Optional[str],
-    *,
-    tolerant: bool = False,
+    target: Optional[str], jetpack: Optional[str], trt: Optional[str], *, tolerant: bool = False
 ) -> Dict[str, Optional[str]]:
     """target, jetpack and trt with this board's filled in where the module is not named, or is this very one.
 

@@ -250,13 +250,7 @@ def cancel(name: str, job: str, kill: bool) -> None:
 @option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while another user has the board.")
 @option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON).")
 def report(
-    name: str,
-    models: Tuple[Path, ...],
-    precisions: str,
-    duration: float,
-    hash_names: bool,
-    wait_s: float,
-    output: Path,
+    name: str, models: Tuple[Path, ...], precisions: str, duration: float, hash_names: bool, wait_s: float, output: Path
 ) -> int:
     """Compare TensorRT's placements with the rules and times with predictions, in one file to send back.
 

@@ -176,11 +176,7 @@ def _dla_terms(row: Row, fitted: Mapping[str, Fitted], gpu: Gpu) -> Tuple[float,
 
 
 def _dla_mj(
-    row: Row,
-    fitted: Mapping[str, Fitted],
-    gpu: Gpu,
-    dla_w: Mapping[str, float],
-    per_mac: Mapping[str, float],
+    row: Row, fitted: Mapping[str, Fitted], gpu: Gpu, dla_w: Mapping[str, float], per_mac: Mapping[str, float]
 ) -> float:
     """Millijoules of one inference on the DLA, without the host's part."""
     watts, macs, on_gpu = _dla_terms(replace(row, engine="DLA"), fitted, gpu)

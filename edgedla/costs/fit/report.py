@@ -47,11 +47,7 @@ def guessed_spread(all_fitted: Iterable[Fitted]) -> float:
 
 
 def engine_yaml(
-    name: str,
-    fitted: Fitted,
-    guessed: float,
-    carried_from: str = "",
-    sparsity: Optional[Sparsity] = None,
+    name: str, fitted: Fitted, guessed: float, carried_from: str = "", sparsity: Optional[Sparsity] = None
 ) -> str:
     """One group of coefficients."""
     # Memory coefficients taken from the same engine's other precision do not count as borrowed.

@@ -14,13 +14,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
 from edgedla.graph.named import require_borders
-from edgedla.placement.prediction.assignments import (
-    SAID_BY_LAYER,
-    Assignment,
-    devices_of_model,
-    each_model,
-    opened,
-)
+from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.breakdown import breakdown
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (

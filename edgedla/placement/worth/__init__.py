@@ -7,15 +7,4 @@ from edgedla.placement.worth.headline import Axis, Headline, axes, headline
 from edgedla.placement.worth.value import SlowLayer, Way
 from edgedla.placement.worth.worth import Worth
 
-__all__ = [
-    "Axis",
-    "Headline",
-    "SlowLayer",
-    "Way",
-    "Worth",
-    "Worthiness",
-    "axes",
-    "costs_of",
-    "headline",
-    "worth_of",
-]
+__all__ = ["Axis", "Headline", "SlowLayer", "Way", "Worth", "Worthiness", "axes", "costs_of", "headline", "worth_of"]

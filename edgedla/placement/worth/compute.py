@@ -135,11 +135,7 @@ def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Giv
 
 
 def worth_of(
-    graph: LayerGraph,
-    platform: Platform,
-    verdicts: Sequence[Verdict],
-    costs: CostModel,
-    both: bool = False,
+    graph: LayerGraph, platform: Platform, verdicts: Sequence[Verdict], costs: CostModel, both: bool = False
 ) -> Worth:
     """All ways at the precision of `costs`, and the ways "gpu" and "tensorrt" at the other one; all of these too with `both`, on a module
     whose DLA is made for both.

@@ -69,8 +69,4 @@ def against_gpu(
 
 
 def _where(platform: Platform, costs: CostModel) -> Dict[str, str]:
-    return {
-        "target": platform.module.id,
-        "trt": platform.release.trt_text,
-        "power_mode": costs.power_mode or "",
-    }
+    return {"target": platform.module.id, "trt": platform.release.trt_text, "power_mode": costs.power_mode or ""}

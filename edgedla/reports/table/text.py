@@ -72,9 +72,7 @@ def _one_model(table: Table) -> Iterator[Line]:
     yield "", 0, ""
     yield "title", 0, clean(row.name)
     yield from _block(
-        "platform",
-        [(f"{c.module} {c.trt} {c.precision}", cell) for c, cell in zip(table.columns, row.cells)],
-        PLATFORM,
+        "platform", [(f"{c.module} {c.trt} {c.precision}", cell) for c, cell in zip(table.columns, row.cells)], PLATFORM
     )
     yield from _figures("platform", [(c.label, cell) for c, cell in zip(table.columns, row.cells)], table.needs)
     for column, cell in zip(table.columns, row.cells):

@@ -127,9 +127,7 @@ def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int 
 
 
 def decode_anchors(
-    heads: Sequence[np.ndarray],
-    settings: BoxSettings,
-    anchors: Optional[dict] = None,
+    heads: Sequence[np.ndarray], settings: BoxSettings, anchors: Optional[dict] = None
 ) -> List[Detection]:
     """YOLOv5 raw heads.
 

@@ -90,12 +90,7 @@ class PicturesByClock(Pictures):
     """At most `rate` pictures per second of a video's time, however fast it is read: drawn by the caller, because a video waits."""
 
     def __init__(
-        self,
-        name: str,
-        rate: float,
-        width: int,
-        use: Callable[[np.ndarray, float], object],
-        wanted: Callable[[], bool],
+        self, name: str, rate: float, width: int, use: Callable[[np.ndarray, float], object], wanted: Callable[[], bool]
     ) -> None:
         super().__init__(name, width, use, wanted)
         self._cap = RateCap(rate)

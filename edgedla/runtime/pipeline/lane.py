@@ -337,11 +337,7 @@ class Lane:
             "swaps": self.swaps,
             "batch": self.engine.batch,
             "sources": {
-                s: {
-                    "results": self.results_of[s],
-                    "dropped": self.slots.dropped(s),
-                    "age": self.ages[s].to_dict(),
-                }
+                s: {"results": self.results_of[s], "dropped": self.slots.dropped(s), "age": self.ages[s].to_dict()}
                 for s in self.slots.names
                 if s in self.ages
             },

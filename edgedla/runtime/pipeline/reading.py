@@ -72,10 +72,7 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
 
 def _refuse_key(name: str, key: str, allowed: Tuple[str, ...], path: str, hint: str = "") -> None:
     raise DocumentError(
-        f"unknown key {name!r}",
-        where=path,
-        allowed=", ".join(allowed),
-        hint=hint or did_you_mean(key, allowed),
+        f"unknown key {name!r}", where=path, allowed=", ".join(allowed), hint=hint or did_you_mean(key, allowed)
     )
 
 

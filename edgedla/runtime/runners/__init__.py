@@ -38,9 +38,7 @@ def check_device(artifact: Artifact, name: str) -> None:
         )
     if name.startswith("DLA") and not uses_dla(artifact):
         raise UsageError(
-            f"the artifact has no DLA layer: nothing of it would run on {name}",
-            where=where,
-            allowed="GPU",
+            f"the artifact has no DLA layer: nothing of it would run on {name}", where=where, allowed="GPU"
         )
 
 

@@ -181,9 +181,7 @@ def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> 
     kinds = {b.name: s.artifact.kind for s in artifact.stages for b in s.artifact.outputs}
     return {
         b.name: unpack(
-            buffers[b.name],
-            binding_layout(b, chip, kinds.get(b.name, artifact.kind) != "standalone"),
-            scale=b.scale,
+            buffers[b.name], binding_layout(b, chip, kinds.get(b.name, artifact.kind) != "standalone"), scale=b.scale
         )
         for b in artifact.outputs
     }

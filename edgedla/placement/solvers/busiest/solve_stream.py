@@ -50,11 +50,7 @@ class _Best(Best):
 
 
 def solve_stream(
-    problem: Problem,
-    goal: Goal,
-    start: Iterable[Sequence[str]] = (),
-    deadline: Deadline = NEVER,
-    gap: float = GAP,
+    problem: Problem, goal: Goal, start: Iterable[Sequence[str]] = (), deadline: Deadline = NEVER, gap: float = GAP
 ) -> Solution:
     """The shortest period, proven if the searches complete; otherwise the best placement found and a lower bound.
 

@@ -28,13 +28,7 @@ class Climber:
         names: per model, the devices it may use.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        goal: Goal,
-        pace: OneInFlight,
-        names: Sequence[Sequence[str]],
-    ) -> None:
+    def __init__(self, problem: Problem, goal: Goal, pace: OneInFlight, names: Sequence[Sequence[str]]) -> None:
         self.problem, self.goal, self.pace, self.names = problem, goal, pace, names
         self._items = [problem.items_of(m) for m in (0, 1)]
         self._lanes: Tuple[Dict[Tuple[str, ...], Lane], ...] = ({}, {})
