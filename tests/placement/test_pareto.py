@@ -86,7 +86,6 @@ def test_devices_and_pins_as_one_string_are_parsed_as_on_the_command_line() -> N
     ("wrong", "message"),
     [
         ({"rates": (1.0, 0.0)}, "rate 2 is 0"),
-        ({"solver": "magic"}, "solver"),
         ({"latency_bound_us": 0.0}, "latency bound"),
         ({"time_limit_s": -1.0}, "time limit"),
         ({"objective": "speed"}, "objective"),
