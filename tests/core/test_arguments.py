@@ -76,7 +76,7 @@ def right(argument: str, annotation: str) -> Any:
         "BuildRequest": lambda: edgedla.BuildRequest("orin-nx-16gb"),
         "PlacementRequest": lambda: edgedla.PlacementRequest("orin-nx-16gb"),
         "Placement": lambda: edgedla.place(MODEL, target="orin-nx-16gb"),
-        "Sequence[Platform]": lambda: [edgedla.platform_for("orin-nx-16gb")],
+        "Sequence[Union[str, Platform]]": lambda: [edgedla.platform_for("orin-nx-16gb")],
         "Sequence[Any]": lambda: [MODEL],
     }
     return requests.get(annotation, lambda: "orin-nx-16gb" if argument == "target" else MODEL)()

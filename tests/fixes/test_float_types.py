@@ -62,7 +62,7 @@ def test_int8_fix_converts_half_types_to_float_with_a_proof(keep_ends: bool, tmp
 def test_float32_types_runs_for_int8_or_by_name_unless_skipped() -> None:
     model = halved(net())
     assert edgedla.fix(model, precision="int8", skip="float32-types", **ORIN).types == ""
-    assert edgedla.fix(model, **ORIN).types == "", "FP16 builds of it need nothing"
+    assert edgedla.fix(model, precision="fp16", **ORIN).types == "", "FP16 builds of it need nothing"
     assert edgedla.fix(model, target="agx-orin-64gb", trt="11.4.1", precision="int8").types == "", "it is FP16 already"
     alone = edgedla.fix(model, only="float32-types", **ORIN)
     assert (alone.applied, types_left(alone.to_proto())) == ((), [])
@@ -156,7 +156,7 @@ def test_a_type_that_onnx_runtime_lacks_leaves_proofs_open_and_is_no_error() -> 
         node("Cast", "c", "y", to=TensorProto.FLOAT),
     ]
     model = onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8, 16, 16)}, [kernel], opset=22)
-    result = edgedla.fix(model, target="orin", purpose="standalone")
+    result = edgedla.fix(model, target="orin", precision="fp16", purpose="standalone")
     assert [(site.rewrite, site.proof.status) for site in result.applied] == [("decoder-cut", "unproved")]
     assert result.network.within is None
     assert result.network.detail.startswith("not run: ONNX Runtime refuses the model: Could not find an implementation")
