@@ -194,7 +194,7 @@ class _Stripper:
 
         values = numpy_helper.to_array(self.constants[inner])
         quantizer = read_quantizer(producer, self.constants)
-        levels = np.clip(np.rint(values / _spread(quantizer, values.ndim)), -128, 127)
+        levels = np.clip(np.rint(values / _spread(quantizer, values.shape)), -128, 127)
         self._weight(node, levels, quantizer, values)
 
     def _weight(self, node: Any, levels: np.ndarray, quantizer: Quantizer, values: Optional[np.ndarray] = None) -> None:
@@ -301,15 +301,22 @@ class _Stripper:
         entry.value = json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-def _spread(quantizer: Quantizer, rank: int) -> np.ndarray:
-    """The scales in a shape that multiplies the tensor along its axis."""
+def _spread(quantizer: Quantizer, of: Tuple[int, ...]) -> np.ndarray:
+    """The scales in a shape that multiplies a tensor of the shape `of` along its axis.
+
+    Raises:
+        ModelError: they are not as many as the tensor's channels.
+    """
     if quantizer.per_tensor:
         return quantizer.scales.reshape(())
-    shape = [1] * rank
-    shape[quantizer.axis % rank] = -1
-    return quantizer.scales.reshape(shape)
+    axis = quantizer.axis % max(1, len(of))
+    if not of or quantizer.scales.size != of[axis]:
+        raise ModelError(
+            f"{quantizer.scales.size} scales for a constant of shape {of}", allowed=f"one per element of axis {axis}"
+        )
+    return quantizer.scales.reshape([-1 if i == axis else 1 for i in range(len(of))])
 
 
 def _dequantized(levels: np.ndarray, quantizer: Quantizer) -> np.ndarray:
-    result: np.ndarray = levels.astype(np.float32) * _spread(quantizer, levels.ndim)
+    result: np.ndarray = levels.astype(np.float32) * _spread(quantizer, levels.shape)
     return result
