@@ -246,6 +246,8 @@ def test_converting_an_old_clip_keeps_the_type_of_its_bounds(kind: int, tmp_path
     x = np.linspace(-9, 9, 192).reshape(1, 3, 8, 8).astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
     np.testing.assert_array_equal(session.run(["y"], {"x": x})[0], np.clip(x, 1, 5))
     if sys.version_info >= (3, 10):
-        fixed = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", precision="fp16", opset=13).save(tmp_path / "f.onnx")
+        fixed = edgedla.fix(tmp_path / "m.onnx", target="agx-orin-64gb", precision="fp16", opset=13).save(
+            tmp_path / "f.onnx"
+        )
         found = open_session(Path(fixed[0]).read_bytes()).run(["y"], {"x": x})[0]
         np.testing.assert_array_equal(found, np.clip(x, 1, 5))
