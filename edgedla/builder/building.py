@@ -139,7 +139,8 @@ def build(
                 tell(say, f"{AS_FP16}: {source.halved.text}")
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain, samples)
-            done = existing_artifact(folder, work, plan.to_json(), backend, source.identity, request, say)
+            key = rests_on(backend, request)
+            done = existing_artifact(folder, work, plan.to_json(), backend, source.identity, key, request, say)
             if done is not None:
                 return done
             tell(say, f"building with the {backend} backend")
@@ -154,7 +155,7 @@ def build(
                 notes=(*artifact.notes, *decoder_notes(source)),
             )
             saved = save_artifact(whole, folder, contents)
-            finished(work, rests_on(backend, request))
+            finished(work, key)
             return saved
 
 

@@ -55,17 +55,18 @@ def existing_artifact(
     plan: str,
     backend: str,
     source: Mapping[str, object],
+    key: str,
     request: BuildRequest,
     say: Optional[Say],
 ) -> Optional[Artifact]:
     """The artifact in the folder if it is this same build, cleared of leftovers; None if a build is needed.
 
     Args:
-        plan: text of the plan. source: identity of the model, as the artifact states it.
+        plan: text of the plan. source: identity of the model, as the artifact states it. key: what this build `rests_on`.
     """
     if request.force:
         return None
-    artifact = already_built(folder, plan, backend, source) if kept(work, rests_on(backend, request)) else None
+    artifact = already_built(folder, plan, backend, source) if kept(work, key) else None
     if artifact is None or artifact.preprocess != preprocess_of(request):
         return None
     tell(say, "the folder holds this very build already; --force builds it again")

@@ -70,8 +70,8 @@ def build_chain(
     Raises:
         As `building.build`; a stage's errors name it.
     """
-    plan = _plan_text(chain)
-    done = existing_artifact(folder, work, plan, backend, source.identity, request, say)
+    plan, key = _plan_text(chain), rests_on(backend, request)
+    done = existing_artifact(folder, work, plan, backend, source.identity, key, request, say)
     if done is not None:
         return done
     tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
@@ -81,7 +81,6 @@ def build_chain(
 
         measured = Reference(source, chain, request.calib_data, request.preprocess, checked)
     stages: List[Stage] = []
-    key = rests_on(backend, request)
     if not kept(work / STAGES, key):
         discard_stages(work)
         keep(own_folder(work) / STAGES, key)
