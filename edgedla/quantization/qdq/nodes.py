@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -67,14 +67,18 @@ def _tensor_of(entry: Any) -> Optional[Any]:
     return None if numbers is None else numpy_helper.from_array(np.asarray(*numbers))
 
 
-def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[int] = None) -> Quantizer:
+def read_quantizer(
+    node: Any, constants: Mapping[str, Any], *, weights: Optional[int] = None, shape: Optional[Tuple[int, ...]] = None
+) -> Quantizer:
     """The node's scale, after checking that TensorRT's implicit INT8 can express it.
 
     Args:
         weights: onnx.TensorProto.DataType of the quantised constant, if the node dequantises one.
+        shape: of the constant that is quantised, if it is one.
 
     Raises:
-        ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, or blocks.
+        ModelError: a scale that is not constant or not positive, a nonzero zero point, a type such as UINT8, blocks, or other many scales
+            than the constant has channels.
     """
     from onnx import TensorProto, numpy_helper
 
@@ -104,5 +108,15 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
         )
     if nonzero:
         raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=SYMMETRIC)
-    axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
-    return Quantizer(scales, axis)
+    quantizer = Quantizer(scales, next((int(a.i) for a in node.attribute if a.name == "axis"), 1))
+    if (
+        shape is not None
+        and not quantizer.per_tensor
+        and (not shape or shape[quantizer.axis % len(shape)] != scales.size)
+    ):
+        raise ModelError(
+            f"{scales.size} scales for a constant of shape {shape}",
+            where=where,
+            allowed=f"one, or one for each index along axis {quantizer.axis}",
+        )
+    return quantizer

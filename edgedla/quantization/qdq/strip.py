@@ -181,8 +181,8 @@ class _Stripper:
         """Replaces an INT8 (for a bias, INT32) constant and its DQ with the FP32 constant that the DQ outputs."""
         from onnx import numpy_helper
 
-        quantizer = read_quantizer(node, self.constants, weights=self.constants[source].data_type)
         levels = numpy_helper.to_array(self.constants[source])
+        quantizer = read_quantizer(node, self.constants, weights=self.constants[source].data_type, shape=levels.shape)
         if levels.dtype == np.int8:
             self._weight(node, levels, quantizer)
         else:
@@ -193,8 +193,8 @@ class _Stripper:
         from onnx import numpy_helper
 
         values = numpy_helper.to_array(self.constants[inner])
-        quantizer = read_quantizer(producer, self.constants)
-        levels = np.clip(np.rint(values / _spread(quantizer, values.shape)), -128, 127)
+        quantizer = read_quantizer(producer, self.constants, shape=values.shape)
+        levels = np.clip(np.rint(values / _spread(quantizer, values.ndim)), -128, 127)
         self._weight(node, levels, quantizer, values)
 
     def _weight(self, node: Any, levels: np.ndarray, quantizer: Quantizer, values: Optional[np.ndarray] = None) -> None:
@@ -301,22 +301,15 @@ class _Stripper:
         entry.value = json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-def _spread(quantizer: Quantizer, of: Tuple[int, ...]) -> np.ndarray:
-    """The scales in a shape that multiplies a tensor of the shape `of` along its axis.
-
-    Raises:
-        ModelError: they are not as many as the tensor's channels.
-    """
+def _spread(quantizer: Quantizer, rank: int) -> np.ndarray:
+    """The scales in a shape that multiplies the tensor along its axis."""
     if quantizer.per_tensor:
         return quantizer.scales.reshape(())
-    axis = quantizer.axis % max(1, len(of))
-    if not of or quantizer.scales.size != of[axis]:
-        raise ModelError(
-            f"{quantizer.scales.size} scales for a constant of shape {of}", allowed=f"one per element of axis {axis}"
-        )
-    return quantizer.scales.reshape([-1 if i == axis else 1 for i in range(len(of))])
+    shape = [1] * rank
+    shape[quantizer.axis % rank] = -1
+    return quantizer.scales.reshape(shape)
 
 
 def _dequantized(levels: np.ndarray, quantizer: Quantizer) -> np.ndarray:
-    result: np.ndarray = levels.astype(np.float32) * _spread(quantizer, levels.shape)
+    result: np.ndarray = levels.astype(np.float32) * _spread(quantizer, levels.ndim)
     return result
