@@ -1,4 +1,4 @@
-"""The metadata that Ultralytics writes before an engine: task, class names, input size, DLA core.
+"""The metadata that Ultralytics writes before an engine: task, class names, input size, DLA core; and its class names in ONNX files.
 
 Form: 4 bytes with the length, little-endian, then JSON (exporter.py of ultralytics 8.0 to 8.3: description, version,
 stride, task, batch, imgsz, names, args, end2end; kpt_shape for pose networks; dla if the engine was built for a core).
@@ -6,13 +6,16 @@ stride, task, batch, imgsz, names, args, end2end; kpt_shape for pose networks; d
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError
 
 #: Any of these keys marks the metadata as Ultralytics'.
 MARKS = ("task", "names", "stride", "imgsz")
+#: Longest text of class names that is read; 1,000 names of ImageNet take 30,000 characters.
+MOST_NAMES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,28 @@ def ultralytics_metadata(document: Optional[Mapping[str, Any]], where: str) -> O
     )
 
 
+def class_names(text: str) -> Tuple[str, ...]:
+    """The class names in `names` of an ONNX model's metadata, as Ultralytics' exporter writes them ("{0: 'person', 1: 'bicycle'}"), or a
+    list of them; () for anything else."""
+    try:
+        names = _in_order(ast.literal_eval(text)) if len(text) <= MOST_NAMES else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return ()
+    return tuple(names) if names is not None and all(isinstance(name, str) for name in names) else ()
+
+
+def _in_order(names: Any) -> Optional[List[Any]]:
+    """The values of a list, or of a mapping from each number from 0 on, or its text; None for anything else."""
+    if isinstance(names, Mapping):
+        numbered = {str(number): name for number, name in names.items()}
+        names = (
+            [numbered[str(i)] for i in range(len(names))]
+            if all(str(i) in numbered for i in range(len(names)))
+            else None
+        )
+    return names if isinstance(names, list) else None
+
+
 class _Fields:
     """Reads fields of the JSON object, each in its expected form, or raises."""
 
@@ -111,15 +136,12 @@ class _Fields:
 
     def labels(self) -> Tuple[str, ...]:
         """Class names: a list, or a mapping by class number."""
-        names = self._document.get("names")
-        if names is None:
+        if self._document.get("names") is None:
             return ()
-        if isinstance(names, list):
-            return tuple(str(name) for name in names)
-        by_number = {str(i): None for i in range(len(names))} if isinstance(names, Mapping) else None
-        if by_number is None or set(names) != set(by_number):
+        names = _in_order(self._document["names"])
+        if names is None:
             raise self._refused("names", "a name for each class, numbered from 0")
-        return tuple(str(names[i]) for i in by_number)
+        return tuple(map(str, names))
 
     def _refused(self, key: str, allowed: str) -> DocumentError:
         text = repr(self._document.get(key))

@@ -12,7 +12,7 @@ from onnx import helper  # noqa: E402
 
 from edgedla.errors import ModelError  # noqa: E402
 from edgedla.importers.model_file import changed_outputs, embedded_preprocess  # noqa: E402
-from edgedla.importers.model_file.model_identity import class_names  # noqa: E402
+from edgedla.records.ultralytics import class_names  # noqa: E402
 from tests.models import onnx_model  # noqa: E402
 
 DEEP = "[" * 100_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -10,11 +9,10 @@ from edgedla.errors import ModelError
 from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs, decoder_path
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.io.files import sha256_of
+from edgedla.records.ultralytics import class_names
 
 #: TensorProto.DataLocation of weights that stand in a file beside the model.
 EXTERNAL = 1
-#: Longest text of class names that is read; 1,000 names of ImageNet take 30,000 characters.
-MOST_NAMES = 1_000_000
 
 
 def model_identity(path: Path) -> Dict[str, Any]:
@@ -62,18 +60,6 @@ def identity_of(file: OnnxFile) -> Dict[str, Any]:
                 hint="run `edgedla fix` on the model again",
             )
     return identity
-
-
-def class_names(text: str) -> Tuple[str, ...]:
-    """The class names in `names` of a model's metadata, as Ultralytics' exporter writes them ("{0: 'person', 1: 'bicycle'}"),
-    or a list of them; () for anything else."""
-    try:
-        names = ast.literal_eval(text) if len(text) <= MOST_NAMES else None
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return ()
-    if isinstance(names, dict):
-        names = [names.get(number) for number in range(len(names))]
-    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def dynamic_inputs(file: OnnxFile) -> Tuple[str, ...]:
