@@ -71,7 +71,7 @@ def _working(model: ModelProto, plan: BuildPlan) -> Iterator[List[LayerPlan]]:
             by_node.setdefault(layer.onnx_node, []).append(layer)
         for output in layer.outputs:
             by_output.setdefault(output, []).append(layer)
-    named = Counter(node.name for graph in graphs_in(model.graph) for node in graph.node)
+    named = Counter(node.name for graph in graphs_in(model.graph) for node in graph.node if node.name)
     outputs = {io.name for io in plan.outputs}
     for node in model.graph.node:
         # A node inside an If or Loop may have the name of one outside: then only what it writes tells its layers.

@@ -195,11 +195,6 @@ def _health(sources: List[Dict[str, Any]], broken: Sequence[str]) -> Tuple[str, 
         return "bad", "Act now", f"{counted} Every result of {', '.join(broken)} holds NaN or infinity."
     others = [f"{s['name']} is {s['word']}" for s in sources if s["level"] in ("warn", "bad")]
     tell = f"{counted} {', '.join(others)}." if others else counted
-    levels = {s["level"] for s in sources}
-    return (
-        ("bad", "Act now", tell)
-        if "bad" in levels
-        else ("warn", "Degraded", tell)
-        if others
-        else ("ok", "All live", tell)
-    )
+    if any(s["level"] == "bad" for s in sources):
+        return "bad", "Act now", tell
+    return ("warn", "Degraded", tell) if others else ("ok", "All live", tell)
