@@ -123,10 +123,7 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
 
 def power_above_idle_w(evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
     """Watts above idle of these frames: sum over models of frames_per_second * millijoules per frame / 1000."""
-    of_model = [
-        sum(c.energy_mj for (n, _), c in evaluation.loads.items() if n == m) for m in range(len(frames_per_second))
-    ]
-    return sum(fps * energy_mj / 1e3 for fps, energy_mj in zip(frames_per_second, of_model))
+    return sum(frames_per_second[m] * cost.energy_mj / 1e3 for (m, _), cost in evaluation.loads.items())
 
 
 def gpu_time_us(evaluation: Evaluation, goal: Goal) -> float:

@@ -62,7 +62,7 @@ def solve_stream(
     ordered = reordered(problem, order)
     best = _Best(problem, goal, gap, order)
     best.offer_capped(start)
-    staged = len(problem.items) > MANY_ITEMS
+    looked, staged = Looked(problem, goal, None), len(problem.items) > MANY_ITEMS
     if staged:
         best.offer_capped(stage_starts(problem, goal, deadline=deadline.to_prepare))
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
@@ -80,7 +80,7 @@ def solve_stream(
                 best.offer_ordered(assignments)
                 if best.evaluation is not None and search.bound < best.limit < known:
                     moved = Budget(problem, deadline.to_prepare)
-                    best.offer_capped([polished(Looked(problem, goal, None), best.evaluation.assignment, moved)])
+                    best.offer_capped([polished(looked, best.evaluation.assignment, moved)])
                 if search.bound >= best.limit or search.stopped:
                     break
             if not staged and search.bound < best.limit and not search.stopped:
