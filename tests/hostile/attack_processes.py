@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import EdgedlaError
-from tests.hostile.attack_servers import PASSWORD, broker, camera, names
+from tests.hostile.attack_servers import PASSWORD, broker, camera, names, results_in
 from tests.hostile.attack_surfaces import detector
 from tests.hostile.commands import small_model
 from tests.hostile.values import bytes_changed
@@ -193,12 +193,9 @@ def hang_up(rng: random.Random, folder: Path) -> Optional[str]:
     if wrong or process.returncode in (2, 3):
         # The file may have been changed before the run read it for the first time.
         return wrong
-    rows: List[bytes] = (folder / "r.jsonl").read_bytes().splitlines() if (folder / "r.jsonl").exists() else []
-    try:
-        for row in rows:
-            json.loads(row)
-    except ValueError as e:
-        return f"run with SIGHUP: a broken line: {e}"
+    _, wrong = results_in(folder, "run with SIGHUP")
+    if wrong is not None:
+        return wrong
     return None if process.returncode == 0 else f"run with SIGHUP: ended with {process.returncode}"
 
 

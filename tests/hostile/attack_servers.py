@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import onnx
 
@@ -66,6 +66,18 @@ def noise(rng: random.Random) -> bytes:
     return bytes(rng.randrange(256) for _ in range(rng.choice((0, 1, 7, 300, 5000))))
 
 
+def results_in(folder: Path, what: str) -> Tuple[List[bytes], Optional[str]]:
+    """(the lines of a pipeline's results, what is wrong with one of them; None if all are whole)."""
+    path = folder / "r.jsonl"
+    rows = path.read_bytes().splitlines() if path.exists() else []
+    try:
+        for row in rows:
+            json.loads(row)
+    except ValueError as e:
+        return rows, f"{what}: a broken line: {e}"
+    return rows, None
+
+
 def run_with(config: Dict[str, Any], folder: Path, must_see: bool, what: str) -> Optional[str]:
     """Runs a pipeline for 2 s. None: it ended in a documented way, and its lines are whole."""
     import yaml
@@ -77,12 +89,9 @@ def run_with(config: Dict[str, Any], folder: Path, must_see: bool, what: str) ->
     wrong = ended(process, what)
     if wrong is not None:
         return wrong
-    rows: List[bytes] = (folder / "r.jsonl").read_bytes().splitlines() if (folder / "r.jsonl").exists() else []
-    try:
-        for row in rows:
-            json.loads(row)
-    except ValueError as e:
-        return f"{what}: a broken line: {e}"
+    rows, wrong = results_in(folder, what)
+    if wrong is not None:
+        return wrong
     if must_see and (process.returncode or not rows):
         return f"{what}: ended with {process.returncode} and {len(rows)} results, though its camera is sound"
     return None
