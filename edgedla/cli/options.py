@@ -68,7 +68,7 @@ clocks_option = option(
     "clocks_locked",
     type=click.Choice(["locked", "unlocked"]),
     callback=lambda context, parameter, value: None if value is None else value == "locked",
-    help="Whether `sudo jetson_clocks` locks the board's clocks. GPUs of Orin NX and Nano take up to 1.2 times as long without.  "
+    help="Whether `sudo jetson_clocks` locks the board's clocks. GPUs of Orin NX and Nano are up to 1.2 times slower without.  "
     "[default: locked if --power-mode is given, else unlocked]",
 )
 
