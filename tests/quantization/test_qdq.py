@@ -139,6 +139,9 @@ REFUSED: Dict[str, Callable[[], Any]] = {
     "UINT8.*|w/q|xd/q": lambda: qdq_net(weights={"z": np.uint8(0)}),
     "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),
     "one scale for all channels": lambda: qdq_net(weights={"ws": np.float32(SCALES.max()), "wz": np.int8(0)}),
+    "scales for a constant of shape": lambda: qdq_net(
+        weights={"ws": SCALES[1:], "wz": np.zeros(len(SCALES) - 1, np.int8)}
+    ),
     "quantised with two scales": lambda: _concat("s2"),
     "not a positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
 }
