@@ -143,7 +143,11 @@ def bench(
     from edgedla.runtime.runners.engine_file import open_built
 
     if sweep is not None and (devices or onnx or any(exports.values())):
-        raise UsageError("it takes no device and times no layers", where="--sweep-pools", allowed="alone")
+        raise UsageError(
+            "devices are not chosen and layers not timed in a sweep",
+            where="--sweep-pools",
+            allowed="without --device, --onnx and exports",
+        )
     timing = BenchOptions(warm_up, iterations, duration, _percentiles(percentile), streams)
     request = BenchRequest(devices, timing, export_profile is not None, onnx, shapes, batch, power_mode)
     loaded = open_built(folder, model=onnx or sweep)

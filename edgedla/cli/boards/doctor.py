@@ -110,14 +110,19 @@ def _costs(model: str) -> None:
 
     if shutil.which("nvpmodel") is None:
         raise EnvironmentMissing(
-            "this machine is not a Jetson: it has no nvpmodel", hint="`edgedla costs wanted -o wanted.sh`"
+            "this machine is not a Jetson: it has no nvpmodel",
+            hint="`edgedla costs wanted -o wanted.sh` writes the script that a board runs",
         )
     board = own_platform(None, None, None)
     command = ["bash", "-c", script(platform_for(board["target"] or "", trt=board["trt"])), "wanted.sh", model]
     with _every_end_as_ctrl_c():
         done = subprocess.run(command, check=False)
     if done.returncode:
-        raise RunError(f"the measurements ended with exit code {done.returncode}", where="--costs", hint="sudo")
+        raise RunError(
+            f"the measurements ended with exit code {done.returncode}",
+            where="--costs",
+            hint="it changes power modes and clocks: run it as root",
+        )
 
 
 def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_clocks: bool) -> None:
